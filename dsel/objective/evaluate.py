@@ -1,0 +1,64 @@
+"""f(S) of one subset, the same bits whatever led to it.
+
+One symmetric elimination over the columns of S in ascending order: pivot p with tolerance d_p explains
+M_pp / d_p (K = X'X, M = B B', B = X'Y), then p's direction is removed from both matrices. The loops run element by
+element in a fixed order without re-association, so that the compiler's vector width does not show.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from dsel.objective.memory import ELIMINATION, ERROR_OF_EMPTY, FLOOR, LAM, N_TARGETS, SCALARS, C, Ints, K, U, V, cube, matrix, vector
+
+
+@njit(cache=True, error_model="numpy")
+def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
+    """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
+
+    A column whose pivot is at or below its floor explains nothing and does not count. O(s^3 / 6) multiplications with
+    few targets, three times that with M.
+    """
+    N = P[N_TARGETS]
+    gram, cross, floor, scalars = matrix(P, K), matrix(P, C), vector(P, FLOOR), vector(P, SCALARS)
+    k, M = cube(P, ELIMINATION)[0], cube(P, ELIMINATION)[1]
+    u = matrix(P, V)[U]
+    for a in range(s):
+        for b in range(a, s):
+            k[a, b] = gram[members[a], members[b]]
+        k[a, a] += scalars[LAM]
+        if N > 0:
+            for t in range(N):
+                M[a, t] = cross[members[a], t]
+        else:
+            for b in range(a, s):
+                M[a, b] = cross[members[a], members[b]]
+    f = scalars[ERROR_OF_EMPTY]
+    rank = 0
+    for p in range(s):
+        d = k[p, p]
+        if d <= floor[members[p]]:
+            continue
+        rank += 1
+        for a in range(p + 1, s):
+            u[a] = k[p, a] / d
+        m = 0.0
+        if N > 0:
+            for t in range(N):
+                m += M[p, t] * M[p, t]
+            for a in range(p + 1, s):
+                for t in range(N):
+                    M[a, t] -= u[a] * M[p, t]
+        else:
+            m = M[p, p]
+            for a in range(p + 1, s):
+                u_a = u[a]
+                rest = M[p, a] - u_a * m
+                for b in range(a, s):
+                    M[a, b] -= u_a * M[p, b] + u[b] * rest
+        f -= max(m, 0.0) / d
+        for a in range(p + 1, s):
+            u_a = u[a]
+            for b in range(a, s):
+                k[a, b] -= u_a * k[p, b]
+    return f, rank

@@ -1,0 +1,466 @@
+"""What every single insertion and deletion would bring, for a pool of subsets at once.
+
+For a subset S of size s, with A = (K_SS + lam I)^-1 and a_j = A K_Sj, the table holds for every column j outside S
+
+    d_j = K_jj + lam - K_jS a_j          what of x_j is left beside X_S (its tolerance),
+    r_j = B_j - B_S' a_j, m_j = |r_j|^2  what the rest of the targets sees of it (with M: m_j = [a_j; -1]' M [a_j; -1]),
+
+so that inserting j gains m_j / d_j, and for every column i of S the loss G_ii / A_ii of deleting it, with G = A M_SS A
+(with B: w = A B_S, G = w w'). After one flip all of it follows from the parent's table in O(n s): a few combinations
+of the rows K_S and M_S. Subsets that differ in several columns are valued from the same numbers in O(s^2) without
+touching the n others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dsel.objective.memory import (
+    A_J,
+    DEPTH,
+    ERROR_OF_EMPTY,
+    FLOOR,
+    H_G,
+    K_J,
+    LAM,
+    MOMENT,
+    MU_J,
+    N_COLUMNS,
+    N_TARGETS,
+    OUTCOME,
+    POSITION,
+    RESIDUAL,
+    SCALARS,
+    SIZE,
+    SMALL,
+    STATUS,
+    TOLERANCE,
+    Y_J,
+    A,
+    C,
+    D,
+    E,
+    F,
+    G,
+    H,
+    Ints,
+    J,
+    K,
+    S,
+    V,
+    W,
+    cube,
+    int_matrix,
+    matrix,
+    vector,
+)
+
+#: Re-association and contraction may change the last bits of a table; `evaluate` gives the figures that decide.
+_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+
+
+@njit(**_OPTIONS)
+def clear(P: Ints, z: int) -> None:
+    """Make slot z the empty set."""
+    gram, cross, scalars = matrix(P, K), matrix(P, C), vector(P, SCALARS)
+    table, position, status = cube(P, D), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    status[z, SIZE] = 0
+    status[z, DEPTH] = 0
+    vector(P, F)[z] = scalars[ERROR_OF_EMPTY]
+    for j in range(P[N_COLUMNS]):
+        position[z, j] = -1
+        table[z, TOLERANCE, j] = gram[j, j] + scalars[LAM]
+        table[z, MOMENT, j] = 0.0 if P[N_TARGETS] > 0 else cross[j, j]
+    for target in range(P[N_TARGETS]):
+        for j in range(P[N_COLUMNS]):
+            table[z, RESIDUAL + target, j] = cross[j, target]
+            table[z, MOMENT, j] += cross[j, target] * cross[j, target]
+
+
+@njit(**_OPTIONS)
+def copy(P: Ints, source: int, z: int) -> None:
+    """Make slot z the same as slot `source`."""
+    inverse, inner, table = cube(P, A), cube(P, G), cube(P, D)
+    members, position, status = int_matrix(P, S), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    s = status[source, SIZE]
+    for x in range(status.shape[1]):
+        status[z, x] = status[source, x]
+    for j in range(P[N_COLUMNS]):
+        position[z, j] = position[source, j]
+    for row in range(table.shape[1]):
+        for j in range(P[N_COLUMNS]):
+            table[z, row, j] = table[source, row, j]
+    for i in range(s):
+        members[z, i] = members[source, i]
+        for l in range(s):
+            inverse[z, i, l] = inverse[source, i, l]
+        for l in range(inner.shape[2]):
+            inner[z, i, l] = inner[source, i, l]
+    vector(P, F)[z] = vector(P, F)[source]
+
+
+@njit(**_OPTIONS)
+def _gather(P: Ints, z: int, j: int, x: int) -> None:
+    """k = K_Sj and, with M, mu = M_Sj into the vectors of flipped column number x."""
+    gram, cross, members, vectors = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V)
+    s = int_matrix(P, STATUS)[z, SIZE]
+    for i in range(s):
+        vectors[K_J + x, i] = gram[j, members[z, i]]
+    if P[N_TARGETS] == 0:
+        for i in range(s):
+            vectors[MU_J + x, i] = cross[j, members[z, i]]
+
+
+@njit(**_OPTIONS)
+def _project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
+    """a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j), for the members i from first to last."""
+    inverse, inner, table, vectors = cube(P, A), cube(P, G), cube(P, D), matrix(P, V)
+    s = int_matrix(P, STATUS)[z, SIZE]
+    for i in range(first, last):
+        a_ij = 0.0
+        y_ij = 0.0
+        if P[N_TARGETS] > 0:
+            for l in range(s):
+                a_ij += inverse[z, i, l] * vectors[K_J + x, l]
+            for target in range(inner.shape[2]):
+                y_ij += inner[z, i, target] * table[z, RESIDUAL + target, j]
+        else:
+            for l in range(s):
+                a_ij += inverse[z, i, l] * vectors[K_J + x, l]
+                y_ij += inverse[z, i, l] * vectors[MU_J + x, l] - inner[z, i, l] * vectors[K_J + x, l]
+        vectors[A_J + x, i] = a_ij
+        vectors[Y_J + x, i] = y_ij
+
+
+@njit(**_OPTIONS)
+def _combine_rows(P: Ints, z: int, a: int, y: int) -> None:
+    """E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i over the members i of slot z."""
+    gram, cross, members, vectors, along = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V), matrix(P, E)
+    n = P[N_COLUMNS]
+    for i in range(int_matrix(P, STATUS)[z, SIZE]):
+        row = members[z, i]
+        a_i = vectors[a, i]
+        y_i = vectors[y, i]
+        if P[N_TARGETS] > 0:
+            for l in range(n):
+                along[0, l] -= a_i * gram[row, l]
+        else:
+            for l in range(n):
+                along[0, l] -= a_i * gram[row, l]
+                along[1, l] -= a_i * cross[row, l] + y_i * gram[row, l]
+
+
+@njit(**_OPTIONS)
+def _move_columns(P: Ints, z: int, d: float, m: float, sign: float) -> None:
+    """d, r and m of all columns after the residual E_0 / d of one is taken out (sign -1) or given back (+1).
+
+    V[W] holds the N residuals (B) of that column, m its moment (M), E_1 its cross-moments.
+    """
+    table, along, residual = cube(P, D), matrix(P, E), matrix(P, V)
+    n = P[N_COLUMNS]
+    for l in range(n):
+        table[z, TOLERANCE, l] += sign * along[0, l] * along[0, l] / d
+    if P[N_TARGETS] > 0:
+        for l in range(n):
+            table[z, MOMENT, l] = 0.0
+        for target in range(P[N_TARGETS]):
+            scale = sign * residual[W, target] / d
+            for l in range(n):
+                r = table[z, RESIDUAL + target, l] + scale * along[0, l]
+                table[z, RESIDUAL + target, l] = r
+                table[z, MOMENT, l] += r * r
+    else:
+        for l in range(n):
+            u = along[0, l] / d
+            table[z, MOMENT, l] += u * (u * m + sign * 2.0 * along[1, l])
+
+
+@njit(**_OPTIONS)
+def insert(P: Ints, z: int, j: int) -> bool:
+    """Insert column j into slot z, O(n s); False, and nothing changed, where j depends on S. Leaves outcomes stale."""
+    gram, cross, table, along = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, E)
+    d = table[z, TOLERANCE, j]
+    if d <= vector(P, FLOOR)[j]:
+        return False
+    m = table[z, MOMENT, j]
+    # Typed, not literal, integers here and below: numba compiles a callee anew for every literal argument.
+    first = np.int64(0)
+    _gather(P, z, j, first)
+    _project(P, z, j, first, first, int_matrix(P, STATUS)[z, SIZE])
+    for l in range(P[N_COLUMNS]):
+        along[0, l] = gram[j, l]
+    if P[N_TARGETS] == 0:
+        for l in range(P[N_COLUMNS]):
+            along[1, l] = cross[j, l]
+    _combine_rows(P, z, np.int64(A_J), np.int64(Y_J))
+    for target in range(P[N_TARGETS]):
+        matrix(P, V)[W, target] = table[z, RESIDUAL + target, j]
+    _move_columns(P, z, d, m, np.float64(-1.0))
+    _grow_inverse(P, z, j, d, m)
+    vector(P, F)[z] -= m / d
+    return True
+
+
+@njit(**_OPTIONS)
+def _grow_inverse(P: Ints, z: int, j: int, d: float, m: float) -> None:
+    """A, G (or w) and S after inserting j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
+    inverse, inner, vectors, status = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, STATUS)
+    s = status[z, SIZE]
+    vectors[A_J, s] = -1.0
+    vectors[Y_J, s] = 0.0
+    for i in range(s + 1):
+        inverse[z, s, i] = 0.0
+        inverse[z, i, s] = 0.0
+    for i in range(s + 1):
+        scale = vectors[A_J, i] / d
+        for l in range(s + 1):
+            inverse[z, i, l] += scale * vectors[A_J, l]
+    if P[N_TARGETS] == 0:
+        for i in range(s + 1):
+            inner[z, s, i] = 0.0
+            inner[z, i, s] = 0.0
+        for i in range(s + 1):
+            own = (vectors[A_J, i] * (m / d) - vectors[Y_J, i]) / d
+            other = vectors[A_J, i] / d
+            for l in range(s + 1):
+                inner[z, i, l] += own * vectors[A_J, l] - other * vectors[Y_J, l]
+    for target in range(P[N_TARGETS]):
+        inner[z, s, target] = 0.0
+        for i in range(s + 1):
+            inner[z, i, target] -= vectors[A_J, i] * vectors[W, target] / d
+    int_matrix(P, S)[z, s] = j
+    int_matrix(P, POSITION)[z, j] = s
+    status[z, SIZE] = s + 1
+    status[z, DEPTH] += 1
+
+
+@njit(**_OPTIONS)
+def delete(P: Ints, z: int, j: int) -> None:
+    """Delete member j from slot z, O(n s). Leaves outcomes stale."""
+    inverse, inner, table, vectors, along = cube(P, A), cube(P, G), cube(P, D), matrix(P, V), matrix(P, E)
+    i = int_matrix(P, POSITION)[z, j]
+    d = inverse[z, i, i]
+    loss = member_loss(P, z, i) * d
+    for l in range(int_matrix(P, STATUS)[z, SIZE]):
+        vectors[H, l] = -inverse[z, i, l]
+        if P[N_TARGETS] == 0:
+            vectors[H_G, l] = inner[z, i, l]
+    for target in range(P[N_TARGETS]):
+        vectors[W, target] = inner[z, i, target]
+    for l in range(P[N_COLUMNS]):
+        along[0, l] = 0.0
+        along[1, l] = 0.0
+    _combine_rows(P, z, np.int64(H), np.int64(H_G))
+    _move_columns(P, z, d, loss, np.float64(1.0))
+    table[z, TOLERANCE, j] = 1.0 / d
+    table[z, MOMENT, j] = loss / (d * d)
+    for target in range(P[N_TARGETS]):
+        table[z, RESIDUAL + target, j] = vectors[W, target] / d
+    _shrink_inverse(P, z, i, d, loss)
+    vector(P, F)[z] += loss / d
+
+
+@njit(**_OPTIONS)
+def _shrink_inverse(P: Ints, z: int, i: int, d: float, loss: float) -> None:
+    """A, G (or w) and S after deleting the member at position i; V[H] is minus its row of A, V[H_G] its row of G."""
+    inverse, inner, vectors = cube(P, A), cube(P, G), matrix(P, V)
+    members, position, status = int_matrix(P, S), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    s = status[z, SIZE]
+    for x in range(s):
+        scale = vectors[H, x] / d
+        for l in range(s):
+            inverse[z, x, l] -= scale * vectors[H, l]
+    if P[N_TARGETS] == 0:
+        for x in range(s):
+            own = (vectors[H, x] * (loss / d) + vectors[H_G, x]) / d
+            other = vectors[H, x] / d
+            for l in range(s):
+                inner[z, x, l] += own * vectors[H, l] + other * vectors[H_G, l]
+    for target in range(P[N_TARGETS]):
+        for x in range(s):
+            inner[z, x, target] += vectors[H, x] * vectors[W, target] / d
+    last = s - 1
+    j = members[z, i]
+    if i != last:
+        for l in range(s):
+            inverse[z, i, l] = inverse[z, last, l]
+        for l in range(s):
+            inverse[z, l, i] = inverse[z, l, last]
+        for l in range(s if P[N_TARGETS] == 0 else P[N_TARGETS]):
+            inner[z, i, l] = inner[z, last, l]
+        if P[N_TARGETS] == 0:
+            for l in range(s):
+                inner[z, l, i] = inner[z, l, last]
+        members[z, i] = members[z, last]
+        position[z, members[z, i]] = i
+    position[z, j] = -1
+    status[z, SIZE] = last
+    status[z, DEPTH] += 1
+
+
+@njit(**_OPTIONS)
+def member_loss(P: Ints, z: int, i: int) -> float:
+    """Increase of f when the member at position i is deleted."""
+    inner = cube(P, G)
+    loss = 0.0
+    if P[N_TARGETS] == 0:
+        loss = inner[z, i, i]
+    for target in range(P[N_TARGETS]):
+        loss += inner[z, i, target] * inner[z, i, target]
+    return loss / cube(P, A)[z, i, i]
+
+
+@njit(cache=True, error_model="numpy")
+def fill_outcome(P: Ints, z: int) -> None:
+    """f after each single flip of slot z; +inf where the column depends on S."""
+    table, floor, members, f = cube(P, D), vector(P, FLOOR), int_matrix(P, S), vector(P, F)[z]
+    for j in range(P[N_COLUMNS]):
+        d = table[z, TOLERANCE, j]
+        table[z, OUTCOME, j] = f - max(table[z, MOMENT, j], 0.0) / d if d > floor[j] else np.inf
+    for i in range(int_matrix(P, STATUS)[z, SIZE]):
+        table[z, OUTCOME, members[z, i]] = f + member_loss(P, z, i)
+
+
+@njit(**_OPTIONS)
+def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
+    """Make slot z the subset columns[:s], O(n s^2); False where a column depends on those before it."""
+    clear(P, z)
+    for i in range(s):
+        if not insert(P, z, columns[i]):
+            return False
+    int_matrix(P, STATUS)[z, DEPTH] = 0
+    return True
+
+
+@njit(**_OPTIONS)
+def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
+    """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once; +inf where dependent.
+
+    Deleting I and inserting J: with Z = A_II^-1 a_IJ,
+        D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
+    O(s |I|) for one insertion, O(s^2) for each more.
+    """
+    position, flipped = int_matrix(P, POSITION), int_matrix(P, J)
+    inside = np.int64(0)
+    outside = np.int64(0)
+    for x in range(n_flips):
+        i = position[z, flips[x]]
+        if i >= 0:
+            flipped[0, inside] = i
+            inside += 1
+        else:
+            flipped[1, outside] = flips[x]
+            outside += 1
+    for x in range(outside):
+        j = flipped[1, x]
+        _gather(P, z, j, x)
+        if x < outside - 1:
+            _project(P, z, j, x, np.int64(0), int_matrix(P, STATUS)[z, SIZE])
+        else:  # the last one meets the others' projections with its own K_Sj and M_Sj
+            for b in range(inside):
+                _project(P, z, j, x, flipped[0, b], flipped[0, b] + 1)
+    if outside > 0:
+        _residual_block(P, z, outside)
+    f = vector(P, F)[z]
+    if inside > 0:
+        f = _delete_block(P, z, inside, outside)
+    return _insert_block(P, f, outside)
+
+
+@njit(**_OPTIONS)
+def _residual_block(P: Ints, z: int, outside: int) -> None:
+    """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
+    gram, cross, table, vectors, flipped = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, V), int_matrix(P, J)
+    small = cube(P, SMALL)
+    s = int_matrix(P, STATUS)[z, SIZE]
+    for x in range(outside):
+        j = flipped[1, x]
+        small[0, x, x] = table[z, TOLERANCE, j]
+        small[1, x, x] = table[z, MOMENT, j]
+        for b in range(x):
+            l = flipped[1, b]
+            d = 0.0
+            m = 0.0
+            if P[N_TARGETS] > 0:
+                for i in range(s):
+                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
+                for target in range(P[N_TARGETS]):
+                    m -= table[z, RESIDUAL + target, j] * table[z, RESIDUAL + target, l]
+            else:
+                for i in range(s):
+                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
+                    m += vectors[MU_J + x, i] * vectors[A_J + b, i] + vectors[K_J + x, i] * vectors[Y_J + b, i]
+                m -= cross[j, l]
+            small[0, x, b] = gram[j, l] - d
+            small[0, b, x] = gram[j, l] - d
+            small[1, x, b] = -m
+            small[1, b, x] = -m
+
+
+@njit(**_OPTIONS)
+def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
+    """f after deleting the block I of members, with what that gives back to the columns J added to D and M."""
+    inverse, inner, vectors, flipped = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, J)
+    small = cube(P, SMALL)
+    D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
+    for b in range(inside):
+        i = flipped[0, b]
+        for x in range(outside):
+            Z[b, x] = vectors[A_J + x, i]
+            Y[b, x] = vectors[Y_J + x, i]
+        for c in range(inside):
+            l = flipped[0, c]
+            A_II[b, c] = inverse[z, i, l]
+            G_II[b, c] = inner[z, i, l] if P[N_TARGETS] == 0 else 0.0
+            for target in range(P[N_TARGETS]):
+                G_II[b, c] += inner[z, i, target] * inner[z, l, target]
+    f = vector(P, F)[z]
+    for b in range(inside):
+        d = A_II[b, b]
+        g = G_II[b, b]
+        f += g / d
+        for x in range(outside):
+            u = Z[b, x] / d
+            for l in range(x + 1):
+                v = Z[b, l] / d
+                D_JJ[x, l] += u * Z[b, l]
+                M_JJ[x, l] += u * Y[b, l] + v * Y[b, x] + u * v * g
+                D_JJ[l, x] = D_JJ[x, l]
+                M_JJ[l, x] = M_JJ[x, l]
+        for r in range(b + 1, inside):
+            ratio = A_II[r, b] / d
+            other = (G_II[r, b] - ratio * g) / d
+            for x in range(outside):
+                Y[r, x] += other * Z[b, x] - ratio * Y[b, x]
+                Z[r, x] -= ratio * Z[b, x]
+        for r in range(b + 1, inside):
+            ratio = A_II[r, b] / d
+            for l in range(b + 1, inside):
+                other = A_II[b, l] / d
+                G_II[r, l] += ratio * other * g - ratio * G_II[b, l] - other * G_II[r, b]
+                A_II[r, l] -= ratio * A_II[b, l]
+    return f
+
+
+@njit(cache=True, error_model="numpy")
+def _insert_block(P: Ints, f: float, outside: int) -> float:
+    """f after inserting the columns J one after another, given their residual Gram D and cross-moments M."""
+    small, floor, flipped = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J)
+    D_JJ, M_JJ = small[0], small[1]
+    for x in range(outside):
+        d = D_JJ[x, x]
+        if d <= floor[flipped[1, x]]:
+            return np.inf
+        m = M_JJ[x, x]
+        f -= max(m, 0.0) / d
+        for a in range(x + 1, outside):
+            u = D_JJ[a, x] / d
+            rest = M_JJ[x, a] - u * m
+            for b in range(a, outside):
+                M_JJ[a, b] -= u * M_JJ[x, b] + D_JJ[b, x] / d * rest
+        for a in range(x + 1, outside):
+            u = D_JJ[a, x] / d
+            for b in range(x + 1, outside):
+                D_JJ[a, b] -= u * D_JJ[x, b]
+    return f

@@ -1,0 +1,77 @@
+"""One subset that grows and shrinks a column at a time, with what every next step would bring at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.errors import OptionError
+from dsel.objective import neighbour_table as table
+from dsel.objective import memory as at
+from dsel.objective.memory import Floats
+from dsel.objective.quadratic import QuadraticObjective
+
+
+class Solution:
+    """A subset S of an objective's columns (local indices), at most `limit` of them. A step costs O(n s)."""
+
+    def __init__(self, objective: QuadraticObjective, limit: int, S: Iterable[int] = ()) -> None:
+        self.objective = objective
+        self.limit = limit
+        self._memory = objective.memory(limit, 1)
+        table.clear(self._memory.P, 0)
+        for j in S:
+            if not self.insert(j):
+                raise OptionError(f"Column {j} depends on the columns before it.", "Leave it out.")
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return int(self._memory[at.STATUS][0, at.SIZE])
+
+    @property
+    def members(self) -> list[int]:
+        """S, in order of arrival (a deletion moves the last one to the place that became free)."""
+        return [int(j) for j in self._memory[at.S][0, : self.size]]
+
+    @property
+    def value(self) -> float:
+        """f(S)."""
+        return float(self._memory[at.F][0])
+
+    def _outside(self) -> NDArray[np.bool_]:
+        return np.asarray(self._memory[at.POSITION][0] < 0)
+
+    def free(self) -> NDArray[np.bool_]:
+        """(n,) which columns could be inserted: outside S and independent of it."""
+        return self._outside() & (self._memory[at.D][0, at.TOLERANCE] > self.objective.floor)
+
+    def gains(self) -> Floats:
+        """(n,) decrease of f when each column is inserted; 0 for members and for columns that depend on S."""
+        free = self.free()
+        d = np.where(free, self._memory[at.D][0, at.TOLERANCE], 1.0)
+        return np.where(free, np.maximum(self._memory[at.D][0, at.MOMENT], 0.0) / d, 0.0)
+
+    def losses(self) -> Floats:
+        """(s,) increase of f when each member is deleted, in the order of `members`."""
+        return np.asarray([table.member_loss(self._memory.P, 0, i) for i in range(self.size)])
+
+    def residual_moments(self) -> Floats:
+        """(n,) what column j sees of the targets' residuals, not divided by its tolerance (OMP's criterion)."""
+        return np.where(self._outside(), np.maximum(self._memory[at.D][0, at.MOMENT], 0.0), 0.0)
+
+    def insert(self, j: int) -> bool:
+        """Insert column j; False, and nothing changes, where it depends on S."""
+        if not self._outside()[j]:
+            raise OptionError(f"Column {j} is in the subset already.")
+        if self.size >= self.limit:
+            raise OptionError(f"The subset holds {self.limit} columns already, its limit.")
+        return bool(table.insert(self._memory.P, 0, int(j)))
+
+    def delete(self, j: int) -> None:
+        """Delete member j."""
+        if self._outside()[j]:
+            raise OptionError(f"Column {j} is not in the subset.")
+        table.delete(self._memory.P, 0, int(j))

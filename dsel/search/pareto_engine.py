@@ -1,0 +1,336 @@
+"""The loop of POSS (Qian, Yu, Zhou 2015, Algorithm 2) on a quadratic objective, compiled.
+
+An offspring is first valued from its parent's table of neighbours (nothing for no flip, a look-up for one, O(s^2) for
+several). Only one that is not clearly worse than the archive is evaluated by itself (`evaluate`, the same bits
+whatever led to the subset), and that figure decides by the paper's rule. So the archive at every step is the one
+the literal algorithm has, given the same flips.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from dsel.objective.evaluate import evaluate
+from dsel.objective.memory import (
+    CLASS,
+    ERROR_OF_EMPTY,
+    EXCHANGED,
+    FIRST_FREE,
+    FLOOR,
+    MOMENT,
+    MOST_FLIPS,
+    N_COLUMNS,
+    OUTCOME,
+    POSITION,
+    SCALARS,
+    SIZE,
+    SORTED,
+    STATUS,
+    TOLERANCE,
+    DEPTH,
+    D,
+    F,
+    Ints,
+    cube,
+    int_matrix,
+    int_vector,
+    matrix,
+    vector,
+)
+from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
+from dsel.search.random import draw_flips, stream, uniform
+
+_OPTIONS = {"cache": True, "error_model": "numpy"}
+
+#: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
+BAND = 1e-9
+#: After so many flips a table is built afresh, so that rounding cannot pile up.
+REBUILD_AFTER = 24
+
+# Places of the archive's arrays in P. An archive holds solutions that do not dominate each other, at most one for
+# every (isolation class, size).
+ORDER = FIRST_FREE  # (slots,) slots in use, oldest first; COUNT[MEMBERS] of them
+FREE = ORDER + 4  # (slots,) a stack of the slots not in use
+SLOT = FREE + 4  # (classes, 2k) slot of that class and size, -1 if none
+BEST = SLOT + 4  # (classes, 2k) least f in that class up to that size, the empty set apart
+TRACE = BEST + 4  # (rows, 3) iteration, size, f at every improvement of the best f with size <= k
+COUNT = TRACE + 4  # (COUNTERS,)
+CDF = COUNT + 4  # of the number of flips
+FLIPS = CDF + 4  # (max(n, 4k),) scratch: columns to flip
+CANDIDATE = FLIPS + 4  # (4k,) scratch: a subset in ascending order
+RULES = CANDIDATE + 4  # (5,)
+RATES = RULES + 4  # (2,)
+
+(ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAST_GAIN) = range(9)
+COUNTERS = 9
+
+# RULES: k; 1 where only subsets with the same least index compete; the seed; iterations between exchanges (0: never).
+LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY = range(4)
+# RATES: stop when f of some subset of size <= k is at or below TARGET; share of offspring with two parents.
+TARGET, RECOMBINATION = range(2)
+
+#: Why `run` came back.
+DONE, TARGET_REACHED, FULL = range(3)
+
+
+@njit(**_OPTIONS)
+def _write_candidate(P: Ints, parent: int, n_flips: int) -> int:
+    """The parent's members with the flips applied, ascending, into `CANDIDATE`; returns their number."""
+    members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
+    flips, out = int_vector(P, FLIPS), int_vector(P, CANDIDATE)
+    size = 0
+    for i in range(int_matrix(P, STATUS)[parent, SIZE]):
+        j = members[parent, i]
+        kept = True
+        for x in range(n_flips):
+            if flips[x] == j:
+                kept = False
+        if kept:
+            out[size] = j
+            size += 1
+    for x in range(n_flips):
+        j = flips[x]
+        if position[parent, j] < 0:
+            place = size
+            while place > 0 and out[place - 1] > j:
+                out[place] = out[place - 1]
+                place -= 1
+            out[place] = j
+            size += 1
+    return size
+
+
+@njit(**_OPTIONS)
+def _refresh_best(P: Ints, cls: int) -> None:
+    slots, best, f = int_matrix(P, SLOT), matrix(P, BEST), vector(P, F)
+    least = np.inf
+    for size in range(1, slots.shape[1]):
+        slot = slots[cls, size]
+        if slot >= 0:
+            least = min(least, f[slot])
+        best[cls, size] = least
+
+
+@njit(**_OPTIONS)
+def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
+    """Remove what a solution of this class, size and value weakly dominates."""
+    slots, f, order, free, count = (
+        int_matrix(P, SLOT), vector(P, F), int_vector(P, ORDER), int_vector(P, FREE), int_vector(P, COUNT),
+    )  # fmt: skip
+    for larger in range(size, slots.shape[1]):
+        slot = slots[cls, larger]
+        if slot < 0 or f[slot] < value:
+            continue
+        slots[cls, larger] = -1
+        members = count[MEMBERS]
+        place = 0
+        while order[place] != slot:
+            place += 1
+        for i in range(place, members - 1):
+            order[i] = order[i + 1]
+        count[MEMBERS] = members - 1
+        free[free.shape[0] - members] = slot
+
+
+@njit(**_OPTIONS)
+def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value: float) -> bool:
+    """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
+    position, flips = int_matrix(P, POSITION), int_vector(P, FLIPS)
+    sound = n_flips <= REBUILD_AFTER
+    if sound:
+        copy(P, parent, slot)
+        for x in range(n_flips):
+            if position[parent, flips[x]] >= 0:
+                delete(P, slot, flips[x])
+        for x in range(n_flips):
+            if sound and position[parent, flips[x]] < 0:
+                sound = insert(P, slot, flips[x])
+    if sound and int_matrix(P, STATUS)[slot, DEPTH] <= REBUILD_AFTER:
+        drift = abs(vector(P, F)[slot] - value)
+        if drift <= 0.1 * BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]:
+            return True
+    int_vector(P, COUNT)[REBUILT] += 1
+    return rebuild(P, slot, int_vector(P, CANDIDATE), size)
+
+
+@njit(**_OPTIONS)
+def _note_improvement(P: Ints, size: int, value: float) -> None:
+    best, trace, count, k = matrix(P, BEST), matrix(P, TRACE), int_vector(P, COUNT), int_vector(P, RULES)[LIMIT]
+    if size > k:
+        return
+    for cls in range(best.shape[0]):
+        if best[cls, k] <= value:
+            return
+    row = count[TRACED]
+    trace[row, 0] = count[ITERATION]
+    trace[row, 1] = size
+    trace[row, 2] = value
+    count[TRACED] = row + 1
+    count[LAST_GAIN] = count[ITERATION]
+
+
+@njit(**_OPTIONS)
+def consider(P: Ints, parent: int, n_flips: int) -> bool:
+    """Lines 6 to 9 of Algorithm 2 for the subset that differs from slot `parent` by `FLIPS`; True if archived.
+
+    A subset with a dependent column is refused: without that column it has the same f and is smaller.
+    """
+    candidate, count, members = int_vector(P, CANDIDATE), int_vector(P, COUNT), int_matrix(P, SORTED)
+    slots, f = int_matrix(P, SLOT), vector(P, F)
+    size = _write_candidate(P, parent, n_flips)
+    cls = candidate[0] if int_vector(P, RULES)[MIN_INDEX] else 0
+    rival = slots[cls, size]
+    if rival >= 0:
+        same = True
+        for i in range(size):
+            if members[rival, i] != candidate[i]:
+                same = False
+                break
+        if same:
+            return False
+    count[EVALUATED] += 1
+    value, rank = evaluate(P, candidate, size)
+    best = matrix(P, BEST)[cls, size]
+    if rank < size or value > best or (value == best and (rival < 0 or f[rival] != value)):
+        return False
+    free = int_vector(P, FREE)
+    place = free.shape[0] - count[MEMBERS] - 1
+    slot = free[place]
+    if not _make_table(P, parent, slot, n_flips, size, value):
+        return False
+    _note_improvement(P, size, value)
+    _drop_dominated(P, cls, size, value)
+    f[slot] = value
+    fill_outcome(P, slot)
+    for i in range(size):
+        members[slot, i] = candidate[i]
+    int_matrix(P, STATUS)[slot, CLASS] = cls
+    int_matrix(P, STATUS)[slot, EXCHANGED] = 0
+    free[place] = free[free.shape[0] - count[MEMBERS] - 1]
+    slots[cls, size] = slot
+    int_vector(P, ORDER)[count[MEMBERS]] = slot
+    count[MEMBERS] += 1
+    count[ACCEPTED] += 1
+    _refresh_best(P, cls)
+    return True
+
+
+@njit(**_OPTIONS)
+def _recombine(P: Ints, first: int, second: int, state: int) -> int:
+    """Flips that give each column in just one of two parents the chance 1/2 of being as in the second."""
+    members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    flips = int_vector(P, FLIPS)
+    count = 0
+    draw = 1000
+    for turn in range(2):
+        one, other = (first, second) if turn == 0 else (second, first)
+        for i in range(status[one, SIZE]):
+            j = members[one, i]
+            if position[other, j] < 0:
+                if uniform(state, draw) < 0.5:
+                    flips[count] = j
+                    count += 1
+                draw += 1
+    return count
+
+
+@njit(**_OPTIONS)
+def _best_exchange(P: Ints, slot: int) -> bool:
+    """The best exchange of one member of a slot for one other column, into `FLIPS`; False if none is better.
+
+    O(n s^2): after each deletion every insertion's value is in the table.
+    """
+    members, position, table, f = int_matrix(P, SORTED), int_matrix(P, POSITION), cube(P, D), vector(P, F)
+    free, flips, floor, c = int_vector(P, FREE), int_vector(P, FLIPS), vector(P, FLOOR), vector(P, SCALARS)[1]
+    spare = free[free.shape[0] - int_vector(P, COUNT)[MEMBERS] - 1]
+    best = f[slot] - BAND * c
+    found = False
+    for x in range(int_matrix(P, STATUS)[slot, SIZE]):
+        i = members[slot, x]
+        copy(P, slot, spare)
+        delete(P, spare, i)
+        for j in range(P[N_COLUMNS]):
+            d = table[spare, TOLERANCE, j]
+            if position[spare, j] < 0 and d > floor[j]:
+                value = f[spare] - table[spare, MOMENT, j] / d
+                if value < best - 1e-13 * c:
+                    best = value
+                    flips[0] = i
+                    flips[1] = j
+                    found = True
+    return found
+
+
+@njit(**_OPTIONS)
+def exchange(P: Ints) -> None:
+    """One best exchange for every member that may have one (the step of IterFS, Ordozgoiti et al. 2016)."""
+    status, slots = int_matrix(P, STATUS), int_matrix(P, SLOT)
+    waiting = int_vector(P, ORDER)[: int_vector(P, COUNT)[MEMBERS]].copy()
+    for x in range(waiting.shape[0]):
+        slot = waiting[x]
+        size = status[slot, SIZE]
+        if size == 0 or status[slot, EXCHANGED] or slots[status[slot, CLASS], size] != slot:
+            continue
+        if not _best_exchange(P, slot) or not consider(P, slot, np.int64(2)):
+            status[slot, EXCHANGED] = 1
+
+
+@njit(**_OPTIONS)
+def run(P: Ints, until: int, script: Ints) -> int:
+    """Go on to iteration `until`, or until the target is reached or a table of the archive is full.
+
+    `script` holds given randomness, for tests: for each iteration from the present one on, the parent's place in the
+    archive's order, the number of flips, and the columns flipped. Where it is empty, numbers are drawn.
+    """
+    count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
+    status, position, table, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D), matrix(P, TRACE)
+    rules, rates, cdf, n = int_vector(P, RULES), vector(P, RATES), vector(P, CDF), P[N_COLUMNS]
+    k, seed, every = rules[LIMIT], rules[SEED], rules[EXCHANGE_EVERY]
+    slots = int_vector(P, FREE).shape[0]
+    band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    said = 0
+    while count[ITERATION] < until:
+        iteration = count[ITERATION]
+        most_new = count[MEMBERS] + 1 if every > 0 else 1
+        if count[TRACED] + most_new > trace.shape[0] or count[MEMBERS] + 2 > slots:
+            return FULL
+        if script.shape[0] > 0:
+            parent = order[script[said]]
+            n_flips = script[said + 1]
+            for x in range(n_flips):
+                flips[x] = script[said + 2 + x]
+            said += 2 + n_flips
+        else:
+            state = stream(seed, iteration, np.int64(0))
+            parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
+            if rates[RECOMBINATION] > 0.0 and uniform(state, 900) < rates[RECOMBINATION]:
+                n_flips = _recombine(P, parent, order[np.int64(uniform(state, 901) * count[MEMBERS])], state)
+            else:
+                n_flips = draw_flips(state, 1, n, cdf, flips)
+        traced = count[TRACED]
+        size = status[parent, SIZE]
+        for x in range(n_flips):
+            size += 1 if position[parent, flips[x]] < 0 else -1
+        # o1 is +inf for the empty set, which is always in the archive, and from 2k columns on.
+        if n_flips > 0 and 0 < size < 2 * k:
+            cls = 0
+            if rules[MIN_INDEX]:
+                _write_candidate(P, parent, n_flips)
+                cls = int_vector(P, CANDIDATE)[0]
+            if n_flips == 1:
+                count[LOOKED_UP] += 1
+                value = table[parent, OUTCOME, flips[0]]
+            elif n_flips <= MOST_FLIPS:
+                count[VALUED] += 1
+                value = value_after_flips(P, parent, flips, n_flips)
+            else:
+                value = -np.inf
+            if value <= best[cls, size] + band:
+                consider(P, parent, n_flips)
+        if every > 0 and iteration % every == 0:
+            exchange(P)
+        count[ITERATION] = iteration + 1
+        if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:
+            return TARGET_REACHED
+    return DONE

@@ -1,0 +1,288 @@
+"""POSS and POCSS: Pareto optimisation of (f(S), |S|) over a quadratic objective.
+
+Sources: Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015, Algorithm 2; Feng, Qian, Tang,
+"Unsupervised feature selection by Pareto optimization", AAAI 2019, Algorithm 1 (the same loop on Y = X).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.errors import CapacityError, OptionError
+from dsel.objective.evaluate import evaluate
+from dsel.objective import memory as at
+from dsel.objective.memory import pool_bytes
+from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.search import pareto_engine as engine
+from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.random import binomial_cdf
+
+Isolation = Literal["none", "min-index"]
+
+_TRACE_ROWS = 8192
+_NO_SCRIPT = np.empty(0, np.int64)
+_SEED_LIMIT = 2**63
+
+
+def paper_iterations(k: int, n: int) -> int:
+    """T = floor(2 e k^2 n), which Theorem 1 of the POSS paper asks for."""
+    return math.floor(2.0 * math.e * k * k * n)
+
+
+class Poss:
+    """The archive and its search; `advance` goes on to a given iteration, everything can be read between two calls.
+
+    objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
+    isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
+    exchange_every: every so many iterations each archived subset makes its best exchange of one column (0: never).
+    recombination: share of offspring made from two parents (0: the paper's).
+    memory_limit: bytes the tables may take. The cost of an iteration is a look-up for one flip, O(k^2) for more; of an
+    archived solution O(n k).
+    """
+
+    def __init__(
+        self,
+        objective: QuadraticObjective,
+        k: int,
+        *,
+        seed: int = 0,
+        isolation: Isolation = "none",
+        exchange_every: int = 0,
+        recombination: float = 0.0,
+        memory_limit: int = 8 << 30,
+    ) -> None:
+        n = objective.n
+        if not 1 <= k <= n:
+            raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
+        if not 0 <= seed < _SEED_LIMIT:
+            raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
+        self.objective = objective
+        self.k = k
+        self.isolation = isolation
+        self.settings = {
+            "seed": seed,
+            "isolation": isolation,
+            "exchange_every": exchange_every,
+            "recombination": recombination,
+        }
+        self.memory_limit = memory_limit
+        self._s_max = min(2 * k - 1, n)
+        self._trace: list[Improvement] = []
+        slots = 2 * k + 2
+        self._check_memory(slots)
+        self._memory = memory = objective.memory(self._s_max, slots)
+        classes = n + 1 if isolation == "min-index" else 1
+        memory.put(engine.ORDER, np.zeros(slots, np.int64))
+        memory.put(engine.FREE, np.arange(slots, dtype=np.int64)[::-1].copy())
+        memory.put(engine.SLOT, np.full((classes, 2 * k), -1, np.int64))
+        memory.put(engine.BEST, np.full((classes, 2 * k), np.inf))
+        memory.put(engine.TRACE, np.zeros((_TRACE_ROWS, 3)))
+        memory.put(engine.COUNT, np.zeros(engine.COUNTERS, np.int64))
+        memory.put(engine.CDF, binomial_cdf(n, 1.0 / n))
+        memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
+        memory.put(engine.CANDIDATE, np.zeros(4 * k, np.int64))
+        memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
+        memory.put(engine.RATES, np.array([-np.inf, recombination]))
+        self._start()
+
+    def _check_memory(self, slots: int) -> None:
+        n, N = self.objective.n, self.objective.few_targets
+        need = pool_bytes(n, N, self._s_max, slots)
+        if need > self.memory_limit:
+            raise CapacityError(
+                f"The archive's tables need {need / 2**30:.1f} GiB for {slots} subsets of up to {self._s_max} of {n} "
+                f"columns; {self.memory_limit / 2**30:.1f} GiB are allowed.",
+                "Use a smaller k, isolation 'none', or a larger memory_limit.",
+            )
+
+    def _start(self) -> None:
+        """The archive holds the empty set alone (line 1 of Algorithm 2)."""
+        memory = self._memory
+        slot = int(memory[engine.FREE][-1])
+        clear(memory.P, slot)
+        fill_outcome(memory.P, slot)
+        cls = self._class_of([])
+        memory[at.STATUS][slot, at.CLASS] = cls
+        memory[engine.SLOT][cls, 0] = slot
+        memory[engine.ORDER][0] = slot
+        self._count[engine.MEMBERS] = 1
+
+    def _class_of(self, members: Sequence[int]) -> int:
+        if self.isolation == "none":
+            return 0
+        return int(min(members, default=self.objective.n))
+
+    @property
+    def _count(self) -> NDArray[np.int64]:
+        return self._memory[engine.COUNT]
+
+    @property
+    def iteration(self) -> int:
+        """Offspring made so far."""
+        return int(self._count[engine.ITERATION])
+
+    @property
+    def total(self) -> float:
+        """||Y||^2, to which differences of f are compared."""
+        return self.objective.total
+
+    @property
+    def best_value(self) -> float:
+        """Least f among the archived subsets of at most k columns (of the empty set while there is none)."""
+        return min(float(self._memory[engine.BEST][:, self.k].min()), self.objective.c)
+
+    @property
+    def last_gain(self) -> int:
+        """Iteration at which `best_value` last fell."""
+        return int(self._count[engine.LAST_GAIN])
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """Every improvement of `best_value`."""
+        self._flush_trace()
+        return tuple(self._trace)
+
+    def _flush_trace(self) -> None:
+        rows = int(self._count[engine.TRACED])
+        self._trace += [Improvement(int(i), int(s), float(f)) for i, s, f in self._memory[engine.TRACE][:rows]]
+        self._count[engine.TRACED] = 0
+
+    def advance(self, until: int, target: float | None = None) -> bool:
+        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
+        if target is not None and self.best_value <= target:
+            return True
+        self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
+        while True:
+            status = engine.run(self._memory.P, until, _NO_SCRIPT)
+            self._flush_trace()
+            if status != engine.FULL:
+                return bool(status == engine.TARGET_REACHED)
+            self._make_room()
+
+    def _make_room(self, solutions: int | None = None) -> None:
+        """Twice the slots, while isolation keeps more solutions than there are."""
+        memory = self._memory
+        slots = memory[at.F].shape[0]
+        need = int(self._count[engine.MEMBERS]) + 2 if solutions is None else solutions + 2
+        if need <= slots:
+            return
+        more = max(2 * slots, need)
+        self._check_memory(more)
+        at.resize(memory, self._s_max, more)
+        order = np.zeros(more, np.int64)
+        order[:slots] = memory[engine.ORDER]
+        memory.put(engine.ORDER, order)
+        taken = {int(z) for z in memory[engine.SLOT].ravel() if z >= 0}
+        rest = [z for z in range(more) if z not in taken]
+        free = np.zeros(more, np.int64)
+        free[: len(rest)] = rest
+        memory.put(engine.FREE, free)
+
+    def offer(self, S: Iterable[int]) -> bool:
+        """Put a subset found elsewhere before the archive, by the paper's rule; True if it is archived."""
+        members = np.unique(np.asarray(list(S), np.int64))
+        if not 1 <= members.size <= self._s_max:
+            raise OptionError(f"A subset of {members.size} columns cannot be archived: 1 to {self._s_max}.")
+        self._make_room()
+        self._memory[engine.FLIPS][: members.size] = members
+        empty = int(self._memory[engine.SLOT][-1, 0])
+        archived = bool(engine.consider(self._memory.P, empty, members.size))
+        self._flush_trace()
+        return archived
+
+    def exchange(self) -> None:
+        """Best exchanges of one column for every archived subset, until none brings anything."""
+        before = -1
+        while before != int(self._count[engine.ACCEPTED]):
+            before = int(self._count[engine.ACCEPTED])
+            engine.exchange(self._memory.P)
+            self._flush_trace()
+
+    def replay(self, parent: int, flips: Sequence[int]) -> None:
+        """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
+        script = np.asarray([parent, len(flips), *flips], np.int64)
+        engine.run(self._memory.P, self.iteration + 1, script)
+        self._make_room()
+
+    @property
+    def archived(self) -> list[FrontPoint]:
+        """The archive, oldest solution first, the empty set included."""
+        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
+        return [self._point(int(slot)) for slot in order]
+
+    def _point(self, slot: int) -> FrontPoint:
+        size = int(self._memory[at.STATUS][slot, at.SIZE])
+        members = tuple(int(j) for j in self._memory[at.SORTED][slot, :size])
+        return FrontPoint(size, float(self._memory[at.F][slot]), members)
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""
+        return improving(self.archived)
+
+    def counts(self) -> dict[str, int]:
+        """What the search did: look-ups (one flip), O(s^2) values (several), own evaluations, acceptances, rebuilds."""
+        c = self._count
+        return {
+            "looked_up": int(c[engine.LOOKED_UP]),
+            "valued": int(c[engine.VALUED]),
+            "evaluated": int(c[engine.EVALUATED]),
+            "accepted": int(c[engine.ACCEPTED]),
+            "rebuilt": int(c[engine.REBUILT]),
+            "archive": int(c[engine.MEMBERS]),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, as JSON would hold it: solutions in order, counters, seed, trace."""
+        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
+        return {
+            "k": self.k,
+            "n": self.objective.n,
+            **self.settings,
+            "count": self._count.tolist(),
+            "solutions": [list(self._point(int(slot)).members) for slot in order],
+            "exchanged": [int(self._memory[at.STATUS][slot, at.EXCHANGED]) for slot in order],
+            "trace": [[t.iteration, t.size, t.value] for t in self.trace],
+        }
+
+    @classmethod
+    def restore(cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
+        """The search as it was when `state` was taken: it goes on with the same iterations."""
+        if state["n"] != objective.n:
+            raise OptionError(
+                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
+                "Resume with the data and options it was started with, or start anew.",
+            )
+        settings = {key: state[key] for key in ("seed", "isolation", "exchange_every", "recombination")}
+        search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
+        search._make_room(len(state["solutions"]))
+        for position, members in enumerate(state["solutions"]):
+            search._put(position, members, state["exchanged"][position])
+        search._count[:] = state["count"]
+        search._count[engine.TRACED] = 0
+        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
+        return search
+
+    def _put(self, position: int, members: list[int], exchanged: int) -> None:
+        """Place a solution of a saved archive; the empty set is there already."""
+        memory, size, cls = self._memory, len(members), self._class_of(members)
+        slots = memory[engine.SLOT]
+        slot = int(slots[cls, 0])
+        if members:
+            slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
+            chosen = np.asarray(members, np.int64)
+            rebuild(memory.P, slot, chosen, size)
+            memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
+            fill_outcome(memory.P, slot)
+            memory[at.SORTED][slot, :size] = chosen
+            memory[at.STATUS][slot, at.CLASS] = cls
+            memory[at.STATUS][slot, at.EXCHANGED] = exchanged
+            slots[cls, size] = slot
+            self._count[engine.MEMBERS] += 1
+        memory[engine.ORDER][position] = slot
+        engine._refresh_best(memory.P, cls)
