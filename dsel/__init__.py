@@ -1,0 +1,29 @@
+"""Select features from data larger than memory, on Dask clusters, and say how far the selection can be from the best."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsel.api import select
+    from dsel.data.ingest import ingest
+    from dsel.data.store import open_store
+    from dsel.result.selection import Selection, open_selection
+
+__all__ = ["Selection", "ingest", "open_selection", "open_store", "select"]
+
+_HOMES = {
+    "Selection": "dsel.result.selection",
+    "ingest": "dsel.data.ingest",
+    "open_selection": "dsel.result.selection",
+    "open_store": "dsel.data.store",
+    "select": "dsel.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `import dsel` and `dsel --help` stay quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dsel' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

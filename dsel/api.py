@@ -1,0 +1,63 @@
+"""`dsel.select`: the whole job in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dsel.cluster.connect import active_client
+from dsel.data.source import make_source
+from dsel.pipeline import Column, Settings, Surroundings, run_selection
+from dsel.result.selection import Selection
+from dsel.stats.gram import Missing
+from dsel.stats.statistics import Preprocess
+
+
+def select(
+    X: Any,
+    Y: Any = None,
+    *,
+    k: int,
+    method: str = "poss",
+    lam: float = 0.0,
+    preprocess: Preprocess = "standardize",
+    include: Sequence[Column] = (),
+    exclude: Sequence[Column] = (),
+    seed: int = 0,
+    missing: Missing = "refuse",
+    targets: Sequence[Column] | None = None,
+    unsupervised: bool = False,
+    **options: Any,
+) -> Selection:
+    """Choose at most k columns of X (m samples x n features) that say the most about Y (m x N, or m).
+
+    X, Y: numpy, scipy sparse, pandas, Dask or xarray; or X alone a store's path or a Dataset, which bring their own Y
+    where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
+    method: poss (also POCSS, where Y = X), forward, omp, foba, backward, rfe, exchange, two-stage, approx-svd; `options`
+    are its own (see dsel.search.methods). lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0,
+    variance 1), center, unit (norm 1, not centred), none. include, exclude: columns always or never chosen, by label or
+    index. missing: refuse NaN in X, or put the column's mean in their place. targets: some of Y's columns.
+
+    The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
+    in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
+    one more pass on the chosen columns (all columns where Y = X).
+
+    Errors: OptionError, DataError, MissingInputError, CapacityError, ClusterError (dsel.errors).
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
+    (7, 3)
+    """
+    source = make_source(X, Y, targets=targets, unsupervised=unsupervised)
+    settings = Settings(
+        k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=tuple(include),
+        exclude=tuple(exclude), seed=seed, options=options,
+    )  # fmt: skip
+    around = Surroundings()
+    client = None if source.in_memory else active_client()
+    if client is not None:
+        from dsel.cluster.compute import make_compute
+
+        around.compute = make_compute(client)
+    return run_selection(source, settings, around)

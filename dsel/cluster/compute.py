@@ -1,0 +1,130 @@
+"""Running a Dask graph to its one result, with progress, retries, and an eye on the workers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dask.utils import format_bytes
+
+from dsel.errors import ClusterError, DselError
+
+log = logging.getLogger("dsel")
+
+#: A failed task (a lost worker, a read that failed for a moment) is tried again so often.
+RETRIES = 2
+#: With every worker out of memory nothing moves: after so many seconds that is an error, not a wait.
+PAUSED_LIMIT = 20.0
+#: Without any worker, likewise.
+NO_WORKER_LIMIT = 120.0
+
+Progress = Callable[[int, int], None]  # tasks done, tasks in all
+
+
+def make_compute(client: Any, progress: Progress | None = None) -> Callable[[Any], Any]:
+    """A function that computes a Dask delayed object on `client`.
+
+    Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). ClusterError when
+    workers die under a task again and again, are all paused for want of memory, or are gone.
+    """
+
+    def compute(delayed: Any) -> Any:
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        tasks = len(delayed.__dask_graph__())
+        future = client.compute(delayed, retries=0)
+        try:
+            return _wait(client, delayed, future, tasks, progress)
+        except KilledWorker as error:
+            raise ClusterError(
+                f"Workers died again and again while computing: {error}.",
+                "Most often they ran out of memory: allow them more, or use smaller chunks.",
+            ) from error
+        except FutureCancelledError as error:
+            raise ClusterError("The scheduler was lost.", "Start the job again: it goes on where it was.") from error
+        finally:
+            future.release()
+
+    return compute
+
+
+def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None) -> Any:
+    attempts = 0
+    stalled_since: float | None = None
+    while True:
+        if _finished(future):
+            if future.status != "error":
+                if progress is not None:
+                    progress(tasks, tasks)
+                return future.result()
+            error = future.exception()
+            attempts += 1
+            if isinstance(error, DselError) or attempts > RETRIES or type(error).__name__ == "KilledWorker":
+                raise error
+            log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)
+            future.retry()
+        stalled_since = _check_workers(client, stalled_since)
+        if progress is not None:
+            progress(_done(client, delayed), tasks)
+
+
+def _finished(future: Any) -> bool:
+    from distributed import TimeoutError as WaitTimeout
+    from distributed import wait
+
+    try:
+        wait(future, timeout=0.5)
+    except (WaitTimeout, TimeoutError):
+        return False
+    return bool(future.done())
+
+
+def _done(client: Any, delayed: Any) -> int:
+    """Tasks of the graph that are finished, by the scheduler's account."""
+    return int(client.run_on_scheduler(_count_finished, keys=[str(k) for k in delayed.__dask_graph__()]))
+
+
+def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:
+    states = (dask_scheduler.tasks.get(key) for key in keys)
+    return sum(1 for task in states if task is None or task.state in ("memory", "released", "forgotten"))
+
+
+def _check_workers(client: Any, stalled_since: float | None) -> float | None:
+    """Since when no worker works; raises once that is too long."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    working = [w for w in workers.values() if w.get("status") != "paused"]
+    if working:
+        return None
+    now = time.monotonic()
+    since = stalled_since or now
+    if workers and now - since > PAUSED_LIMIT:
+        used = ", ".join(
+            f"{format_bytes(w['metrics']['memory'])} of {format_bytes(w['memory_limit'])}" for w in workers.values()
+        )
+        raise ClusterError(
+            f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for want of memory ({used}).",
+            "Allow them more memory, or store the data in smaller chunks.",
+        )
+    if not workers and now - since > NO_WORKER_LIMIT:
+        raise ClusterError(f"There has been no worker for {NO_WORKER_LIMIT:.0f} s.", "See the cluster's own logs.")
+    return since
+
+
+def peak_memory(client: Any) -> dict[str, tuple[int, int]]:
+    """Of each worker: the most memory it has held resident so far, and its limit, in bytes."""
+    limits = {a: w["memory_limit"] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
+    return {address: (peak, limits.get(address, 0)) for address, peak in client.run(_peak_resident).items()}
+
+
+def _peak_resident() -> int:
+    # Not getrusage: a child starts with its parent's peak there.
+    try:
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+    except (OSError, StopIteration):
+        import psutil
+
+        return int(psutil.Process().memory_info().rss)

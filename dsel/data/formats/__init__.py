@@ -1,0 +1,86 @@
+"""Files that a store can be made from: .npy, .npz, .csv, .tsv and .parquet, each read in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from dsel.data.formats.base import Reader, Source
+from dsel.errors import MissingInputError, OptionError
+
+__all__ = ["SUFFIXES", "Reader", "Source", "open_source"]
+
+SUFFIXES: Final = (".npy", ".npz", ".csv", ".tsv", ".parquet")
+
+
+def open_source(
+    path: Path,
+    *,
+    y: Path | None = None,
+    target: Sequence[str | int] = (),
+    index: str | int | None = None,
+    dtype: str | None = None,
+) -> Source:
+    """Open the file `path` by its suffix, read its header and check what can be checked without reading it
+    all.
+
+    `y`: a second .npy file with the targets, for an .npy source only. `target` and `index`: the columns of a
+    table (csv, tsv, parquet) that become Y, and the one that holds sample labels. `dtype`: of X; by default
+    that of the source, float64 for text. Y keeps its own.
+
+    Errors: MissingInputError for an absent file or an unknown suffix, OptionError for options that the format
+    does not have, DataError for a file that is not what its name says or holds values that are not numbers,
+    MissingExtraError for parquet without pyarrow.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise MissingInputError(
+            f"Cannot tell the format of {path} from its suffix {path.suffix!r}.",
+            f"Use one of {', '.join(SUFFIXES)}; a Zarr store needs no ingest.",
+        )
+    for file in (path, y):
+        if file is not None and not file.is_file():
+            raise MissingInputError(f"There is no file {file}.", "Check the path.")
+    is_table = suffix in (".csv", ".tsv", ".parquet")
+    if y is not None and suffix != ".npy":
+        raise OptionError(
+            f"A separate file of targets ({y}) goes with an .npy source, not with {path}.",
+            "Name the target columns instead." if is_table else "Put the array Y into the same .npz file.",
+        )
+    if not is_table and (target or index is not None):
+        raise OptionError(
+            f"{path} has no named columns, so none can be the target or the index.",
+            "Give Y as an array of its own (y=FILE.npy, or Y in the .npz).",
+        )
+    try:
+        return _open(path, suffix, y, target, index, dtype)
+    except OSError as error:
+        raise MissingInputError(
+            f"Cannot read {path}: {error}.", "Check its permissions and the disk."
+        ) from error
+
+
+def _open(
+    path: Path,
+    suffix: str,
+    y: Path | None,
+    target: Sequence[str | int],
+    index: str | int | None,
+    dtype: str | None,
+) -> Source:
+    if suffix == ".npy":
+        from dsel.data.formats.npy import NpySource
+
+        return NpySource(path, y, dtype)
+    if suffix == ".npz":
+        from dsel.data.formats.npz import NpzSource
+
+        return NpzSource(path, dtype)
+    if suffix == ".parquet":
+        from dsel.data.formats.parquet import ParquetSource
+
+        return ParquetSource(path, target, index, dtype)
+    from dsel.data.formats.delimited import DelimitedSource
+
+    return DelimitedSource(path, "\t" if suffix == ".tsv" else ",", target, index, dtype)

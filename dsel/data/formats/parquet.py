@@ -1,0 +1,172 @@
+"""Parquet tables, read a few megabytes of rows at a time. Needs pyarrow, the extra `parquet`.
+
+Memory: at most about one row group, for its columns are stored one after the other and read side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dsel.data.convention import require_unique, shorten
+from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
+from dsel.errors import DataError, MissingExtraError
+
+BATCH_BYTES: Final = 2_000_000  # pyarrow takes about four times as much
+
+
+class ParquetSource:
+    """A table of numbers. X is every column that is neither a target nor the index, in the order of the file.
+
+    X gets the dtype that holds all of its columns. An index that pandas stored as a column is the index by
+    default. A null is NaN, which only a float dtype can hold.
+    """
+
+    def __init__(
+        self, path: Path, target: Sequence[str | int], index: str | int | None, dtype: str | None
+    ) -> None:
+        self.name = path.name
+        self._path = path
+        file = _open(path)
+        schema = file.schema_arrow
+        names = list(schema.names)
+        where = str(path)
+        require_unique(names, "column", where, "Give every column a name of its own.")
+        self.targets = [names[i] for i in find_columns(names, target, "target", where)] or None
+        chosen = _pandas_index(schema, where) if index is None else index
+        self.index = None if chosen is None else names[find_columns(names, [chosen], "index", where)[0]]
+        taken = {*(self.targets or ()), self.index}
+        self.features = [name for name in names if name not in taken]
+        if not self.features:
+            raise DataError(f"{path} has no column left for X.", "Name fewer columns as targets or index.")
+        self.dtype = wanted_dtype(dtype, _common_dtype(schema, self.features, where), where)
+        rows = file.metadata.num_rows
+        self.shape = (rows, len(self.features))
+        self.y_shape = None if self.targets is None else (rows, len(self.targets))
+        self.y_dtype = None
+        if self.targets is not None:
+            self.y_dtype = wanted_dtype(None, _common_dtype(schema, self.targets, where), where)
+        self.has_samples = self.index is not None
+        file.close()
+
+    def identity(self) -> dict[str, Any]:
+        return {"files": [file_identity(self._path)], "target": self.targets, "index": self.index}
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return ParquetReader(self._path, self, start)
+
+
+class ParquetReader:
+    """Reads record batches in order, beginning in the row group that holds the first row asked for."""
+
+    def __init__(self, path: Path, table: ParquetSource, start: int) -> None:
+        self._table = table
+        self._where = str(path)
+        self._row = start
+        self._file = _open(path)
+        sizes = [self._file.metadata.row_group(i).num_rows for i in range(self._file.num_row_groups)]
+        ends = np.cumsum(sizes)
+        group = int(np.searchsorted(ends, start, side="right"))
+        self._skip = start - (int(ends[group - 1]) if group else 0)
+        self._batches = self._read(list(range(group, len(sizes))))
+        self._rest: Any = None
+
+    def _read(self, groups: list[int]) -> Iterator[Any]:
+        table = self._table
+        columns = [*table.features, *(table.targets or ())]
+        if table.index is not None:
+            columns.append(table.index)
+        rows = max(1, BATCH_BYTES // (8 * len(columns)))
+        for batch in self._file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):
+            cut = min(self._skip, batch.num_rows)
+            self._skip -= cut
+            if cut < batch.num_rows:
+                yield batch.slice(cut)
+
+    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
+        done = 0
+        while done < len(x):
+            batch = self._next_batch()
+            count = min(batch.num_rows, len(x) - done)
+            piece, self._rest = batch.slice(0, count), batch.slice(count)
+            at = slice(done, done + count)
+            self._put(piece, self._table.features, x[at])
+            if y is not None and self._table.targets is not None:
+                self._put(piece, self._table.targets, y[at])
+            if samples is not None:
+                labels = piece.column(piece.schema.get_field_index(self._table.index))
+                samples[at] = [str(label) for label in labels.to_pylist()]
+            done += count
+            self._row += count
+
+    def _next_batch(self) -> Any:
+        if self._rest is not None and self._rest.num_rows:
+            return self._rest
+        try:
+            return next(self._batches)
+        except (OSError, ValueError, StopIteration) as error:
+            raise DataError(
+                f"{self._where} cannot be read at row {self._row} and after: {error}.",
+                "Copy or write the file again.",
+            ) from error
+
+    def _put(self, piece: Any, names: Sequence[str], out: Array) -> None:
+        for j, name in enumerate(names):
+            column = piece.column(piece.schema.get_field_index(name))
+            if column.null_count and out.dtype.kind != "f":
+                nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+                row = self._row + int(nulls[0])
+                raise DataError(
+                    f"{self._where}: row {row}, column {name!r}: a null, which {out.dtype} does not have.",
+                    'Give dtype="float64", or fill the nulls.',
+                )
+            values = column.to_numpy(zero_copy_only=False)
+            if values.dtype == object:  # booleans with nulls arrive as True, False and None
+                values = np.array([np.nan if v is None else float(v) for v in values])
+            put(out[:, j : j + 1], values[:, None], self._where, self._row, [name])
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _open(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Reading {path} needs pyarrow, which is not installed.", "pip install 'dsel[parquet]'"
+        ) from error
+    try:
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
+
+
+def _pandas_index(schema: Any, where: str) -> str | None:
+    """The column in which pandas stored the index, if any; DataError when there are several."""
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    columns = [name for name in stored if isinstance(name, str) and name in schema.names]
+    if len(columns) > 1:
+        raise DataError(
+            f"{where} has an index of {len(columns)} levels: {shorten(map(repr, columns))}.",
+            "Write it with one index level, or none.",
+        )
+    return columns[0] if columns else None
+
+
+def _common_dtype(schema: Any, names: Sequence[str], where: str) -> np.dtype[Any]:
+    """The dtype that holds all the columns; DataError naming those that are not numbers."""
+    import pyarrow.types as types
+
+    kinds = {name: schema.field(name).type for name in names}
+    numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    bad = [f"{name!r} ({kind})" for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
+    if bad:
+        raise DataError(
+            f"{where}: {len(bad)} columns are not numbers: {shorten(bad)}.",
+            "Encode them as numbers or drop them; a column of sample labels is the index.",
+        )
+    return np.result_type(*{np.dtype(kind.to_pandas_dtype()) for kind in kinds.values()})

@@ -1,0 +1,183 @@
+"""Stores of any size with a known answer: for examples, benchmarks and tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.convention import ATTR_GENERATOR, default_labels
+from dsel.data.formats.base import Array, Reader
+from dsel.data.ingest import write_source
+from dsel.data.writing import IngestReport, Progress
+from dsel.errors import OptionError
+
+GROUP_ELEMENTS: Final = 4_000_000
+GROUP_ROWS: Final = 1000
+MODEL_STREAM: Final = 1 << 32  # the key of the model's own generator; groups of rows have the keys 0, 1, ...
+
+
+def generate_regression(
+    store: str | Path,
+    *,
+    samples: int,
+    features: int,
+    informative: int = 30,
+    noise: float = 0.5,
+    correlation: float = 0.7,
+    dtype: str = "float32",
+    seed: int = 0,
+    worker_memory: int | None = None,
+    chunks: tuple[int, int] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> IngestReport:
+    """Write a linear regression problem, X (samples x features) and one target Y, block by block.
+
+    The features are standard normal. Neighbours correlate (features i and j by `correlation` ** |i - j|), and
+    then the columns are shuffled. Y = X[:, true] @ beta + e, with `informative` features of weights +-1 to
+    +-2, and the standard deviation of e is `noise` times that of the signal: the true model's R^2 is 1 / (1 +
+    noise^2). The attribute `dsel_generator` of the store has all parameters, the true features, beta and R^2.
+
+    Each fixed group of rows comes from its own generator, keyed (seed, group): the values depend neither on
+    chunks nor on memory, and an interrupted call goes on where it stopped.
+
+    Errors: OptionError for parameters out of range; OutputError and CapacityError about the store.
+    Cost: about a minute for 4 GB on one core.
+    """
+    model = RegressionSource(samples, features, informative, noise, correlation, dtype, seed)
+    return write_source(
+        model,
+        Path(store),
+        worker_memory=worker_memory,
+        chunks=chunks,
+        overwrite=overwrite,
+        progress=progress,
+        attributes={ATTR_GENERATOR: model.truth()},
+    )
+
+
+class RegressionSource:
+    """The model as a source: any rows of it can be made at any time."""
+
+    name = "generate_regression"
+    targets = ("y",)
+    has_samples = False
+    y_dtype = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        samples: int,
+        features: int,
+        informative: int,
+        noise: float,
+        correlation: float,
+        dtype: str,
+        seed: int,
+    ) -> None:
+        _check(samples, features, informative, noise, correlation, dtype, seed)
+        self.shape = (samples, features)
+        self.y_shape = (samples, 1)
+        self.dtype = np.dtype(dtype)
+        self.features = default_labels("x", features)
+        self.seed, self.correlation = seed, correlation
+        rng = keyed_generator(seed, MODEL_STREAM)
+        self.order: NDArray[np.int64] = rng.permutation(features)  # column j shows the process at order[j]
+        self.true = np.sort(rng.choice(features, informative, replace=False))
+        self.beta = rng.choice([-1.0, 1.0], informative) * rng.uniform(1.0, 2.0, informative)
+        lag = np.abs(np.subtract.outer(self.order[self.true], self.order[self.true]))
+        signal = float(self.beta @ np.power(correlation, lag) @ self.beta)
+        self.noise_scale = noise * np.sqrt(signal)
+        self._parameters = {
+            "samples": samples,
+            "features": features,
+            "informative": informative,
+            "noise": noise,
+            "correlation": correlation,
+            "dtype": str(self.dtype),
+            "seed": seed,
+        }
+        self.r2 = 1.0 / (1.0 + noise**2)
+        self.group_rows = max(1, min(GROUP_ROWS, GROUP_ELEMENTS // features))
+
+    def truth(self) -> dict[str, Any]:
+        """Parameters, positions of the true features, their weights, and the R^2 of the true model."""
+        return {
+            **self._parameters,
+            "true_features": self.true.tolist(),
+            "beta": self.beta.tolist(),
+            "r2": self.r2,
+        }
+
+    def identity(self) -> dict[str, Any]:
+        return {"generator": self.name, "version": 1, **self._parameters}
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return _Rows(self, start)
+
+    def group(self, index: int) -> tuple[Array, Array]:
+        """Rows [index * group_rows, ...) of X (in its dtype) and Y (float64), always a whole group."""
+        from scipy.signal import lfilter
+
+        rng = keyed_generator(self.seed, index)
+        rho = self.correlation
+        working = np.float64 if self.dtype == np.float64 else np.float32
+        steps = rng.standard_normal((self.group_rows, self.shape[1]), dtype=working)
+        steps[:, 1:] *= np.sqrt(1.0 - rho**2)  # so that every column has variance 1
+        process = lfilter(np.array([1.0], working), np.array([1.0, -rho], working), steps, axis=1)
+        x = np.take(process, self.order, axis=1).astype(self.dtype, copy=False)
+        errors = self.noise_scale * rng.standard_normal(self.group_rows)
+        y = (x[:, self.true].astype(np.float64) * self.beta).sum(axis=1) + errors
+        return x, y[:, None]
+
+
+def keyed_generator(seed: int, stream: int) -> np.random.Generator:
+    """Philox keyed by two numbers: streams never overlap, and any one is made without the others."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, stream], dtype=np.uint64)))
+
+
+class _Rows:
+    """Reader of the model; it keeps the group in which a block ended, for the next block begins in it."""
+
+    def __init__(self, model: RegressionSource, start: int) -> None:
+        self._model = model
+        self._row = start
+        self._group: tuple[int, Array, Array] | None = None
+
+    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
+        done, height = 0, self._model.group_rows
+        while done < len(x):
+            index, skip = divmod(self._row, height)
+            if self._group is None or self._group[0] != index:
+                self._group = (index, *self._model.group(index))
+            count = min(height - skip, len(x) - done)
+            x[done : done + count] = self._group[1][skip : skip + count]
+            if y is not None:
+                y[done : done + count] = self._group[2][skip : skip + count]
+            done += count
+            self._row += count
+
+    def close(self) -> None:
+        self._group = None
+
+
+def _check(
+    samples: int, features: int, informative: int, noise: float, correlation: float, dtype: str, seed: int
+) -> None:
+    checks = (
+        (samples >= 1, f"samples={samples}", "It has to be at least 1."),
+        (
+            1 <= informative <= features,
+            f"informative={informative} of {features} features",
+            "Take 1 to all of them.",
+        ),
+        (noise >= 0.0, f"noise={noise}", "It has to be 0 or more."),
+        (-1.0 < correlation < 1.0, f"correlation={correlation}", "It has to lie between -1 and 1."),
+        (dtype in ("float16", "float32", "float64"), f"dtype={dtype!r}", "Use float16, float32 or float64."),
+        (0 <= seed < 1 << 63, f"seed={seed}", "It has to be 0 or more, and below 2^63."),
+    )
+    for holds, what, remedy in checks:
+        if not holds:
+            raise OptionError(f"generate_regression: {what} is not possible.", remedy)

@@ -1,0 +1,168 @@
+"""What a store holds, for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+from pathlib import Path
+from typing import Any
+
+from dsel.data import convention as names
+from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
+from dsel.data.store import Store, open_store
+from dsel.data.stored_array import is_complete, open_array
+
+SLOW_BYTES = 5 * TARGET_BYTES
+TINY_BYTES = TARGET_BYTES // 40
+
+
+@dataclass(frozen=True)
+class VariableInfo:
+    """One array: how it is stored."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    chunks: tuple[int, ...]
+    shards: tuple[int, ...] | None
+    n_chunks: int
+    bytes_in_memory: int | None  # None for labels, whose length varies
+    bytes_on_disk: int
+    compression: str
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """A store at a glance. `absent` are the chunk files that are not there, `notes` is advice."""
+
+    path: Path
+    variables: tuple[VariableInfo, ...]
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    attributes: dict[str, Any]
+    absent: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """Plain text, one line a fact."""
+        text = [str(self.path)]
+        for v in self.variables:
+            memory = "" if v.bytes_in_memory is None else f", {_size(v.bytes_in_memory)} in memory"
+            text.append(
+                f"{v.name}: {_times(v.shape)} {v.dtype}, {v.n_chunks} chunks of {_times(v.chunks)}{memory}, "
+                f"{_size(v.bytes_on_disk)} on disk, {v.compression}"
+            )
+        text.append(f"features: {', '.join(self.features)}")
+        if self.targets:
+            text.append(f"targets: {', '.join(self.targets)}")
+        text += [f"{key}: {_short(value)}" for key, value in self.attributes.items()]
+        text += [f"note: {note}" for note in self.notes]
+        return text
+
+
+def describe(path: str | Path) -> StoreInfo:
+    """Look at a store without reading its values. Cost: one listing of its files. Errors as `open_store`."""
+    store = open_store(path)
+    present = [name for name in names.DIMENSIONS if (store.path / name / names.METADATA_FILE).is_file()]
+    variables = tuple(_variable(store.path, name) for name in present)
+    absent = tuple(store.absent_chunks())
+    return StoreInfo(
+        path=store.path,
+        variables=variables,
+        features=_first(store.features.tolist()),
+        targets=_first(store.targets.tolist()),
+        attributes=store.attributes,
+        absent=absent,
+        notes=tuple(_notes(store, variables[0], absent)),
+    )
+
+
+def render(info: StoreInfo) -> str:
+    """The same as a table of text, as wide as it needs to be."""
+    from io import StringIO
+
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE, title=str(info.path), title_justify="left")
+    for heading in ("variable", "shape", "dtype", "chunks", "number", "in memory", "on disk", "compression"):
+        table.add_column(heading, no_wrap=True)
+    for v in info.variables:
+        memory = "" if v.bytes_in_memory is None else _size(v.bytes_in_memory)
+        chunks = _times(v.chunks) + ("" if v.shards is None else f" in shards of {_times(v.shards)}")
+        row = (
+            v.name,
+            _times(v.shape),
+            v.dtype,
+            chunks,
+            str(v.n_chunks),
+            memory,
+            _size(v.bytes_on_disk),
+            v.compression,
+        )
+        table.add_row(*row)
+    out = StringIO()
+    Console(file=out, width=160, highlight=False, markup=False).print(table)
+    rest = info.lines()[1 + len(info.variables) :]
+    return "\n".join([out.getvalue().rstrip(), "", *rest])
+
+
+def _variable(path: Path, name: str) -> VariableInfo:
+    array = open_array(str(path), name).array
+    codecs = [type(codec).__name__.removesuffix("Codec").lower() for codec in array.compressors]
+    compression = [codec for codec in codecs if codec != "crc32c"] or ["uncompressed"]
+    is_number = array.dtype.kind in "biufc"
+    return VariableInfo(
+        name=name,
+        shape=array.shape,
+        dtype=str(array.dtype) if is_number else "string",
+        chunks=array.chunks,
+        shards=array.shards,
+        n_chunks=prod(ceil(size / step) for size, step in zip(array.shape, array.chunks, strict=True)),
+        bytes_in_memory=prod(array.shape) * array.dtype.itemsize if is_number else None,
+        bytes_on_disk=sum(file.stat().st_size for file in (path / name).rglob("*") if file.is_file()),
+        compression=" ".join(compression) + (" with checksum" if "crc32c" in codecs else ""),
+    )
+
+
+def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
+    """Advice: what makes this store slow or unsafe, and what to do about it."""
+    notes = []
+    if store.chunk_bytes > SLOW_BYTES:
+        notes.append(
+            f"chunks of {_size(store.chunk_bytes)} are slow to read and need memory: about 40 MB is best"
+        )
+    if store.chunk_bytes < TINY_BYTES and store.nbytes > 4 * TARGET_BYTES:
+        notes.append(f"chunks of {_size(store.chunk_bytes)} make many small tasks: about 40 MB is best")
+    n_rows, is_cut = store.row_bounds[1], len(store.column_bounds) > 2
+    if is_cut and FEWEST_FULL_ROWS * store.shape[1] * store.dtype.itemsize <= TARGET_BYTES:
+        notes.append(f"chunks of {n_rows} rows are cut in columns: full rows are read several times faster")
+    if "checksum" not in x.compression:
+        notes.append("chunks have no checksum: a damaged one may be read as wrong numbers")
+    if absent:
+        notes.append(f"{len(absent)} chunks are absent and read as fill values: {names.shorten(absent)}")
+    if not is_complete(store.path):
+        notes.append("not written by dsel: an absent chunk counts as fill values, not as lost")
+    return notes
+
+
+def _first(labels: list[str], limit: int = 8) -> tuple[str, ...]:
+    more = len(labels) - limit
+    return (*labels[:limit], f"... {more} more") if more > 0 else tuple(labels)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def _short(value: Any, limit: int = 200) -> str:
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,267 @@
+"""Where the numbers come from, as row blocks: a store, arrays in memory, Dask or xarray arrays, sparse matrices.
+
+Whatever it is, a `Source` lists the same row blocks in the same order, so that every pass over the data adds up the
+same partial sums whoever computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.convention import default_labels
+from dsel.data.store import Store, open_store
+from dsel.data.stored_array import StoredArray
+from dsel.errors import DataError, OptionError
+
+Labels = NDArray[np.object_]
+
+#: Arrays in memory are cut into blocks of about this size where they have no chunks of their own.
+BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows [start, stop) of a stored array, read where they are needed."""
+
+    array: StoredArray
+    start: int
+    stop: int
+
+    def read(self, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """The rows, or of these only the ascending `columns`."""
+        return self.array.read(self.start, self.stop, columns)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows [start, stop): x and y are StoredRows, arrays, sparse matrices, or Dask delayed arrays (then `lazy`).
+
+    y is None where there are no targets apart from X itself.
+    """
+
+    start: int
+    stop: int
+    x: Any
+    y: Any
+    lazy: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set as row blocks. m x n matrix X; N targets, N = 0 where Y = X."""
+
+    name: str
+    m: int
+    n: int
+    n_targets: int
+    features: Labels
+    targets: Labels
+    blocks: tuple[Block, ...]
+    x_bytes: int
+    y_bytes: int
+    store: Store | None = None
+    target_columns: NDArray[np.int64] | None = None  # of Y in the store, where not all are used
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the numbers are here already, so that no cluster is needed."""
+        return self.store is None and not any(block.lazy for block in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one pass over X and Y."""
+        return self.x_bytes + self.y_bytes
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """What names these data among all others, None for data in memory."""
+        if self.store is None:
+            return None
+        chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
+        return self.store.fingerprint() + ("-unsupervised" if not self.n_targets else chosen)
+
+
+def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
+    """The rows of one block: a dense array, or a sparse matrix; all columns, or the ascending `columns`."""
+    if isinstance(part, StoredRows):
+        return part.read(columns)
+    if columns is None:
+        return part
+    if hasattr(part, "tocsc"):
+        return part.tocsc()[:, columns]
+    return np.ascontiguousarray(part[:, columns])
+
+
+def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
+    """Rows [start, stop) of a block as a fresh float64 array."""
+    rows = block[start:stop]
+    if hasattr(rows, "toarray"):
+        rows = rows.toarray()
+    return np.array(rows, dtype=np.float64, order="C")
+
+
+def make_source(X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False) -> Source:
+    """A Source from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
+
+    Y None: a store or Dataset brings its own Y if it has one (unless `unsupervised`); otherwise Y = X. `targets` picks
+    some of them by label or index.
+    """
+    if isinstance(X, str | Path):
+        if Y is not None:
+            raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
+        return _from_store(open_store(X), targets, unsupervised)
+    if _is(X, "xarray", "Dataset"):
+        if Y is None and "Y" in X and not unsupervised:
+            Y = X["Y"]
+        X = X["X"]
+    if unsupervised:
+        Y = None
+    source = _from_arrays(X, Y)
+    return source if targets is None else _pick_targets(source, targets)
+
+
+def _is(value: Any, module: str, name: str) -> bool:
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == module
+
+
+def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str) -> NDArray[np.int64]:
+    """Indices of columns named by label or by 0-based index; OptionError names the nearest for what is not there."""
+    by_label = {str(label): i for i, label in enumerate(labels)}
+    found = []
+    for one in wanted:
+        if isinstance(one, str) and one in by_label:
+            found.append(by_label[one])
+        elif not isinstance(one, str | bool) and 0 <= int(one) < len(labels):
+            found.append(int(one))
+        else:
+            raise OptionError(f"There is no {what} {one!r} among {len(labels)}.", nearest(str(one), by_label))
+    if len(set(found)) < len(found):
+        raise OptionError(f"A {what} is named twice in {list(wanted)}.")
+    return np.asarray(found, np.int64)
+
+
+def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
+    """A sentence with the known words nearest to one that is not known."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=3, cutoff=0.4)
+    return f"Nearest: {', '.join(close)}." if close else f"Known: {', '.join(list(known)[:8])}."
+
+
+def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool) -> Source:
+    m, n = store.shape
+    y = None if unsupervised else store.y
+    chosen = None
+    labels = store.targets if y is not None else np.empty(0, object)
+    if y is not None and targets is not None:
+        chosen = resolve_labels(targets, labels, "target")
+        labels = labels[chosen]
+    elif targets is not None:
+        raise OptionError(f"{store.path} has no targets to choose {list(targets)} from.")
+    edges = store.row_bounds
+    blocks = tuple(
+        Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b))
+        for a, b in zip(edges[:-1], edges[1:], strict=True)
+    )
+    N = len(labels)
+    return Source(
+        name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
+        x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen,
+    )  # fmt: skip
+
+
+def _pick_targets(source: Source, targets: Sequence[str | int]) -> Source:
+    if not source.n_targets:
+        raise OptionError(f"There is no Y to choose {list(targets)} from.")
+    chosen = resolve_labels(targets, source.targets, "target")
+    return replace(source, n_targets=len(chosen), targets=source.targets[chosen], target_columns=chosen)
+
+
+def _labels_of(data: Any, prefix: str, count: int) -> Labels:
+    names: Any = None
+    if _is(data, "pandas", "DataFrame"):
+        names = [str(c) for c in data.columns]
+    elif _is(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
+        names = [str(c) for c in data.coords[data.dims[1]].values.tolist()]
+    if names is None:
+        names = default_labels(prefix, count)
+    return np.array(names, dtype=object)
+
+
+def _matrix(data: Any, what: str) -> Any:
+    """A two-dimensional numeric numpy, Dask or CSR matrix; one-dimensional data become one column."""
+    if _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series"):
+        data = data.to_numpy()
+    if _is(data, "xarray", "DataArray"):
+        if data.ndim == 2 and tuple(data.dims) in (("feature", "sample"), ("target", "sample")):
+            raise DataError(f"{what} has dimensions {data.dims}.", "Transpose it: samples come first.")
+        data = data.data
+    if hasattr(data, "tocsr"):
+        return data.tocsr()
+    if not _is(data, "dask", "Array"):
+        data = np.asarray(data)
+    if data.ndim == 1 and what == "Y":
+        data = data[:, None]
+    if data.ndim != 2:
+        raise DataError(f"{what} has shape {data.shape}.", "It must have two dimensions: samples x features.")
+    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
+        raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
+    return data
+
+
+def _from_arrays(X: Any, Y: Any) -> Source:
+    x = _matrix(X, "X")
+    y = None if Y is None else _matrix(Y, "Y")
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    m, n = (int(size) for size in x.shape)
+    if not m or not n:
+        raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
+    if y is not None and y.shape[0] != m:
+        raise DataError(f"X has {m} rows and Y has {y.shape[0]}.", "Y needs one row for each sample of X.")
+    N = 0 if y is None else int(y.shape[1])
+    if y is not None and not N:
+        raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
+    return Source(
+        name="X", m=m, n=n, n_targets=N, features=_labels_of(X, "x", n), targets=_labels_of(Y, "y", N),
+        blocks=_array_blocks(x, y), x_bytes=_size(x), y_bytes=0 if y is None else _size(y),
+    )  # fmt: skip
+
+
+def _size(data: Any) -> int:
+    return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
+
+
+def _array_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    if _is(x, "dask", "Array"):
+        return _dask_blocks(x, y)
+    if _is(y, "dask", "Array"):
+        y = np.asarray(y.compute())
+    m = x.shape[0]
+    rows = max(1, BLOCK_BYTES // max(1, 8 * x.shape[1]))
+    edges = [*range(0, m, rows), m]
+    return tuple(
+        Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)
+    )
+
+
+def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    import dask.array as da
+
+    if any(np.isnan(size) for size in x.chunks[0]):
+        raise DataError("X is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
+    x = x.rechunk({1: -1})
+    if y is not None:
+        y = (y if _is(y, "dask", "Array") else da.from_array(y)).rechunk((x.chunks[0], -1))
+    edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
+    xs = x.to_delayed().ravel().tolist()
+    ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()
+    return tuple(Block(edges[i], edges[i + 1], xs[i], ys[i], lazy=True) for i in range(len(xs)))

@@ -1,0 +1,136 @@
+"""The folder beside a store in which it is built, and the one rename that publishes it.
+
+    STORE.ingesting/progress.json   what is being written (source, options, chunks) and how many rows are done
+    STORE.ingesting/store/          the Zarr group
+    STORE.ingesting/replaced/       for a moment: the old store that is being overwritten
+    STORE.ingesting/lock            held by the process that writes
+
+STORE appears only when everything is in it. Whatever is interrupted, at whatever moment, the progress file
+says how far the group can be trusted.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsel.data.convention import METADATA_FILE, staging_path
+from dsel.errors import CapacityError, DselError, OutputError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """The unfinished form of the store `store`."""
+
+    store: Path
+
+    @property
+    def folder(self) -> Path:
+        return staging_path(self.store)
+
+    @property
+    def group(self) -> Path:
+        """The Zarr group that becomes the store."""
+        return self.folder / "store"
+
+    @property
+    def progress_file(self) -> Path:
+        return self.folder / "progress.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder and hold its lock, which goes with the process, however that ends.
+
+        On the way out the folder is removed if there is nothing in it to go on from.
+        Errors: OutputError when another process holds the lock.
+        """
+        self.folder.mkdir(exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OutputError(
+                    f"Another process is writing {self.store}.", "Wait for it, or stop it."
+                ) from error
+            try:
+                yield
+            finally:
+                if self.folder.exists() and not self.progress_file.exists():
+                    self.clear()
+                    (self.folder / "lock").unlink()
+                    with suppress(OSError):
+                        self.folder.rmdir()
+
+    def rows_done(self, key: dict[str, Any]) -> int:
+        """Rows that an interrupted call with the same `key` has finished; 0 when there is none."""
+        try:
+            state = json.loads(self.progress_file.read_text())
+        except (OSError, ValueError):
+            return 0
+        same = isinstance(state, dict) and state.get("key") == key
+        return int(state["rows"]) if same and (self.group / METADATA_FILE).is_file() else 0
+
+    def save(self, key: dict[str, Any], rows: int) -> None:
+        """Replace the progress file: the first `rows` rows are in the group."""
+        temporary = self.folder / "progress.tmp"
+        temporary.write_text(json.dumps({"key": key, "rows": rows}, indent=1))
+        temporary.replace(self.progress_file)
+
+    def clear(self) -> None:
+        """Remove what an earlier call left. Only what this module makes is touched."""
+        for file in ("progress.json", "progress.tmp"):
+            (self.folder / file).unlink(missing_ok=True)
+        for folder in ("store", "replaced"):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.folder / folder)
+
+    def publish(self) -> None:
+        """One rename makes the store appear. An old store steps aside first and is removed last."""
+        if self.store.exists():
+            self.store.rename(self.folder / "replaced")
+        self.group.rename(self.store)
+        shutil.rmtree(self.folder)
+
+
+def check_place(store: Path, overwrite: bool) -> None:
+    """OutputError unless `store` can be made, or may and can be overwritten."""
+    if not store.parent.is_dir():
+        raise OutputError(f"There is no folder {store.parent} to put {store.name} into.", "Make it first.")
+    if not os.access(store.parent, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"The folder {store.parent} is not writable.", "Change its permissions or choose another."
+        )
+    if not store.exists():
+        return
+    if not overwrite:
+        raise OutputError(f"{store} is there already.", "Choose another name, or say overwrite.")
+    if not (store / METADATA_FILE).is_file():
+        raise OutputError(f"{store} is not a Zarr store, so it is not overwritten.", "Choose another name.")
+
+
+@contextmanager
+def output_errors(store: Path) -> Iterator[None]:
+    """Turn what the file system says while `store` is written into an error with a remedy."""
+    try:
+        yield
+    except DselError:
+        raise
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise CapacityError(
+                f"The disk is full while {store} is written: {error}.",
+                "Free some space; the same call goes on.",
+            ) from error
+        raise OutputError(
+            f"{store} cannot be written: {error}.", "The same call goes on from here."
+        ) from error

@@ -1,0 +1,169 @@
+"""The answer: which columns, how good they are, how they were found, and what that cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.errors import DataError, MissingInputError, OutputError
+
+FORMAT = 1
+_JSON, _ZARR = "selection.json", "selection.zarr"
+
+
+@dataclass(frozen=True)
+class FrontRow:
+    """The best subset found of one size (columns that are always included count): f, 1 - f / ||Y||^2, its columns."""
+
+    size: int
+    error: float
+    r2: float
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TraceRow:
+    """The best subset of at most k columns became better after so many iterations."""
+
+    iteration: int
+    size: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
+
+    indices: 0-based, in order of gain, included ones first; labels likewise. error: f = ||Y - X_S A||^2 + lam ||A||^2 on
+    the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
+    coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
+    front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
+    improvement. ended: which rule stopped the search. bytes_read and passes: over the data, the final check included.
+    """
+
+    indices: tuple[int, ...]
+    labels: tuple[str, ...]
+    k: int
+    error: float
+    r2: float
+    method: str
+    preprocess: str
+    lam: float
+    seed: int
+    options: dict[str, Any]
+    coefficients: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    front: tuple[FrontRow, ...]
+    trace: tuple[TraceRow, ...]
+    ended: str
+    iterations: int
+    shape: tuple[int, int]
+    targets: tuple[str, ...]
+    include: tuple[int, ...] = ()
+    exclude: tuple[int, ...] = ()
+    constant: tuple[str, ...] = ()
+    counts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    source: str = ""
+    fingerprint: str | None = None
+    bytes_read: int = 0
+    passes: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory: dict[str, tuple[int, int]] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    criterion: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write selection.json (all but the large arrays) and selection.zarr (those) to the folder `path`.
+
+        Each is written under a temporary name and renamed, the JSON last. Errors: OutputError where there is a
+        selection already (unless `overwrite`) or the folder cannot be written.
+        """
+        folder = Path(path)
+        if (folder / _JSON).exists() and not overwrite:
+            raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._write(folder)
+        except OSError as error:
+            raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
+        return folder
+
+    def _write(self, folder: Path) -> None:
+        import zarr
+
+        token = uuid4().hex[:8]
+        staging = folder / f".{_ZARR}-{token}"
+        group = zarr.open_group(staging, mode="w", zarr_format=3)
+        for name, (array, dims) in self._arrays().items():
+            group.create_array(name, data=array, dimension_names=dims)
+        shutil.rmtree(folder / _ZARR, ignore_errors=True)
+        os.rename(staging, folder / _ZARR)
+        text = json.dumps(self.as_dict(), indent=1)
+        temporary = folder / f".{_JSON}-{token}"
+        temporary.write_text(text + "\n")
+        os.replace(temporary, folder / _JSON)
+
+    def _arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
+        width = max((row.size for row in self.front), default=1) or 1
+        members = np.full((len(self.front), width), -1, np.int64)
+        for i, row in enumerate(self.front):
+            members[i, : row.size] = row.indices
+        trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
+        return {
+            "indices": (np.asarray(self.indices, np.int64), ("selected",)),
+            "coefficients": (self.coefficients, ("selected", "target")),
+            "intercept": (self.intercept, ("target",)),
+            "front_size": (np.array([row.size for row in self.front], np.int64), ("front",)),
+            "front_error": (np.array([row.error for row in self.front], np.float64), ("front",)),
+            "front_members": (members, ("front", "place")),
+            "trace": (trace, ("improvement", "iteration_size_error")),
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but coefficients, intercept and trace, as JSON holds it."""
+        values = asdict(self)
+        for name in ("coefficients", "intercept", "trace"):
+            del values[name]
+        return {"format": FORMAT, **values}
+
+
+def open_selection(path: str | Path) -> Selection:
+    """Open a saved Selection: its folder, or the selection.json in it.
+
+    Errors: MissingInputError where there is none, DataError where it is not whole.
+    """
+    folder = Path(path)
+    if folder.name == _JSON:
+        folder = folder.parent
+    if not (folder / _JSON).is_file():
+        raise MissingInputError(f"There is no {_JSON} in {folder}.", "Name the folder that a run wrote to.")
+    import zarr
+
+    try:
+        values = json.loads((folder / _JSON).read_text())
+        if values.pop("format") != FORMAT:
+            raise DataError(f"{folder / _JSON} has a format that this version does not know.", "Use a newer dsel.")
+        group = zarr.open_group(folder / _ZARR, mode="r")
+        values["coefficients"] = np.asarray(group["coefficients"])
+        values["intercept"] = np.asarray(group["intercept"])
+        trace = np.asarray(group["trace"])
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"The selection in {folder} is not whole: {error}.", "Run the job again.") from error
+    values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
+    values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
+    for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
+        values[name] = tuple(values[name])
+    values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
+    return Selection(**values)

@@ -1,0 +1,46 @@
+"""A Selection as a person reads it in a terminal."""
+
+from __future__ import annotations
+
+import io
+
+from dsel.result.selection import Selection
+
+
+def render(selection: Selection, width: int = 100) -> str:
+    """What was chosen, how good each size is, and what it cost."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    m, n = selection.shape
+    about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    console.print(
+        f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
+        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, seed {selection.seed})"
+    )
+    table = Table(box=None, pad_edge=False)
+    for name in ("size", "error", "R2", "columns"):
+        table.add_column(name, justify="left" if name == "columns" else "right")
+    for row in selection.front:
+        if len(selection.include) <= row.size <= selection.k:
+            marks = " <-" if set(row.indices) == set(selection.indices) else ""
+            table.add_row(str(row.size), f"{row.error:.6g}", f"{row.r2:.6f}", _names(selection, row.indices) + marks)
+    console.print("Best subset found of each size:")
+    console.print(table)
+    console.print(f"Chosen, in order of gain: {', '.join(selection.labels)}")
+    console.print(_cost(selection))
+    for note in selection.notes:
+        console.print(f"note: {note}")
+    return console.export_text()
+
+
+def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str:
+    shown = " ".join(str(i) for i in indices[:most])
+    return shown + (" ..." if len(indices) > most else "")
+
+
+def _cost(selection: Selection) -> str:
+    seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
+    read = f"{selection.passes} passes, {selection.bytes_read / 1e9:.3g} GB read"
+    return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"

@@ -1,0 +1,150 @@
+"""The methods by name: their options, checked, and how each is run on an objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.outcome import SearchOutcome
+from dsel.search.poss import Poss, paper_iterations
+from dsel.search.stopping import AnytimeSearch, Stop, drive
+
+OnSlice = Callable[[AnytimeSearch], None]
+
+
+class Options(BaseModel):
+    """Options of a method; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class NoOptions(Options):
+    """A method without options."""
+
+
+class PossOptions(Options):
+    """POSS and POCSS. Defaults are the papers'.
+
+    iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. seconds, target_r2 (1
+    - f / ||Y||^2), patience (iterations without improvement), bound (a proven lower bound on f) end it sooner.
+    isolation: "none" or "min-index". warm_start: "forward" puts the path of forward selection before the archive first.
+    exchange_every: iterations between rounds of best exchanges of one column (0: never). recombination: share of
+    offspring with two parents. memory: bytes for the archive's tables.
+    """
+
+    iterations: int | None = Field(None, ge=1)
+    seconds: float | None = Field(None, gt=0)
+    target_r2: float | None = Field(None, le=1)
+    patience: int | None = Field(None, ge=1)
+    bound: float | None = Field(None, ge=0)
+    isolation: Literal["none", "min-index"] = "none"
+    warm_start: Literal["none", "forward"] = "none"
+    exchange_every: int = Field(0, ge=0)
+    recombination: float = Field(0.0, ge=0, le=1)
+    memory: int = Field(8 << 30, gt=0)
+
+
+class FobaOptions(Options):
+    """FoBa: a column is deleted where that costs at most `nu` of what its like brought; path_factor k steps."""
+
+    nu: float = Field(0.5, gt=0, le=1)
+    path_factor: int = Field(5, ge=1)
+
+
+class ExchangeOptions(Options):
+    """Exchange search (IterFS) from `restarts` random subsets, or from forward selection's."""
+
+    restarts: int = Field(1, ge=1)
+    start: Literal["random", "forward"] = "random"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
+
+    objective: QuadraticObjective
+    k: int
+    seed: int
+    options: Any
+    state: dict[str, Any] | None = None
+    on_slice: OnSlice | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: model of its options, function that runs it, whether it can be interrupted and resumed, whether it is
+    for Y = X alone."""
+
+    options: type[Options]
+    run: Callable[[Run], SearchOutcome]
+    anytime: bool = False
+    unsupervised_only: bool = False
+
+
+def _poss(run: Run) -> SearchOutcome:
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = Poss.restore(objective, run.state, options.memory)
+    else:
+        search = Poss(
+            objective, run.k, seed=run.seed, isolation=options.isolation, exchange_every=options.exchange_every,
+            recombination=options.recombination, memory_limit=options.memory,
+        )  # fmt: skip
+        if options.warm_start == "forward":
+            warm_start(search)
+    ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
+
+
+def warm_start(search: Poss) -> None:
+    """Offer the path of forward selection, up to 2k - 1 columns, to the archive."""
+    from dsel.search.forward import forward
+
+    for point in forward(search.objective, min(2 * search.k - 1, search.objective.n)).front:
+        if point.size:
+            search.offer(point.members)
+
+
+def poss_stop(options: PossOptions, k: int, objective: QuadraticObjective) -> Stop:
+    """The stopping rules that the options ask for; the paper's T where they do not say."""
+    target = None if options.target_r2 is None else (1.0 - options.target_r2) * objective.total
+    return Stop(
+        iterations=options.iterations or paper_iterations(k, objective.n),
+        seconds=options.seconds,
+        target=target,
+        patience=options.patience,
+        bound=options.bound,
+    )
+
+
+def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Callable[[Run], SearchOutcome]:
+    """A method that is one function of dsel.search.`module`; `names` of its options are passed on."""
+
+    def run(run: Run) -> SearchOutcome:
+        from importlib import import_module
+
+        call = getattr(import_module(f"dsel.search.{module}"), function)
+        settings = {name: getattr(run.options, name) for name in names}
+        if seeded:
+            settings["seed"] = run.seed
+        outcome: SearchOutcome = call(run.objective, run.k, **settings)
+        return outcome
+
+    return run
+
+
+METHODS: dict[str, Method] = {
+    "poss": Method(PossOptions, _poss, anytime=True),
+    "forward": Method(NoOptions, _greedy("forward", "forward")),
+    "omp": Method(NoOptions, _greedy("omp", "omp")),
+    "foba": Method(FobaOptions, _greedy("foba", "foba", "nu", "path_factor")),
+    "backward": Method(NoOptions, _greedy("backward", "backward")),
+    "rfe": Method(NoOptions, _greedy("backward", "rfe")),
+    "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
+    "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
+    "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
+}

@@ -1,0 +1,104 @@
+"""One pass over the row blocks of a source: a task a group of blocks, and a tree of merges that follows the data.
+
+The shape of the tree depends on the row blocks alone, so that not a bit of the result depends on the workers; results
+of groups are merged as soon as their neighbours are there, so that a worker holds a few partial results, however many
+blocks there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from dsel.data.source import Block, Source, load_block
+
+#: Partial results merged by one task.
+FAN_IN = 4
+
+#: A task works through blocks of at least this many bytes, so that its partial result is small beside its input.
+GROUP_BYTES = 32 << 20
+
+#: Called with the blocks of one group, loaded one at a time, returns their partial result.
+PerBlock = Callable[[Any, Any, Block], Any]
+
+
+def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
+    """Consecutive row blocks by tasks: at least GROUP_BYTES and 4 partial results a group, yet 32 groups if possible."""
+    blocks = source.blocks
+    size = source.nbytes / max(len(blocks), 1)
+    most = max(1, len(blocks) // 32)
+    step = int(min(max(1, -(-max(GROUP_BYTES, 4 * partial_bytes) // max(size, 1))), most))
+    return [blocks[i : i + step] for i in range(0, len(blocks), step)]
+
+
+def work_through(
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Callable[[Any, Any], Any],
+    columns: Any = None, target_columns: Any = None,
+) -> Any:  # fmt: skip
+    """Partial result of one group: load, reduce, merge, block after block."""
+    result = None
+    for block, (x, y) in zip(blocks, parts, strict=True):
+        rows = load_block(x, columns)
+        targets = None if y is None else load_block(y, target_columns)
+        partial = per_block(rows, targets, block)
+        del rows, targets
+        result = partial if result is None else merge(result, partial)
+    return result
+
+
+def _on_worker(
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
+) -> Any:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):  # more would fight the worker next door, and change the last bits
+        return work_through(blocks, parts, per_block, merge, columns, target_columns)
+
+
+def merge_all(parts: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+    """Merge from left to right."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = merge(result, part)
+    return result
+
+
+def reduce_blocks(
+    source: Source,
+    per_block: PerBlock,
+    merge: Callable[[Any, Any], Any],
+    *,
+    name: str,
+    partial_bytes: int,
+    columns: Any = None,
+    compute: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Result of one pass over `source`: in this process for data in memory, else as a Dask graph given to `compute`.
+
+    per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. `compute`
+    takes a Dask delayed object and returns its value.
+    """
+    targets = source.target_columns
+    if source.in_memory:
+        parts = [(b.x, b.y) for b in source.blocks]
+        return work_through(source.blocks, parts, per_block, merge, columns, targets)
+    import dask
+
+    token = uuid4().hex[:8]
+    leaf, join = dask.delayed(_on_worker, pure=False), dask.delayed(merge_all, pure=False)
+    level: list[Any] = []
+    for i, group in enumerate(groups(source, partial_bytes)):
+        bare = tuple(Block(b.start, b.stop, None, None) for b in group)
+        parts = [(b.x, b.y) for b in group]
+        key = f"{name}-{token}-{i}"
+        level.append(leaf(bare, parts, per_block, merge, columns, targets, dask_key_name=key))
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        level = [
+            join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
+            for i in range(0, len(level), FAN_IN)
+        ]
+    run = compute or (lambda delayed: delayed.compute(scheduler="threads"))
+    return run(level[0])

@@ -1,0 +1,61 @@
+"""The pass that everything else lives on: counts, means and Gram matrices of X and Y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.source import Block, Source
+from dsel.stats.blockwise import reduce_blocks
+from dsel.stats.moments import Present, block_moments, block_present, merge, merge_present
+from dsel.stats.statistics import Statistics
+
+Missing = Literal["refuse", "mean"]
+
+
+def _moments_of(x: Any, y: Any, block: Block, fill: NDArray[np.float64] | None, where: str) -> Any:
+    return block_moments(x, y, fill, _place(where, block), block.start)
+
+
+def _present_of(x: Any, y: Any, block: Block, where: str) -> Present:
+    return block_present(x, _place(where, block), block.start)
+
+
+def _place(where: str, block: Block) -> str:
+    return f"{where}, rows {block.start} to {block.stop}"
+
+
+def partial_bytes(source: Source) -> int:
+    """Memory of one partial sum."""
+    return 8 * source.n * (source.n + source.n_targets)
+
+
+def gram(
+    source: Source, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None
+) -> tuple[Statistics, int]:
+    """Statistics of a source, and how many passes they took: one, or two with `missing="mean"`.
+
+    missing: "refuse" raises DataError at the first block with NaN in X; "mean" puts each column's mean over the values
+    present in their place, for which the means are counted in a pass of their own. NaN in Y is refused.
+    A worker holds one block, a float64 piece of it, and a few partial sums of n (n + N) float64.
+    """
+    fill, passes = None, 1
+    if missing == "mean":
+        per_block = partial(_present_of, where=source.name)
+        present = reduce_blocks(
+            source, per_block, merge_present, name="present", partial_bytes=16 * source.n, compute=compute
+        )
+        fill, passes = present.mean, 2
+    moments = reduce_blocks(
+        source,
+        partial(_moments_of, fill=fill, where=source.name),
+        merge,
+        name="gram",
+        partial_bytes=partial_bytes(source),
+        compute=compute,
+    )
+    return Statistics.from_moments(moments), passes

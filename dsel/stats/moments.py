@@ -1,0 +1,170 @@
+"""Counts, means and co-moments of a block of rows, and of two blocks together: pure numpy.
+
+Each block is centred by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
+Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from dsel.data.source import dense_rows
+from dsel.errors import DataError
+
+Floats = NDArray[np.float64]
+
+#: A block is worked through in pieces of about this many bytes of float64.
+PIECE_BYTES = 16 << 20
+
+
+@dataclass
+class Moments:
+    """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
+
+    K: (n, n), upper triangle in Fortran order valid, X'X about the means; B: (n, N) X'Y about the means; yy: (N,)
+    squared norms of Y about its means; means, minima and maxima per column.
+    """
+
+    count: int
+    mean_x: Floats
+    mean_y: Floats
+    K: Floats
+    B: Floats
+    yy: Floats
+    low_x: Floats
+    high_x: Floats
+    low_y: Floats
+    high_y: Floats
+
+
+def block_moments(x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0) -> Moments:
+    """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x.
+
+    Errors: DataError naming variable, rows and columns of the first values that are NaN or infinite. Cost: r n (n + N)
+    multiplications (symmetric rank-k update), a float64 piece of PIECE_BYTES beside the block.
+    """
+    r, n = x.shape
+    y = np.empty((r, 0)) if y is None else y
+    pieces = _pieces(r, n + y.shape[1])
+    low_x, high_x, mean_x = _survey(x, pieces, fill, where, "X", first_row)
+    low_y, high_y, mean_y = _survey(y, pieces, None, where, "Y", first_row)
+    K = np.zeros((n, n), order="F")
+    B = np.zeros((n, y.shape[1]))
+    yy = np.zeros(y.shape[1])
+    sum_x, sum_y = np.zeros(n), np.zeros(y.shape[1])
+    for start, stop in pieces:
+        z = _piece(x, start, stop, fill)
+        z -= mean_x
+        t = dense_rows(y, start, stop)
+        t -= mean_y
+        K = dsyrk(1.0, z.T, beta=1.0, c=K, overwrite_c=1)
+        if y.shape[1]:
+            B += z.T @ t
+        yy += np.einsum("rt,rt->t", t, t)
+        sum_x += z.sum(axis=0)
+        sum_y += t.sum(axis=0)
+    # What rounding left of the sums about the computed means.
+    K -= np.outer(sum_x, sum_x / r)
+    B -= np.outer(sum_x, sum_y / r)
+    yy -= sum_y * sum_y / r
+    return Moments(r, mean_x + sum_x / r, mean_y + sum_y / r, K, B, yy, low_x, high_x, low_y, high_y)
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """Moments of the rows of a and b together; a's arrays are used up."""
+    count = a.count + b.count
+    d_x, d_y = b.mean_x - a.mean_x, b.mean_y - a.mean_y
+    weight = a.count * b.count / count
+    a.K += b.K
+    a.K += np.outer(d_x * weight, d_x)
+    a.B += b.B + np.outer(d_x * weight, d_y)
+    a.yy += b.yy + weight * d_y * d_y
+    share = b.count / count
+    return Moments(
+        count, a.mean_x + share * d_x, a.mean_y + share * d_y, a.K, a.B, a.yy,
+        np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
+        np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y),
+    )  # fmt: skip
+
+
+@dataclass
+class Present:
+    """Per column of X, how many values there are and their mean, missing (NaN) ones left out."""
+
+    count: NDArray[np.int64]
+    mean: Floats
+
+
+def block_present(x: Any, where: str = "X", first_row: int = 0) -> Present:
+    """Counts and means of the values of one block that are not NaN. Infinite ones are refused (DataError)."""
+    r, n = x.shape
+    present = Present(np.zeros(n, np.int64), np.zeros(n))
+    for start, stop in _pieces(r, n):
+        z = dense_rows(x, start, stop)
+        _require_finite(np.where(np.isnan(z), 0.0, z), where, "X", first_row + start)
+        there = ~np.isnan(z)
+        count = there.sum(axis=0)
+        mean = np.divide(np.where(there, z, 0.0).sum(axis=0), count, out=np.zeros(n), where=count > 0)
+        present = merge_present(present, Present(count, mean))
+    return present
+
+
+def merge_present(a: Present, b: Present) -> Present:
+    """Counts and means of two blocks together."""
+    count = a.count + b.count
+    share = np.divide(b.count, count, out=np.zeros(count.size), where=count > 0)
+    return Present(count, a.mean + share * (b.mean - a.mean))
+
+
+def _pieces(rows: int, width: int) -> list[tuple[int, int]]:
+    step = max(1, min(rows, PIECE_BYTES // max(8 * width, 1)))
+    edges = [*range(0, rows, step), rows]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
+    z = dense_rows(x, start, stop)
+    if fill is not None:
+        rows, columns = np.nonzero(np.isnan(z))
+        z[rows, columns] = fill[columns]
+    return z
+
+
+def _survey(
+    x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int
+) -> tuple[Floats, Floats, Floats]:
+    """Minimum, maximum and mean of each column, all values being finite."""
+    n = x.shape[1]
+    low, high, total, rows = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n), 0
+    for start, stop in pieces if n else []:
+        z = _piece(x, start, stop, fill)
+        bottom, top = z.min(axis=0), z.max(axis=0)
+        if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
+            _require_finite(z, where, variable, first_row + start)
+        low, high = np.minimum(low, bottom), np.maximum(high, top)
+        total += z.sum(axis=0)
+        rows += stop - start
+    return low, high, total / max(rows, 1)
+
+
+def _require_finite(z: Floats, where: str, variable: str, first_row: int) -> None:
+    bad = ~np.isfinite(z)
+    if not bad.any():
+        return
+    rows, columns = np.nonzero(bad)
+    kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
+    lines = np.unique(rows) + first_row
+    shown = ", ".join(map(str, lines[:5])) + (", ..." if lines.size > 5 else "")
+    remedy = "Mend the data."
+    if variable == "X" and kind == "NaN":
+        remedy = "Mend the data, or set missing: mean to put each column's mean in place of NaN."
+    raise DataError(
+        f"{variable} of {where} has {kind} values: {int(bad.sum())} in these rows, the first in row {lines[0]}, "
+        f"column {columns[0]} (rows {shown}).",
+        remedy,
+    )

@@ -1,0 +1,134 @@
+"""What one pass leaves of the data, and the objective that it gives under a choice of preprocessing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.errors import DataError, OptionError
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.stats.moments import Floats, Moments
+
+Preprocess = Literal["standardize", "center", "unit", "none"]
+PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x_j enters as (x_j - center_j) / scale_j; likewise the targets (which are X itself where Y = X)."""
+
+    center_x: Floats
+    scale_x: Floats
+    center_y: Floats
+    scale_y: Floats
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sufficient statistics of m rows: means, and moments about them, of X (n columns) and Y (N columns).
+
+    K: (n, n) X'X and B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
+    constant: (n,) columns with one value only. One artefact serves every preprocessing.
+    """
+
+    m: int
+    mean_x: Floats
+    mean_y: Floats
+    K: Floats
+    B: Floats
+    yy: Floats
+    constant: NDArray[np.bool_]
+    constant_y: NDArray[np.bool_]
+
+    @classmethod
+    def from_moments(cls, moments: Moments) -> Statistics:
+        """From the sums of a pass."""
+        upper = np.triu(moments.K)
+        K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
+        constant = moments.low_x == moments.high_x
+        constant_y = moments.low_y == moments.high_y
+        return cls(
+            moments.count, np.where(constant, moments.low_x, moments.mean_x),
+            np.where(constant_y, moments.low_y, moments.mean_y), K, moments.B, moments.yy, constant, constant_y,
+        )  # fmt: skip
+
+    @property
+    def unsupervised(self) -> bool:
+        """Whether Y = X."""
+        return self.B.shape[1] == 0
+
+    def scaling(self, preprocess: Preprocess) -> Scaling:
+        """Centres and scales of X and Y. Where there is nothing to scale by, the scale is 1."""
+        if preprocess not in PREPROCESS:
+            raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
+        x = _scale(preprocess, self.m, self.mean_x, np.diag(self.K))
+        y = x if self.unsupervised else _scale(preprocess, self.m, self.mean_y, self.yy)
+        return Scaling(*x, *y)
+
+    def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
+        """(n,) columns that can explain nothing: constant ones under centring, else those that are all zero."""
+        if preprocess in ("standardize", "center"):
+            return self.constant
+        return np.asarray(self.constant & (self.mean_x == 0.0))
+
+    def objective(self, preprocess: Preprocess, lam: float = 0.0) -> QuadraticObjective:
+        """The quadratic objective over all n columns, unusable ones included.
+
+        Errors: DataError where the targets are constant, so that there is nothing to explain.
+        """
+        scaling = self.scaling(preprocess)
+        raw = preprocess in ("unit", "none")
+        scale = scaling.scale_x
+        K = self.K + self.m * np.outer(self.mean_x, self.mean_x) if raw else self.K
+        K = K / np.outer(scale, scale)
+        unusable = self.unusable(preprocess)
+        K[unusable] = 0.0
+        K[:, unusable] = 0.0
+        if self.unsupervised:
+            if unusable.all():
+                raise DataError("All columns of X are constant: there is nothing to select.")
+            return QuadraticObjective(K, None, float(np.trace(K)), lam)
+        B = self.B + self.m * np.outer(self.mean_x, self.mean_y) if raw else self.B
+        yy = self.yy + self.m * self.mean_y**2 if raw else self.yy
+        B = B / np.outer(scale, scaling.scale_y)
+        B[unusable] = 0.0
+        useless = self.constant_y if not raw else self.constant_y & (self.mean_y == 0.0)
+        yy = np.where(useless, 0.0, yy / scaling.scale_y**2)
+        B[:, useless] = 0.0
+        if useless.all():
+            raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
+        return QuadraticObjective(K, B, float(yy.sum()), lam)
+
+
+def _scale(preprocess: Preprocess, m: int, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    zero, one = np.zeros(mean.size), np.ones(mean.size)
+    if preprocess == "center":
+        return mean, one
+    if preprocess == "standardize":
+        return mean, _or_one(np.sqrt(squares / m))
+    if preprocess == "unit":
+        return zero, _or_one(np.sqrt(squares + m * mean**2))
+    return zero, one
+
+
+def _or_one(scale: Floats) -> Floats:
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def duplicates(K: Floats, limit: int = 10) -> list[tuple[int, int]]:
+    """Up to `limit` pairs of columns that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
+    norm = np.sqrt(np.maximum(np.diag(K), 0.0))
+    pairs: list[tuple[int, int]] = []
+    for i in range(K.shape[0] - 1):
+        if norm[i] == 0.0:
+            continue
+        rest = norm[i + 1 :]
+        same = (rest > 0.0) & (np.abs(K[i, i + 1 :]) >= (1.0 - 1e-12) * norm[i] * rest)
+        for j in np.nonzero(same)[0]:
+            pairs.append((i, i + 1 + int(j)))
+            if len(pairs) == limit:
+                return pairs
+    return pairs
