@@ -20,6 +20,9 @@ PAUSED_LIMIT = 20.0
 #: Without any worker, likewise.
 NO_WORKER_LIMIT = 120.0
 
+#: Between two looks at the workers.
+_LOOK_SECONDS = 0.5
+
 Progress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
@@ -72,14 +75,14 @@ def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress
 
 
 def _finished(future: Any) -> bool:
+    """Wait a little; whether it has ended, well or not."""
     from distributed import TimeoutError as WaitTimeout
-    from distributed import wait
 
     try:
-        wait(future, timeout=0.5)
+        future.exception(timeout=_LOOK_SECONDS)
     except (WaitTimeout, TimeoutError):
-        return False
-    return bool(future.done())
+        return bool(future.done())
+    return True
 
 
 def _done(client: Any, delayed: Any) -> int:

@@ -1,0 +1,3 @@
+from dsel.cli import main
+
+main()

@@ -1,0 +1,131 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from dsel.errors import DselError
+
+app = typer.Typer(
+    help="Select features from data larger than memory.", no_args_is_help=True, add_completion=False,
+    pretty_exceptions_enable=False,
+)  # fmt: skip
+
+Out = Annotated[Path | None, typer.Option(help="Folder of the result.")]
+
+
+@app.command()
+def run(job: Annotated[Path, typer.Argument(help="Job file (YAML).")], out: Out = None) -> None:
+    """Run a job; started again it goes on where it was interrupted, or says that it is done."""
+    from dsel.job import run_job
+    from dsel.job_file import read_job
+    from dsel.result.show import render
+
+    typer.echo(render(run_job(read_job(job, out))))
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")]) -> None:
+    """Go on with an interrupted job."""
+    from dsel.job import resume_job
+    from dsel.result.show import render
+
+    typer.echo(render(resume_job(folder)))
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo")) -> None:
+    """Ingest the data set that comes with dsel, select from it, and compare methods."""
+    from dsel.demo import run_demo
+
+    typer.echo(run_demo(out))
+
+
+@app.command()
+def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None:
+    """Print a saved selection."""
+    from dsel.result.selection import open_selection
+    from dsel.result.show import render
+
+    typer.echo(render(open_selection(folder)))
+
+
+@app.command()
+def info(store: Path) -> None:
+    """Say what is in a store."""
+    from dsel.data.info import describe, render
+
+    typer.echo(render(describe(store)))
+
+
+@app.command()
+def ingest(
+    source: Annotated[Path, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet")],
+    store: Path,
+    y: Annotated[Path | None, typer.Option(help="A second .npy file with the targets.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
+    index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
+    compression: Annotated[str, typer.Option(help="none, zstd or lz4")] = "none",
+    memory: Annotated[str, typer.Option(help="Memory of a worker that will read it: sets the chunks.")] = "1GiB",
+    overwrite: bool = False,
+) -> None:
+    """Write a file into a store, block by block; interrupted, the same command goes on."""
+    from dask.utils import format_bytes, parse_bytes
+
+    from dsel.data.ingest import ingest as write
+
+    report = write(
+        source, store, y=y, target=target or (), index=_position(index), dtype=dtype, compression=compression,
+        worker_memory=int(parse_bytes(memory)), overwrite=overwrite,
+    )  # fmt: skip
+    m, n = report.shape
+    typer.echo(
+        f"{store}: {m:,} samples x {n:,} features and {report.targets} targets, {report.dtype}, chunks "
+        f"{report.chunks[0]} x {report.chunks[1]}, {format_bytes(report.bytes_written)} in {report.seconds:.1f} s"
+    )
+
+
+@app.command()
+def generate(
+    store: Path,
+    samples: Annotated[int, typer.Option(min=1)] = 100_000,
+    features: Annotated[int, typer.Option(min=1)] = 1000,
+    informative: Annotated[int, typer.Option(min=1)] = 30,
+    dtype: str = "float32",
+    seed: int = 0,
+    overwrite: bool = False,
+) -> None:
+    """Write a regression problem of any size into a store, to try things on."""
+    from dsel.data.generate import generate_regression
+
+    generate_regression(
+        store, samples=samples, features=features, informative=min(informative, features), dtype=dtype, seed=seed,
+        overwrite=overwrite,
+    )  # fmt: skip
+    info(store)
+
+
+def _position(column: str | None) -> str | int | None:
+    return int(column) if column is not None and column.lstrip("-").isdigit() else column
+
+
+def main() -> NoReturn:
+    """Entry point: errors of dsel become one line on standard error and their exit code."""
+    try:
+        app(standalone_mode=True)
+    except DselError as error:
+        typer.echo(f"dsel: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("dsel: interrupted", err=True)
+        sys.exit(130)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""A job from its description to a result on disk, that may be interrupted and started again at any moment.
+
+The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
+and at the end selection.json with selection.zarr.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dask.utils import format_bytes
+
+from dsel.cluster.compute import make_compute, peak_memory
+from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
+from dsel.data.source import Source, make_source
+from dsel.errors import OutputError
+from dsel.files import read_json, write_json
+from dsel.interrupts import Interrupts
+from dsel.job_file import JobFile
+from dsel.pipeline import Surroundings, check, check_capacity, run_selection
+from dsel.reporting import Reporter
+from dsel.result.selection import Selection, open_selection
+from dsel.search.methods import METHODS
+from dsel.search.stopping import AnytimeSearch
+from dsel.stats.artefact import ArtefactStore
+
+log = logging.getLogger("dsel")
+
+_JOB, _CHECKPOINT = "job.json", "checkpoint.json"
+
+
+def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
+    """Run a job to its end and save the result in `job.out`; where that holds it already, open it.
+
+    Interrupted (Interrupted, exit code 75) or killed, the same job goes on from its last checkpoint and, for a fixed
+    seed, ends with the same selection as if nothing had happened.
+
+    Errors: all of dsel.errors; what is wrong with the job itself is said before any worker is started.
+    """
+    assert job.out is not None
+    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    settings = job.settings()
+    check(source, settings)
+    spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
+    check_capacity(source, worker_memory(spec))
+    reporter = reporter or Reporter.for_terminal()
+    with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
+        done = _already_done(job, source)
+        if done is not None:
+            log.info("%s holds the result of this job already: nothing to do", job.out)
+            return done
+        _describe(job, source)
+        selection = _run(job, source, spec, reporter, interrupts)
+        selection.save(job.out, overwrite=True)
+        (job.out / _CHECKPOINT).unlink(missing_ok=True)
+        log.info("result in %s", job.out)
+        return selection
+
+
+def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:
+    assert job.out is not None
+    checkpoints = _Checkpoints(job, interrupts, reporter)
+    around = Surroundings(
+        artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
+        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+    )  # fmt: skip
+    with local_cluster(spec) as client:
+        around.compute = make_compute(client, reporter.tasks)
+        selection = run_selection(source, job.settings(), around)
+        peaks = peak_memory(client)
+    for address, (peak, limit) in peaks.items():
+        log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
+    return replace(selection, peak_memory=peaks)
+
+
+class _Checkpoints:
+    """Saves the search between its slices: every so often, and when a signal came."""
+
+    def __init__(self, job: JobFile, interrupts: Interrupts, reporter: Reporter) -> None:
+        assert job.out is not None
+        self._path = job.out / _CHECKPOINT
+        self._every = job.checkpoint_seconds
+        self._anytime = METHODS[job.method].anytime
+        self._interrupts = interrupts
+        self._reporter = reporter
+        self._last = time.monotonic()
+        self.saved: dict[str, Any] | None = read_json(self._path)
+        if self.saved is not None:
+            log.info("going on from the checkpoint in %s", self._path)
+
+    def on_stage(self, stage: str) -> None:
+        self._reporter.stage(stage)
+        self._interrupts.deferred = stage == "search" and self._anytime
+        self._interrupts.raise_received()
+
+    def on_slice(self, search: AnytimeSearch) -> None:
+        self._reporter.search(search)
+        now = time.monotonic()
+        if self._interrupts.received is not None or now - self._last >= self._every:
+            write_json(self._path, search.state())
+            self._last = now
+        self._interrupts.raise_received()
+
+
+def _artefacts(job: JobFile) -> ArtefactStore:
+    """Saved statistics: where the job says, else beside the store, else (a store nobody may write beside) in `out`."""
+    assert job.out is not None
+    if job.artefacts is not None:
+        return ArtefactStore(job.artefacts)
+    beside = job.store.with_name(job.store.name + ".artefacts")
+    writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
+    return ArtefactStore(beside if writable else job.out / "artefacts")
+
+
+def _describe(job: JobFile, source: Source) -> None:
+    """Note what the folder is for; refuse one that is for something else."""
+    assert job.out is not None
+    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+    before = read_json(job.out / _JOB)
+    if before is not None and before["identity"] != identity:
+        what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
+        raise OutputError(
+            f"{job.out} holds the work of {what}: {_difference(before['identity'], identity)}.",
+            "Choose another folder with --out, or remove this one.",
+        )
+    write_json(job.out / _JOB, {"identity": identity, "job": job.model_dump(mode="json")})
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if not changed:
+        return "the store was written to since"
+    return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])
+
+
+def _already_done(job: JobFile, source: Source) -> Selection | None:
+    assert job.out is not None
+    before = read_json(job.out / _JOB)
+    if before is None or not (job.out / "selection.json").exists():
+        return None
+    same = before["identity"] == {"job": job.identity(), "fingerprint": source.fingerprint}
+    return open_selection(job.out) if same else None
+
+
+def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
+    """Go on with the job that `folder` was written by."""
+    described = read_json(folder / _JOB)
+    if described is None:
+        raise OutputError(f"{folder} holds no job to resume: there is no {_JOB}.", "Start it with dsel run.")
+    return run_job(JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()}), reporter)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it for this process alone. Errors: OutputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise OutputError(f"The result folder {folder} cannot be written: {error.strerror}.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"Another run is writing to {folder}.", "Wait for it, or choose another --out.") from error
+        yield
