@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
@@ -28,3 +29,10 @@ def compiled(*, fast: bool = False, inline: bool = False) -> Callable[[_Function
         return cast(_Function, njit(**options)(function))
 
     return decorate
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether numba's cache on this machine holds the compiled function already."""
+    stats = getattr(function, "stats", None)
+    folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
+    return folder is not None and any(folder.glob(f"*.{function.__name__}-*.nbi"))
