@@ -143,9 +143,8 @@ def check(source: Source, settings: Settings) -> Checked:
         raise OptionError(f"Columns {_named(source.features, both)} are both included and excluded.")
     if include.size > settings.k:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
-    if exclude.size + include.size >= n and include.size < settings.k and exclude.size + include.size == n:
-        settings_left = n - exclude.size - include.size
-        raise OptionError(f"All columns are included or excluded: {settings_left} are left to choose from.")
+    if exclude.size == n:
+        raise OptionError("All columns are excluded: none is left to choose from.")
     return Checked(settings, method, options, include, exclude)
 
 
@@ -240,20 +239,21 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
 def _by_gain(
     statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Included columns, then the others, each next one being that of the largest gain after those before it."""
-    whole = statistics.objective(settings.preprocess, settings.lam)
+    """Included columns, then the others, each next one being that of the largest gain after those before it.
+
+    A method that does not look at dependence (rfe) may choose columns that depend on others: they are left out.
+    """
     members = [*included, *chosen]
-    objective = whole.restrict(members)
-    solution = Solution(objective, len(members))
+    solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
     order: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
         waiting = set(group)
         while waiting:
             gains = solution.gains()
             j = max(waiting, key=lambda j: (gains[j], -members[j]))
-            solution.insert(j)
+            if solution.insert(j):
+                order.append(members[j])
             waiting.discard(j)
-            order.append(members[j])
     return np.asarray(order, np.int64)
 
 
@@ -288,6 +288,8 @@ def _selection(
     by_criterion = settings.criterion is not None
     if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
         notes += ("the error recomputed from the data differs from the search's by more than 1e-6 of ||Y||^2",)
+    if S.size < base + best.size:
+        notes += (f"{base + best.size - S.size} columns that depend on the others were left out",)
     front = tuple(_front_row(objective, point, by_criterion) for point in outcome.front)
     return Selection(
         indices=tuple(int(j) for j in S),

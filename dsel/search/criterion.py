@@ -17,6 +17,7 @@ import numpy as np
 
 from dsel.compiled import compiled
 from dsel.errors import CriterionError, OptionError
+from dsel.objective.memory import Floats, Ints
 from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, min_index, together
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.poss import SEED_LIMIT, Isolation
@@ -204,7 +205,7 @@ class CriterionPoss:
 
 
 @compiled()
-def _draw(seed, iteration, members, cdf, flips):  # type: ignore[no-untyped-def]
+def _draw(seed: int, iteration: int, members: int, cdf: Floats, flips: Ints) -> Any:
     """The parent's place in the archive and how many columns of `flips` to flip: the engine's draws 0 and 1 on."""
     state = stream(seed, iteration, np.int64(0))
     place = np.int64(uniform(state, 0) * members)

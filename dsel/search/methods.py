@@ -16,6 +16,8 @@ from dsel.import_path import load_function
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine
 from dsel.search.criterion import Criterion, CriterionPoss
+from dsel.search.exchange import exchange
+from dsel.search.forward import forward
 from dsel.search.outcome import SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
@@ -42,9 +44,10 @@ class PossOptions(Options):
     seconds, target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations without improvement), or
     bound (a proven lower bound on f).
     isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
-    file). warm_start: "forward" puts the path of forward selection before the archive first. exchange_every: iterations
-    between rounds of best exchanges of one column (0: never). recombination: share of offspring with two parents. memory: bytes
-    for the archive's tables.
+    file). warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
+    starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
+    between rounds of best exchanges of one column (0: never). recombination: share of offspring with two parents.
+    memory: bytes for the archive's tables.
 
     With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
     warm_start, exchange_every and recombination are not to be had.
@@ -57,7 +60,8 @@ class PossOptions(Options):
     patience: int | None = Field(None, ge=1)
     bound: float | None = Field(None, ge=0)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
-    warm_start: Literal["none", "forward"] = "none"
+    warm_start: Literal["none", "forward", "exchange"] = "none"
+    restarts: int = Field(10, ge=1)
     exchange_every: int = Field(0, ge=0)
     recombination: float = Field(0.0, ge=0, le=1)
     memory: int = Field(8 << 30, gt=0)
@@ -78,7 +82,7 @@ class PossOptions(Options):
 class FobaOptions(Options):
     """FoBa: a column is deleted where that costs at most `nu` of what its like brought; path_factor k steps."""
 
-    nu: float = Field(0.5, gt=0, le=1)
+    nu: float = Field(0.5, gt=0, lt=1)
     path_factor: int = Field(5, ge=1)
 
 
@@ -126,8 +130,7 @@ def _poss(run: Run) -> SearchOutcome:
             objective, run.k, seed=run.seed, isolation=options.isolation, exchange_every=options.exchange_every,
             recombination=options.recombination, memory_limit=options.memory,
         )  # fmt: skip
-        if options.warm_start == "forward":
-            warm_start(search)
+        warm_start(search, options, run.seed)
     ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
 
@@ -157,11 +160,16 @@ def _poss_by_calls(run: Run) -> SearchOutcome:
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
 
 
-def warm_start(search: Poss) -> None:
-    """Offer the path of forward selection, up to 2k - 1 columns, to the archive."""
-    from dsel.search.forward import forward
-
-    for point in forward(search.objective, min(2 * search.k - 1, search.objective.n)).front:
+def warm_start(search: Poss, options: PossOptions, seed: int) -> None:
+    """Offer to the archive what forward selection (up to 2k - 1 columns) or exchange search finds, if asked for."""
+    objective, k = search.objective, search.k
+    if options.warm_start == "forward":
+        points = forward(objective, min(2 * k - 1, objective.n)).front
+    elif options.warm_start == "exchange":
+        points = exchange(objective, k, seed=seed, restarts=options.restarts).front
+    else:
+        return
+    for point in points:
         if point.size:
             search.offer(point.members)
 
