@@ -12,9 +12,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
 
     def written(line: Sequence[str]) -> str:
-        cells = [
-            c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-        ]
+        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
         return "  ".join(cells).rstrip()
 
     return "\n".join([written(header), "  ".join("-" * w for w in widths), *map(written, rows)])

@@ -272,7 +272,7 @@ class TestACriterionOfOnesOwn:
         assert set(s.indices) == {1, 4, 9}
         assert s.criterion == 0.0
         assert len(seen) == len(set(seen))
-        assert all(S == tuple(sorted(S)) for S in seen)
+        assert all(tuple(sorted(S)) == S for S in seen)
         assert s.front[0].criterion is None
         assert s.r2 == pytest.approx(dsel.select(X[:, [1, 4, 9]], Y, k=3).r2)
         assert s.options["isolation"] == "none"

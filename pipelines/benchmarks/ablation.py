@@ -36,9 +36,7 @@ VARIANTS = {
 ALONE = "swapping alone (IterFS, restarts)"
 
 
-def run_once(
-    objective: QuadraticObjective, k: int, name: str, seconds: float, seed: int
-) -> tuple[float, int]:
+def run_once(objective: QuadraticObjective, k: int, name: str, seconds: float, seed: int) -> tuple[float, int]:
     """f of the best subset after so many seconds of wall time, and iterations (or restarts) made."""
     if name == ALONE:
         found = [objective.value(S) for S in local_optima(objective, k, time.perf_counter() + seconds, seed)]
@@ -47,9 +45,7 @@ def run_once(
     return search.best_value, search.iteration
 
 
-def table(
-    objective: QuadraticObjective, k: int, unit: float, seconds: float, seeds: int
-) -> list[dict[str, Any]]:
+def table(objective: QuadraticObjective, k: int, unit: float, seconds: float, seeds: int) -> list[dict[str, Any]]:
     """One row a variant: mean, least and largest f / unit over the seeds, and the mean number of
     iterations."""
     rows: list[dict[str, Any]] = []

@@ -46,10 +46,7 @@ def _speeds(quick: bool) -> dict[str, Any]:
     # of it.
     judged = [key for key in EXPECTED if not quick or "k50" not in key]
     report["expected"] = {key: _met(key, report[key]) for key in judged}
-    print(
-        "Speed, processor time of one core"
-        + (" (--quick: a twentieth of POCSS's iterations)" if quick else "")
-    )
+    print("Speed, processor time of one core" + (" (--quick: a twentieth of POCSS's iterations)" if quick else ""))
     rows = [[key, f"{report[key]:.4g}", _expectation(key, report)] for key in figures]
     if "ratio_zoopt_k8" not in report:
         rows.append(["ratio_zoopt_k8", "not installed", ""])
@@ -73,9 +70,7 @@ def _expectation(key: str, report: dict[str, Any]) -> str:
 def _qualities(quick: bool) -> list[dict[str, Any]]:
     X, y = regression_data(speed.M, speed.N)
     rows = quality.at_equal_time(X, y, speed.K, 3 if quick else 7)
-    print(
-        f"R^2 at equal time (wall), m = {speed.M}, n = {speed.N}, k = {speed.K}; dsel with its pass over the data"
-    )
+    print(f"R^2 at equal time (wall), m = {speed.M}, n = {speed.N}, k = {speed.K}; dsel with its pass over the data")
     print(text_table(QUALITY_HEADER, [_quality_row(r) for r in rows]) + "\n")
     return rows
 
@@ -95,9 +90,7 @@ def _ablations(quick: bool) -> dict[str, list[dict[str, Any]]]:
     seeds = 2 if quick else 3
     report = {}
     for seconds in (1.0,) if quick else (1.0, 4.0):
-        report[f"error_ratio_n500_k50_{seconds:g}s"] = ablation.table(
-            columns, speed.POCSS_K, rest, seconds, seeds
-        )
+        report[f"error_ratio_n500_k50_{seconds:g}s"] = ablation.table(columns, speed.POCSS_K, rest, seconds, seeds)
         report[f"unexplained_n2000_k20_{seconds:g}s"] = ablation.table(target, 20, target.c, seconds, seeds)
     for name, rows in report.items():
         print(f"{name} at equal time (wall), {seeds} seeds")

@@ -63,9 +63,7 @@ def abess(X: Floats, y: Floats, k: int) -> list[int]:
     """abess, best subset of size k by splicing."""
     from abess import LinearRegression
 
-    return [
-        int(j) for j in np.flatnonzero(LinearRegression(support_size=k, thread=1).fit(X, y.ravel()).coef_)
-    ]
+    return [int(j) for j in np.flatnonzero(LinearRegression(support_size=k, thread=1).fit(X, y.ravel()).coef_)]
 
 
 def scikit_learn_omp(X: Floats, y: Floats, k: int) -> list[int]:

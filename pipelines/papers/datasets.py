@@ -29,9 +29,7 @@ def load(name: str) -> dict[str, Floats] | None:
         if path.exists():
             with np.load(path, allow_pickle=False) as arrays:
                 return {
-                    key: np.asarray(arrays[key], np.float64)
-                    for key in arrays.files
-                    if arrays[key].dtype.kind in "fiub"
+                    key: np.asarray(arrays[key], np.float64) for key in arrays.files if arrays[key].dtype.kind in "fiub"
                 }
     return None
 

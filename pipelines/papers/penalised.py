@@ -40,9 +40,7 @@ def _lasso_path(X: Floats, y: Floats) -> Floats:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        coefficients = lars_path(
-            X, y, method="lasso", alpha_min=_LEAST_ALPHA * np.abs(X.T @ y).max() / y.size
-        )[2]
+        coefficients = lars_path(X, y, method="lasso", alpha_min=_LEAST_ALPHA * np.abs(X.T @ y).max() / y.size)[2]
     return np.asarray(coefficients.T)
 
 

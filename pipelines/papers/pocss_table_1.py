@@ -117,36 +117,21 @@ def run(runs: int, only: Sequence[str], processes: int) -> None:
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     names = [name for name in only or PAPER if _present(name)]
-    plan = [
-        (name, method, s)
-        for name in names
-        for method in METHODS
-        for s in range(runs if method in RANDOM else 1)
-    ]
+    plan = [(name, method, s) for name in names for method in METHODS for s in range(runs if method in RANDOM else 1)]
     ratios = map_processes(one_run, plan, processes)
     for name in names:
         for method in ORDER:
-            mine = [
-                r for r, (data, used, _) in zip(ratios, plan, strict=True) if (data, used) == (name, method)
-            ]
+            mine = [r for r, (data, used, _) in zip(ratios, plan, strict=True) if (data, used) == (name, method)]
             if mine:
                 rows.append(compare(name, method, mine))
             else:
-                rows.append(
-                    {"data": name, "method": method, "mean": None, "paper_mean": PAPER[name][method][0]}
-                )
+                rows.append({"data": name, "method": method, "mean": None, "paper_mean": PAPER[name][method][0]})
     print(f"POCSS Table 1: error ratio, k = {K}, {runs} runs of the randomised methods\n")
-    print(
-        text_table(
-            ("data set", "method", "ours", "best", "paper", "difference", "/ s.e."), [*map(_written, rows)]
-        )
-    )
+    print(text_table(("data set", "method", "ours", "best", "paper", "difference", "/ s.e."), [*map(_written, rows)]))
     for name in names:
         if name in NOTES:
             print(f"{name}: {NOTES[name]}")
-    print(
-        json_line({"table": "pocss-table-1", "runs": runs, "seconds": time.monotonic() - start, "rows": rows})
-    )
+    print(json_line({"table": "pocss-table-1", "runs": runs, "seconds": time.monotonic() - start, "rows": rows}))
 
 
 def _present(name: str) -> bool:

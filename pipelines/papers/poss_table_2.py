@@ -129,19 +129,13 @@ def run(splits: int, only: Sequence[str], processes: int, seed: int) -> None:
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     names = [name for name in only or PAPER if _present(name)]
-    answers = map_processes(
-        one_split, [(name, split, seed) for name in names for split in range(splits)], processes
-    )
+    answers = map_processes(one_split, [(name, split, seed) for name in names for split in range(splits)], processes)
     for place, name in enumerate(names):
         rows += compare(name, answers[place * splits : (place + 1) * splits])
     print(f"POSS Table 2: training R^2, k = {K}, {splits} splits\n")
     header = ("data set", "method", "ours", "paper", "difference / s.e.", "POSS leads by (paired t)")
     print(text_table(header, [_written(row) for row in rows]))
-    print(
-        json_line(
-            {"table": "poss-table-2", "splits": splits, "seconds": time.monotonic() - start, "rows": rows}
-        )
-    )
+    print(json_line({"table": "poss-table-2", "splits": splits, "seconds": time.monotonic() - start, "rows": rows}))
 
 
 def _present(name: str) -> bool:
