@@ -38,6 +38,10 @@ def paper_iterations(k: int, n: int) -> int:
 class Poss:
     """The archive and its search; `advance` goes on to a given iteration, everything can be read between two calls.
 
+    Where it differs from the papers: a subset with a column that depends on the others is never archived (without that
+    column f is the same and the subset smaller; the literal algorithm lets it live until that is found), and with
+    isolation a subset of 2k columns or more is not archived even where its class is empty.
+
     objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
     isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
     exchange_every: every so many iterations an exchange search from a disturbed archived subset (0: never).
