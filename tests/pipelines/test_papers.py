@@ -23,7 +23,7 @@ def last_line(*arguments: str) -> dict[str, Any]:
 
 def test_in_poss_table_2_poss_leads_the_greedy_methods_on_sonar() -> None:
     table = last_line("pipelines.papers", "poss-table-2", "--splits", "4", "--only", "sonar")
-    means = {row["method"]: row["mean"] for row in table["rows"] if row["mean"] is not None}
+    means = {row["method"]: row["mean"] for row in table["rows"] if row.get("mean") is not None}
     assert means["POSS"] > max(means[name] for name in ("FR", "OMP", "FoBa", "RFE"))
     assert 0.45 < means["POSS"] < 0.62  # the paper's mean and standard deviation over 100 splits: .5365, .0410
 
