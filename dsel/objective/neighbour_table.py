@@ -18,6 +18,7 @@ import numpy as np
 from dsel.compiled import compiled
 from dsel.objective.memory import (
     A_J,
+    CANNOT_TELL,
     DEPTH,
     ERROR_OF_EMPTY,
     FLOOR,
@@ -56,9 +57,11 @@ from dsel.objective.memory import (
     vector,
 )
 
-#: Deleting a member whose A_ii is this many times 1 / (K_ii + lam) (its variance inflation) leaves little but rounding:
-#: an error of 1e-16 times the square of that in the table.
-STEEP = 1e3
+#: A column with a tolerance (d_j outside S, 1 / A_ii inside) below so many times its floor is "steep": with the default
+#: floor, the others leave less than 1e-3 of its squared norm. The table's figures lose the square of that to rounding,
+#: and stop being good to the engine's band; then the table says -inf, "cannot tell", and f is evaluated by itself.
+#: Only so many times below its floor a column is dependent whatever the order in which `evaluate` takes the pivots.
+STEEP = 1e4
 
 
 @compiled(fast=True)
@@ -314,13 +317,22 @@ def member_loss(P: Ints, z: int, i: int) -> float:
 
 @compiled()
 def fill_outcome(P: Ints, z: int) -> None:
-    """f after each single flip of slot z; +inf where the column depends on S."""
+    """f after each single flip of slot z: +inf where the column depends on S, -inf where the table cannot tell."""
     table, floor, members, f = cube(P, D), vector(P, FLOOR), int_matrix(P, S), vector(P, F)[z]
+    inverse, status = cube(P, A), int_matrix(P, STATUS)
+    steep = False
+    for i in range(status[z, SIZE]):
+        if inverse[z, i, i] * floor[members[z, i]] * STEEP > 1.0:
+            steep = True
+    status[z, CANNOT_TELL] = steep
     for j in range(P[N_COLUMNS]):
         d = table[z, TOLERANCE, j]
-        table[z, OUTCOME, j] = f - max(table[z, MOMENT, j], 0.0) / d if d > floor[j] else np.inf
-    for i in range(int_matrix(P, STATUS)[z, SIZE]):
-        table[z, OUTCOME, members[z, i]] = f + member_loss(P, z, i)
+        if steep or floor[j] < STEEP * d <= STEEP * STEEP * floor[j]:
+            table[z, OUTCOME, j] = -np.inf
+        else:
+            table[z, OUTCOME, j] = f - max(table[z, MOMENT, j], 0.0) / d if d > floor[j] else np.inf
+    for i in range(status[z, SIZE]):
+        table[z, OUTCOME, members[z, i]] = -np.inf if steep else f + member_loss(P, z, i)
 
 
 @compiled(fast=True)
@@ -338,13 +350,15 @@ def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
 def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
     """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
 
-    +inf where a column depends on others; -inf where a deletion is STEEP, so that the table cannot tell.
+    +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell.
 
     Deleting I and inserting J: with Z = A_II^-1 a_IJ,
         D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
     O(s |I|) for one insertion, O(s^2) for each more.
     """
     position, flipped = int_matrix(P, POSITION), int_matrix(P, J)
+    if int_matrix(P, STATUS)[z, CANNOT_TELL]:
+        return -np.inf
     inside = np.int64(0)
     outside = np.int64(0)
     for x in range(n_flips):
@@ -407,10 +421,10 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
 def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
     """f after deleting the block I of members, with what that gives back to the columns J added to D and M.
 
-    -inf as soon as a deletion is STEEP.
+    -inf as soon as a member is STEEP.
     """
     inverse, inner, vectors, flipped = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, J)
-    small, members, gram, lam = cube(P, SMALL), int_matrix(P, S), matrix(P, K), vector(P, SCALARS)[LAM]
+    small, members, floor = cube(P, SMALL), int_matrix(P, S), vector(P, FLOOR)
     D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
     for b in range(inside):
         i = flipped[0, b]
@@ -428,7 +442,7 @@ def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
         d = A_II[b, b]
         g = G_II[b, b]
         j = members[z, flipped[0, b]]
-        if d * (gram[j, j] + lam) > STEEP:
+        if d * floor[j] * STEEP > 1.0:
             return -np.inf
         f += g / d
         for x in range(outside):
@@ -461,8 +475,10 @@ def _insert_block(P: Ints, f: float, outside: int) -> float:
     D_JJ, M_JJ = small[0], small[1]
     for x in range(outside):
         d = D_JJ[x, x]
-        if d <= floor[flipped[1, x]]:
+        if STEEP * d <= floor[flipped[1, x]]:
             return np.inf
+        if d <= STEEP * floor[flipped[1, x]]:
+            return -np.inf
         m = M_JJ[x, x]
         f -= max(m, 0.0) / d
         for a in range(x + 1, outside):

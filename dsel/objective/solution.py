@@ -78,7 +78,7 @@ class Solution:
         if self._outside()[j]:
             raise OptionError(f"Column {j} is not in the subset.")
         i = int(self._memory[at.POSITION][0, j])
-        steep = self._memory[at.A][0, i, i] * (self.objective.K[j, j] + self.objective.lam) > table.STEEP
+        steep = self._memory[at.A][0, i, i] * self.objective.floor[j] * table.STEEP > 1.0
         table.delete(self._memory.P, 0, int(j))
         if steep:
             self._refresh()

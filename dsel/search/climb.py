@@ -17,6 +17,7 @@ from dsel.objective.memory import (
     POSITION,
     SCALARS,
     SIZE,
+    SORTED,
     STATUS,
     TOLERANCE,
     D,
@@ -39,7 +40,7 @@ MOST_SWEEPS = 30
 @compiled()
 def disturbed(P: Ints, source: int, z: int, size: int, share: float, state: int) -> None:
     """Fill slot z with `size` columns: those of slot `source`, each but for a chance `share`, and random others."""
-    members, position, status = int_matrix(P, S), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
     clear(P, z)
     draw = 0
     for i in range(status[source, SIZE]):

@@ -63,7 +63,7 @@ class PossOptions(Options):
     warm_start: Literal["none", "forward", "exchange"] = "none"
     restarts: int = Field(10, ge=1)
     exchange_every: int = Field(0, ge=0)
-    recombination: float = Field(0.0, ge=0, le=1)
+    recombination: float = Field(0.0, ge=0, lt=1)
     memory: int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")

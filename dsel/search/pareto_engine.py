@@ -239,7 +239,7 @@ def exchange(P: Ints, iteration: int) -> None:
     """
     count, order, free, rules = int_vector(P, COUNT), int_vector(P, ORDER), int_vector(P, FREE), int_vector(P, RULES)
     status, candidate, flips = int_matrix(P, STATUS), int_vector(P, CANDIDATE), int_vector(P, FLIPS)
-    members, position = int_matrix(P, S), int_matrix(P, POSITION)
+    members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
     k = rules[LIMIT]
     state = stream(rules[SEED], iteration, np.int64(1))
     parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
@@ -252,14 +252,15 @@ def exchange(P: Ints, iteration: int) -> None:
     spare = free[free.shape[0] - count[MEMBERS] - 1]
     disturbed(P, parent, spare, size, share, stream(rules[SEED], iteration, np.int64(2)))
     climb(P, spare, candidate)
+    found = int_matrix(P, S)
     n_flips = np.int64(0)
     for i in range(status[parent, SIZE]):
         if position[spare, members[parent, i]] < 0:
             flips[n_flips] = members[parent, i]
             n_flips += 1
     for i in range(status[spare, SIZE]):
-        if position[parent, members[spare, i]] < 0:
-            flips[n_flips] = members[spare, i]
+        if position[parent, found[spare, i]] < 0:
+            flips[n_flips] = found[spare, i]
             n_flips += 1
     if n_flips > 0:
         consider(P, parent, n_flips)

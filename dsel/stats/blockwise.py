@@ -8,6 +8,7 @@ blocks there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -50,10 +51,23 @@ def work_through(
 def _on_worker(
     blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
 ) -> Any:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, "blas"):  # more would fight the worker next door, and change the last bits
+    with one_blas_thread():
         return work_through(blocks, parts, per_block, merge, columns, target_columns)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS uses one thread: more would fight the worker next door, and change the last bits.
+
+    The setting belongs to the process: contexts of several threads must not overlap.
+    """
+    return _blas().limit(limits=1, user_api="blas")
 
 
 def merge_all(parts: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
@@ -80,15 +94,18 @@ def reduce_blocks(
     takes a Dask delayed object and returns its value.
     """
     targets = source.target_columns
-    if source.in_memory:
-        parts = [(b.x, b.y) for b in source.blocks]
-        return work_through(source.blocks, parts, per_block, merge, columns, targets)
+    by_task = groups(source, partial_bytes)
+    if source.in_memory and len(by_task) == 1:
+        with one_blas_thread():
+            parts = [(b.x, b.y) for b in source.blocks]
+            return work_through(source.blocks, parts, per_block, merge, columns, targets)
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
-    leaf, join = delayed(_on_worker, pure=False), delayed(merge_all, pure=False)
+    here = compute is None or source.in_memory
+    leaf, join = delayed(work_through if here else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
-    for i, group in enumerate(groups(source, partial_bytes)):
+    for i, group in enumerate(by_task):
         bare = tuple(Block(b.start, b.stop, None, None) for b in group)
         parts = [(b.x, b.y) for b in group]
         key = f"{name}-{token}-{i}"
@@ -100,5 +117,7 @@ def reduce_blocks(
             join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
             for i in range(0, len(level), FAN_IN)
         ]
-    run = compute or (lambda graph: graph.compute(scheduler="threads"))
-    return run(level[0])
+    if compute is not None and not here:
+        return compute(level[0])
+    with one_blas_thread():
+        return level[0].compute(scheduler="threads")

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.source import Block, Source
+from dsel.data.source import Block, Labels, Source
+from dsel.errors import DataError
 from dsel.stats.blockwise import reduce_blocks
-from dsel.stats.moments import Present, block_moments, block_present, merge, merge_present
+from dsel.stats.moments import Floats, Present, block_moments, block_present, merge, merge_present
 from dsel.stats.statistics import Statistics
 
 Missing = Literal["refuse", "mean"]
@@ -58,4 +59,22 @@ def gram(
         partial_bytes=partial_bytes(source),
         compute=compute,
     )
+    _require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
+    _require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
     return Statistics.from_moments(moments), passes
+
+
+def _require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
+    """Refuse columns whose squares leave the range of float64: they would be lost without a word."""
+    tiny = np.finfo(np.float64).tiny
+    with np.errstate(over="ignore"):
+        large = ~np.isfinite(squares + mean**2)
+    small = (low < high) & (squares <= tiny)
+    wrong = np.flatnonzero(large | small)
+    if wrong.size:
+        names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
+        raise DataError(
+            f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
+            f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
+            "Store them in other units.",
+        )

@@ -43,6 +43,7 @@ class Moments:
     high_y: Floats
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused when all is added up
 def block_moments(x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0) -> Moments:
     """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x.
 
@@ -76,6 +77,7 @@ def block_moments(x: Any, y: Any, fill: Floats | None = None, where: str = "X", 
     return Moments(r, mean_x + sum_x / r, mean_y + sum_y / r, K, B, yy, low_x, high_x, low_y, high_y)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def merge(a: Moments, b: Moments) -> Moments:
     """Moments of the rows of a and b together; a's arrays are used up."""
     count = a.count + b.count

@@ -48,8 +48,8 @@ class Statistics:
         """From the sums of a pass."""
         upper = np.triu(moments.K)
         K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
-        constant = moments.low_x == moments.high_x
-        constant_y = moments.low_y == moments.high_y
+        constant = _constant(moments.low_x, moments.high_x, np.diag(moments.K), moments.count)
+        constant_y = _constant(moments.low_y, moments.high_y, moments.yy, moments.count)
         return cls(
             moments.count, np.where(constant, moments.low_x, moments.mean_x),
             np.where(constant_y, moments.low_y, moments.mean_y), K, moments.B, moments.yy, constant, constant_y,
@@ -101,6 +101,12 @@ class Statistics:
         if useless.all():
             raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
         return QuadraticObjective(K, B, float(yy.sum()), lam)
+
+
+def _constant(low: Floats, high: Floats, squares: Floats, m: int) -> NDArray[np.bool_]:
+    """Columns with one value, or that differ from one by no more than rounding."""
+    rounding = 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
+    return np.asarray((low == high) | ((squares <= m * rounding**2) & (high - low <= 2.0 * rounding)))
 
 
 def _scale(preprocess: Preprocess, m: int, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:

@@ -53,6 +53,7 @@ def test_a_disturbed_subset_keeps_its_size_and_about_the_share_it_should() -> No
     obj = problem(0, 1, n=60)
     memory = filled(obj, 20, 1)
     before = set(members(memory))
+    memory[at.SORTED][1, :20] = sorted(before)
     kept = []
     for seed in range(200):
         disturbed(memory.P, 1, 0, 20, 0.25, np.uint64(stream(seed, 1, np.int64(2))))

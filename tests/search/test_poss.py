@@ -459,3 +459,42 @@ def test_where_isolation_outgrows_the_memory_the_search_stands_whole() -> None:
     free.advance(search.iteration)
     assert 0 < search.iteration < 3000
     assert all_of(search) == all_of(free)
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+@pytest.mark.parametrize("N", [None, 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_on_nearly_dependent_columns_it_is_still_the_literal_search_and_resumes(
+    noise: float, N: int | None, seed: int
+) -> None:
+    """Four directions and a little noise: the tables lose their digits there, and must say so."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 20)) + noise * rng.normal(size=(60, 20))
+    Y = X if N is None else rng.normal(size=(60, 1)) + X[:, :1]
+    obj = QuadraticObjective(X.T @ X, None if N is None else X.T @ Y, float((Y**2).sum()))
+    whole = Poss(obj, 6, seed=seed)
+    whole.advance(3000)
+    part = Poss(obj, 6, seed=seed)
+    part.advance(1100)
+    part = Poss.restore(obj, part.state())
+    part.advance(3000)
+    literal = CriterionPoss(lambda S: obj.value(S) if obj.rank(S) == len(S) else math.inf, 20, 6, seed=seed)
+    literal.advance(3000)
+    assert whole.archived == part.archived
+    assert [(p.members, p.value) for p in whole.archived[1:]] == [(p.members, p.value) for p in literal.archived[1:]]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exchange_searches_resume_bit_for_bit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(50, 15))
+    X[:, 3] = X[:, 4]
+    obj = QuadraticObjective(X.T @ X, None, float((X**2).sum()))
+    whole = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)
+    whole.advance(900)
+    part = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)
+    part.advance(333)
+    part = Poss.restore(obj, part.state())
+    part.advance(900)
+    assert whole.archived == part.archived
+    assert whole.trace == part.trace

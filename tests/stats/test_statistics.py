@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dsel.errors import DataError, OptionError
 from dsel.stats.gram import gram
 from dsel.stats.moments import block_moments, merge
 from dsel.stats.statistics import PREPROCESS, Statistics, duplicates
+from tests.stores import make_store
 
 
 def statistics_in_blocks(X: np.ndarray, Y: np.ndarray | None, edges: list[int]) -> Statistics:
@@ -157,3 +159,35 @@ class TestColumnsThatCannotExplain:
         X[:, 3] = -2 * X[:, 1]
         statistics, _ = gram(make_source(X))
         assert duplicates(statistics.K) == [(1, 3)]
+
+
+class TestNumbersOutOfRange:
+    @pytest.mark.parametrize("factor", [1e200, 1e-200])
+    def test_a_column_whose_squares_leave_float64_is_named(self, factor: float) -> None:
+        X = np.random.default_rng(0).normal(size=(40, 4))
+        X[:, 2] *= factor
+        with pytest.raises(DataError, match=r"X has 1 columns .* x2 "):
+            gram(make_source(X))
+        with pytest.raises(DataError, match=r"Y has 1 columns .* y0 "):
+            gram(make_source(X[:, :2], X[:, 2]))
+
+    def test_a_column_that_is_constant_but_for_rounding_is_constant(self) -> None:
+        X = np.random.default_rng(0).normal(size=(40, 3))
+        X[:, 1] = 0.1
+        X[7, 1] = np.nextafter(0.1, 1)
+        found, _ = gram(make_source(X))
+        assert found.constant.tolist() == [False, True, False]
+
+
+def test_arrays_in_memory_and_stores_leave_blas_as_it_was_and_agree_bit_for_bit(tmp_path: Path) -> None:
+    from threadpoolctl import threadpool_info
+
+    before = [library["num_threads"] for library in threadpool_info()]
+    X = np.random.default_rng(0).normal(size=(4000, 30))
+    first, _ = gram(make_source(X))
+    store = make_store(tmp_path / "s.zarr", X, chunks=(500, 30))
+    of_store, _ = gram(make_source(str(store)))
+    again, _ = gram(make_source(X))
+    assert [library["num_threads"] for library in threadpool_info()] == before
+    np.testing.assert_array_equal(first.K, again.K)
+    np.testing.assert_allclose(of_store.K, first.K, rtol=1e-12, atol=1e-9)
