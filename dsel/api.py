@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.cluster.connect import active_client
-from dsel.data.source import make_source
+from dsel.data.source import as_columns, make_source
 from dsel.pipeline import Column, Settings, Surroundings, run_selection
 from dsel.result.selection import Selection
 from dsel.stats.gram import Missing
@@ -36,10 +36,12 @@ def select(
     where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
     method: poss (also POCSS, where Y = X), forward, omp, foba, backward, rfe, exchange, two-stage, approx-svd; its own
     `options` are in dsel.search.methods. lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0,
-    variance 1), center, unit (norm 1, not centred), none. include, exclude: columns always or never chosen, by label or
-    index. missing: refuse NaN in X, or put the column's mean in their place. targets: some of Y's columns.
+    variance 1), center, unit (norm 1, not centred), none. include, exclude: columns always or never chosen, by label
+    (a string) or by position: an integer counts columns from 0, also where a DataFrame's own labels are integers.
+    missing: refuse NaN in X (masked values count as NaN), or put the column's mean in their place. targets: some of
+    Y's columns, likewise; they stay in Y's order.
     criterion: a function of the ascending columns chosen, to be minimised in place of the squared error (poss only;
-    called once for every subset met).
+    called once for every subset met). Of the columns it chooses, those that depend on the others have coefficient 0.
 
     The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
     in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
@@ -54,8 +56,8 @@ def select(
     """
     source = make_source(X, Y, targets=targets, unsupervised=unsupervised)
     settings = Settings(
-        k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=tuple(include),
-        exclude=tuple(exclude), seed=seed, options=options,
+        k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=as_columns(include, "include"),
+        exclude=as_columns(exclude, "exclude"), seed=seed, options=options,
         criterion=criterion,
     )  # fmt: skip
     around = Surroundings()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from dsel.errors import OutputError
+
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON under a temporary name in the same folder, flush it to disk, rename."""
+    """Write JSON under a temporary name in the same folder, flush it to disk, rename. Errors: OutputError."""
     temporary = path.with_name(f".{path.name}-{uuid4().hex[:8]}")
     try:
         with temporary.open("w") as file:
@@ -18,8 +21,13 @@ def write_json(path: Path, value: Any) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}.", "Free some space there, or mend the folder's permissions."
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> Any | None:

@@ -12,9 +12,13 @@ from dsel.errors import Interrupted
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class _Stop(BaseException):
+    """On its way from the signal to the end of the context: no `except Exception` on it holds it up."""
+
+
 class Interrupts:
-    """A context in which the two signals raise `Interrupted`. With `deferred` set the first one only leaves `received`
-    for the caller to see; a second one is obeyed at once. Outside the main thread signals are left alone."""
+    """A context that ends in `Interrupted` at one of the two signals. With `deferred` set the first one only leaves
+    `received` for the caller to see; a second one is obeyed at once. Outside the main thread signals are left alone."""
 
     def __init__(self) -> None:
         self.deferred = False
@@ -29,16 +33,22 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.deferred = True
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if isinstance(error, _Stop):
+            raise self._interrupted() from None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again = self.received is not None
         self.received = signal.Signals(number).name
         if not self.deferred or again:
-            raise Interrupted(f"Stopped by {self.received}.", "Start the same job again to go on.")
+            raise _Stop
 
     def raise_received(self) -> None:
-        """Raise for a signal that was deferred."""
+        """Raise for a signal that was deferred, or whose exception got lost on its way."""
         if self.received is not None:
-            raise Interrupted(f"Stopped by {self.received}.", "Start the same job again to go on.")
+            raise self._interrupted()
+
+    def _interrupted(self) -> Interrupted:
+        return Interrupted(f"Stopped by {self.received}.", "Start the same job again to go on.")

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
+from pydantic import ValidationError
 
 from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
 from dsel.data.source import Source, make_source
-from dsel.errors import OutputError
+from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
@@ -36,6 +37,14 @@ log = logging.getLogger("dsel")
 
 _JOB, _CHECKPOINT = "job.json", "checkpoint.json"
 
+CHECKPOINT_FORMAT = 1
+#: What every saved search holds, and beside it the compiled one or that of a criterion.
+_STATE = {"k", "n", "seed", "isolation", "solutions", "trace"}
+_STATES = (
+    _STATE | {"count", "exchange_every", "recombination"},
+    _STATE | {"iteration", "last_gain", "accepted", "recalled", "values"},
+)
+
 
 def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """Run a job to its end and save the result in `job.out`; where that holds it already, open it.
@@ -46,6 +55,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     Errors: all of dsel.errors; what is wrong with the job itself is said before any worker is started.
     """
     assert job.out is not None
+    _check_places(job)
     source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
     settings = job.settings()
     check(source, settings)
@@ -67,13 +77,18 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
 
 def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:
     assert job.out is not None
-    checkpoints = _Checkpoints(job, interrupts, reporter)
+    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
     around = Surroundings(
         artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
         on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
     )  # fmt: skip
+
+    def on_tasks(done: int, total: int) -> None:
+        reporter.tasks(done, total)
+        interrupts.raise_received()
+
     with local_cluster(spec) as client:
-        around.compute = make_compute(client, reporter.tasks)
+        around.compute = make_compute(client, on_tasks)
         selection = run_selection(source, job.settings(), around)
         peaks = peak_memory(client)
     for address, (peak, limit) in peaks.items():
@@ -84,17 +99,28 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
 class _Checkpoints:
     """Saves the search between its slices: every so often, and when a signal came."""
 
-    def __init__(self, job: JobFile, interrupts: Interrupts, reporter: Reporter) -> None:
+    def __init__(self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter) -> None:
         assert job.out is not None
         self._path = job.out / _CHECKPOINT
+        self._head = {"format": CHECKPOINT_FORMAT, "identity": identity}
         self._every = job.checkpoint_seconds
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter
         self._last = time.monotonic()
-        self.saved: dict[str, Any] | None = read_json(self._path)
+        self.saved = self._read()
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
+        elif self._path.exists():
+            log.warning("the checkpoint in %s is damaged or of another job: the search starts anew", self._path)
+
+    def _read(self) -> dict[str, Any] | None:
+        """The state saved by this very job, if it is there and whole."""
+        saved = read_json(self._path)
+        if not isinstance(saved, dict) or {name: saved.get(name) for name in self._head} != self._head:
+            return None
+        state = saved.get("state")
+        return state if isinstance(state, dict) and any(keys <= state.keys() for keys in _STATES) else None
 
     def on_stage(self, stage: str) -> None:
         self._reporter.stage(stage)
@@ -105,7 +131,7 @@ class _Checkpoints:
         self._reporter.search(search)
         now = time.monotonic()
         if self._interrupts.received is not None or now - self._last >= self._every:
-            write_json(self._path, search.state())
+            write_json(self._path, {**self._head, "state": search.state()})
             self._last = now
         self._interrupts.raise_received()
 
@@ -120,11 +146,33 @@ def _artefacts(job: JobFile) -> ArtefactStore:
     return ArtefactStore(beside if writable else job.out / "artefacts")
 
 
+def _check_places(job: JobFile) -> None:
+    """Refuse to write into the store that is read. Errors: OutputError."""
+    assert job.out is not None
+    store = job.store.resolve()
+    for name, place in (("out", job.out), ("artefacts", job.artefacts)):
+        if place is not None and place.resolve().is_relative_to(store):
+            raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
+    if store.is_relative_to((job.out / "selection.zarr").resolve()):
+        raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
+
+
+def _identity(job: JobFile, source: Source) -> dict[str, Any]:
+    return {"job": job.identity(), "fingerprint": source.fingerprint}
+
+
+def _described(folder: Path) -> dict[str, Any] | None:
+    """What job.json says, or None where it is not there or not whole."""
+    value = read_json(folder / _JOB)
+    identity = value.get("identity") if isinstance(value, dict) else None
+    return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
+
+
 def _describe(job: JobFile, source: Source) -> None:
     """Note what the folder is for; refuse one that is for something else."""
     assert job.out is not None
-    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
-    before = read_json(job.out / _JOB)
+    identity = _identity(job, source)
+    before = _described(job.out)
     if before is not None and before["identity"] != identity:
         what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
         raise OutputError(
@@ -143,19 +191,30 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
-    before = read_json(job.out / _JOB)
+    before = _described(job.out)
     if before is None or not (job.out / "selection.json").exists():
         return None
-    same = before["identity"] == {"job": job.identity(), "fingerprint": source.fingerprint}
-    return open_selection(job.out) if same else None
+    if before["identity"] != _identity(job, source):
+        return None
+    try:
+        return open_selection(job.out)
+    except DataError as error:
+        log.warning("the job runs again: %s", error.what)
+        return None
 
 
 def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
-    """Go on with the job that `folder` was written by."""
-    described = read_json(folder / _JOB)
-    if described is None:
-        raise OutputError(f"{folder} holds no job to resume: there is no {_JOB}.", "Start it with dsel run.")
-    return run_job(JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()}), reporter)
+    """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
+    described = _described(folder)
+    try:
+        job = None if described is None else JobFile.model_validate(described.get("job"))
+    except ValidationError:
+        job = None
+    if job is None:
+        raise MissingInputError(
+            f"{folder} holds no job to resume: there is no {_JOB}, or it is damaged.", "Start it with dsel run."
+        )
+    return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
 
 
 @contextmanager

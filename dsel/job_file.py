@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
@@ -14,12 +16,24 @@ from dsel.pipeline import Column, Settings
 from dsel.validation import first_error
 
 
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("it must not be yes or no (quote a label that reads so)")
+    return value
+
+
+#: YAML reads yes, no, on, off as truth values, which Python takes for 1 and 0.
+_Int = Annotated[int, Field(strict=True)]
+_Float = Annotated[float, BeforeValidator(_not_bool)]
+_Column = Annotated[Column, BeforeValidator(_not_bool)]
+
+
 class LocalSection(BaseModel):
     """Worker processes on this machine: how many, and the memory limit of each (1GiB, 800MB)."""
 
     model_config = ConfigDict(extra="forbid")
 
-    workers: int | None = Field(None, ge=1)
+    workers: _Int | None = Field(None, ge=1)
     memory: str | None = None
 
 
@@ -43,22 +57,30 @@ class JobFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     store: Path
-    k: int = Field(ge=1)
+    k: _Int = Field(ge=1)
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
-    targets: list[Column] | None = None
+    targets: list[_Column] | None = None
     unsupervised: bool = False
-    lam: float = Field(0.0, ge=0)
+    lam: _Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
-    include: list[Column] = Field(default_factory=list)
-    exclude: list[Column] = Field(default_factory=list)
-    seed: int = Field(0, ge=0)
+    include: list[_Column] = Field(default_factory=list)
+    exclude: list[_Column] = Field(default_factory=list)
+    seed: _Int = Field(0, ge=0)
     criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
     out: Path | None = None
     artefacts: Path | None = None
-    checkpoint_seconds: float = Field(30.0, gt=0)
+    checkpoint_seconds: _Float = Field(30.0, gt=0)
+
+    @field_validator("options")
+    @classmethod
+    def _no_nan(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name, value in options.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError(f"{name} is not a number (nan)")
+        return options
 
     def settings(self) -> Settings:
         """What to select."""
@@ -79,12 +101,14 @@ def read_job(path: Path, out: Path | None = None) -> JobFile:
     Errors: MissingInputError where it is not there, OptionError naming the first key or value that is wrong.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise MissingInputError(f"The job file {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
     try:
         values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(values, dict):
         raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
@@ -93,7 +117,8 @@ def read_job(path: Path, out: Path | None = None) -> JobFile:
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
     folder = path.absolute().parent
-    beside = {name: folder / getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
+    named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
+    beside = {name: folder / os.path.expanduser(value) for name, value in named.items()}
     job = job.model_copy(update=beside)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import numbers
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,14 +16,16 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import CapacityError, DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, Selection, TraceRow
+from dsel.search.criterion import CriterionPoss
 from dsel.search.methods import METHODS, Method, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.stats.artefact import ArtefactStore
+from dsel.stats.blockwise import FAN_IN
 from dsel.stats.gram import Missing, gram, partial_bytes
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import PREPROCESS, Preprocess, Statistics, duplicates
@@ -102,42 +106,48 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
         objective, notes = _objective(source, checked, statistics)
         outcome = _search(objective, checked, around)
         best = outcome.best(settings.k - len(checked.include))
-        ordered = _by_gain(statistics, settings, objective.included, [int(objective.columns[j]) for j in best.members])
+        chosen = [int(objective.columns[j]) for j in best.members]
+        independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
     with clock.stage("check"):
-        fit = _refit(source, settings, statistics, ordered, around)
+        fit = _refit(source, settings, statistics, independent, around)
+        _require_variation(fit.total)
     return _selection(
-        source, checked, statistics, objective, outcome, ordered, fit,
+        source, checked, statistics, objective, outcome, independent, dependent, fit,
         notes=notes, seconds=clock.seconds, passes=passes + 1,
-        bytes_read=passes * source.nbytes + _check_bytes(source, ordered),
+        bytes_read=passes * source.nbytes + _check_bytes(source, independent),
     )  # fmt: skip
 
 
 def check(source: Source, settings: Settings) -> Checked:
     """Refuse what can be seen without the data: k, the method and its options, columns that are not there."""
     n = source.n
-    if settings.method not in METHODS:
-        raise OptionError(f"There is no method {settings.method!r}.", nearest(settings.method, METHODS))
+    if not isinstance(settings.method, str) or settings.method not in METHODS:
+        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
     method = METHODS[settings.method]
     try:
         options = method.options(**settings.options)
     except ValidationError as error:
         raise OptionError(f"Options of {settings.method}: {first_error(error, method.options)}") from error
-    if not isinstance(settings.k, int | np.integer) or isinstance(settings.k, bool) or not 1 <= settings.k <= n:
+    if not (_is_whole(settings.k) and 1 <= settings.k <= n):
         raise OptionError(f"k is {settings.k!r}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
-    if not 0 <= settings.seed < 2**63:
-        raise OptionError(f"seed is {settings.seed}.", "It is a whole number from 0 to 2^63 - 1.")
-    if not (np.isfinite(settings.lam) and settings.lam >= 0):
-        raise OptionError(f"lam is {settings.lam}.", "The ridge penalty is a number >= 0.")
+    if not (_is_whole(settings.seed) and 0 <= settings.seed < 2**63):
+        raise OptionError(f"seed is {settings.seed!r}.", "It is a whole number from 0 to 2^63 - 1.")
+    if not (_is_real(settings.lam) and 0 <= settings.lam < math.inf):
+        raise OptionError(f"lam is {settings.lam!r}.", "The ridge penalty is a number >= 0.")
     if settings.preprocess not in PREPROCESS:
-        raise OptionError(f"There is no preprocess {settings.preprocess!r}.", nearest(settings.preprocess, PREPROCESS))
+        raise OptionError(
+            f"There is no preprocess {settings.preprocess!r}.", nearest(str(settings.preprocess), PREPROCESS)
+        )
     if settings.missing not in ("refuse", "mean"):
         raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
+    if settings.criterion is not None and not callable(settings.criterion):
+        raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
     if settings.criterion is not None and settings.method != "poss":
         raise OptionError(f"{settings.method} does not take a criterion.", "Use poss.")
     if method.unsupervised_only and source.n_targets:
         raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
-    include = resolve_labels(settings.include, source.features, "feature")
-    exclude = resolve_labels(settings.exclude, source.features, "feature")
+    include = resolve_labels(settings.include, source.features, "feature", "include")
+    exclude = resolve_labels(settings.exclude, source.features, "feature", "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(f"Columns {_named(source.features, both)} are both included and excluded.")
@@ -148,18 +158,27 @@ def check(source: Source, settings: Settings) -> Checked:
     return Checked(settings, method, options, include, exclude)
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def check_capacity(source: Source, worker_memory: int | None) -> None:
-    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, three and a block at once on a worker."""
+    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, as many as a merge takes, its result and one
+    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed."""
     import psutil
 
     n = source.n
     block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    need = 3 * partial_bytes(source) + 2 * block + (96 << 20)
+    need = ((FAN_IN + 2) * partial_bytes(source) + 2 * block + (160 << 20)) / 0.9
     if worker_memory is not None and need > worker_memory:
         raise CapacityError(
             f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_bytes(source) / 2**30:.2f} GiB a partial "
             f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
-            f"Give each worker at least {need / 2**30:.1f} GiB, fewer columns, or smaller row blocks.",
+            f"Give each worker at least {math.ceil(10 * need / 2**30) / 10} GiB, fewer columns, or smaller row blocks.",
         )
     here = 6 * 8 * n * n
     available = psutil.virtual_memory().available
@@ -195,11 +214,15 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
     """The objective over the columns that may be chosen, given those that always are; and notes for the user."""
     settings, labels = checked.settings, source.features
     whole = statistics.objective(settings.preprocess, settings.lam)
+    _require_variation(whole.total)
     unusable = statistics.unusable(settings.preprocess)
     notes = []
     if unusable.any():
         where = np.flatnonzero(unusable)
         notes.append(f"{where.size} constant columns are never chosen: {_named(labels, where)}")
+    empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
+    if settings.missing == "mean" and empty.size:  # which of the two, the statistics do not say
+        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {_named(labels, empty)}")
     lost = checked.include[unusable[checked.include]]
     if lost.size:
         raise OptionError(f"Included columns are constant: {_named(labels, lost)}.", "Leave them out.")
@@ -219,10 +242,20 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
+def _require_variation(total: float) -> None:
+    if not 0.0 < total < math.inf:
+        raise DataError(
+            f"||Y||^2 is {total}: the squares of the targets are out of float64's range.", "Rescale Y (X where Y = X)."
+        )
+
+
 def _search(objective: QuadraticObjective, checked: Checked, around: Surroundings) -> SearchOutcome:
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
-        return SearchOutcome((FrontPoint(0, objective.c, ()),))
+        criterion = checked.settings.criterion
+        included = tuple(sorted(objective.included))
+        value = objective.c if criterion is None else CriterionPoss(criterion, 1, 1).evaluate(included)
+        return SearchOutcome((FrontPoint(0, value, ()),))
     return checked.method.run(
         Run(
             objective,
@@ -238,23 +271,21 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
 
 def _by_gain(
     statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
-) -> NDArray[np.int64]:
-    """Included columns, then the others, each next one being that of the largest gain after those before it.
-
-    A method that does not look at dependence (rfe) may choose columns that depend on others: they are left out.
-    """
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Included columns, then the others, each next one being that of the largest gain after those before it; and those
+    that depend on others, which rfe or a criterion may choose."""
     members = [*included, *chosen]
     solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
     order: list[int] = []
+    dependent: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
         waiting = set(group)
         while waiting:
             gains = solution.gains()
             j = max(waiting, key=lambda j: (gains[j], -members[j]))
-            if solution.insert(j):
-                order.append(members[j])
+            (order if solution.insert(j) else dependent).append(members[j])
             waiting.discard(j)
-    return np.asarray(order, np.int64)
+    return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
 def _refit(
@@ -279,7 +310,7 @@ def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
 
 def _selection(
     source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
-    outcome: SearchOutcome, S: NDArray[np.int64], fit: Fit, *,
+    outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
@@ -288,8 +319,14 @@ def _selection(
     by_criterion = settings.criterion is not None
     if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
         notes += ("the error recomputed from the data differs from the search's by more than 1e-6 of ||Y||^2",)
-    if S.size < base + best.size:
-        notes += (f"{base + best.size - S.size} columns that depend on the others were left out",)
+    if by_criterion and not np.isfinite(best.value):
+        notes += ("the criterion is +inf for every subset met",)
+    if dependent.size:
+        fate = "have coefficient 0" if by_criterion else "were left out"
+        notes += (f"{dependent.size} columns that depend on the others {fate}: {_named(source.features, dependent)}",)
+    if by_criterion:  # the answer is what it chose, to the last column
+        S = np.concatenate([S, dependent])
+        coefficients = np.vstack([coefficients, np.zeros((dependent.size, coefficients.shape[1]))])
     front = tuple(_front_row(objective, point, by_criterion) for point in outcome.front)
     return Selection(
         indices=tuple(int(j) for j in S),
@@ -321,7 +358,7 @@ def _selection(
         passes=passes,
         seconds=seconds,
         versions=versions(),
-        criterion=best.value if by_criterion else None,
+        criterion=best.value if by_criterion and np.isfinite(best.value) else None,
     )
 
 

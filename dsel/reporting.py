@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dsel.errors import OutputError
 from dsel.search.stopping import AnytimeSearch
 
 log = logging.getLogger("dsel")
@@ -42,8 +43,13 @@ class Reporter:
 
     @contextmanager
     def logging_to(self, path: Path) -> Iterator[None]:
-        """Log lines of dsel to standard error and to a file; bars are shown meanwhile."""
-        handlers: list[logging.Handler] = [logging.FileHandler(path)]
+        """Log lines of dsel to standard error and to a file; bars are shown meanwhile. Errors: OutputError."""
+        try:
+            handlers: list[logging.Handler] = [logging.FileHandler(path)]
+        except OSError as error:
+            raise OutputError(
+                f"The log {path} cannot be written: {error.strerror}.", "Mend its permissions, or choose another --out."
+            ) from error
         if self._bars is not None:
             from rich.logging import RichHandler
 
@@ -67,7 +73,8 @@ class Reporter:
             for handler in handlers:
                 log.removeHandler(handler)
                 handler.close()
-            log.level, log.propagate = before
+            log.setLevel(before[0])
+            log.propagate = before[1]
 
     def stage(self, name: str) -> None:
         """A stage begins: statistics, search, check."""

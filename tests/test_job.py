@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,12 @@ import dsel
 from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster
 from dsel.data.source import make_source
+from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
+from dsel.files import write_json
+from dsel.interrupts import Interrupts
+from dsel.job import _already_done, _check_places, _Checkpoints, _describe, _identity, resume_job, run_job
+from dsel.job_file import JobFile, read_job
+from dsel.reporting import Reporter
 from dsel.stats.gram import gram
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -113,6 +120,7 @@ class TestARunFromTheShell:
         ({"store": "nowhere.zarr"}, 66, "nowhere.zarr"),
         ({"out": "/proc/nothing"}, 73, "cannot be written"),
         ({"cluster": {"local": {"memory": "50MB"}}}, 71, "limited to 0.05 GiB"),
+        ({"out": "data.zarr/out"}, 73, "lies inside the store"),
     ],
 )
 def test_exit_codes_and_messages_before_any_worker_starts(
@@ -136,6 +144,168 @@ def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> Non
     assert "rows 1200 to 1300" in err
     assert "Traceback" not in err
     assert run("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
+
+
+class TestAJobFile:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("k: yes", "'k' is True"),
+            ("k: '5'", "'k' is '5'"),
+            ("k: 5\nseed: true", "'seed' is True"),
+            ("k: 5\nlam: yes", "must not be yes or no"),
+            ("k: 5\ninclude: [true]", "must not be yes or no"),
+            ("k: 5\nexclude: [no]", "must not be yes or no"),
+            ("k: 5\ncluster: {local: {workers: yes}}", "'cluster.local.workers' is True"),
+            ("k: 5\noptions: {target: .nan}", "target is not a number"),
+            ("k: 5\nout: 2026-13-45", "is not YAML"),
+        ],
+    )
+    def test_values_that_only_look_right_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
+        path = tmp_path / "job.yaml"
+        path.write_text(f"store: x.zarr\n{text}\n")
+        with pytest.raises(OptionError, match=message):
+            read_job(path)
+
+    def test_one_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "job.yaml"
+        path.write_bytes(b"\x89PNG\xff\xfe")
+        with pytest.raises(OptionError, match="not a text file"):
+            read_job(path)
+
+    def test_the_home_folder_may_be_written_as_a_tilde(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", "/home/somebody")
+        path = tmp_path / "job.yaml"
+        path.write_text("store: ~/x.zarr\nk: 5\nlam: 1e-3\ninclude: [a, 3]\n")
+        job = read_job(path)
+        assert job.store == Path("/home/somebody/x.zarr")
+        assert job.out == tmp_path / "job.result"
+        assert job.lam == 1e-3
+        assert job.include == ["a", 3]
+
+
+class TestTheFolderOfAResult:
+    """Without workers: what is found there, and what may be written."""
+
+    @pytest.fixture
+    def job(self, store: Path) -> JobFile:
+        (store.parent / "out").mkdir()
+        return JobFile(store=store, k=3, out=store.parent / "out")
+
+    def out(self, job: JobFile) -> Path:
+        assert job.out is not None
+        return job.out
+
+    def saved(self, job: JobFile) -> Any:
+        identity = _identity(job, make_source(str(job.store)))
+        return _Checkpoints(job, identity, Interrupts(), Reporter()).saved
+
+    def state(self) -> dict[str, Any]:
+        from dsel.objective.quadratic import QuadraticObjective
+        from dsel.search.poss import Poss
+
+        return Poss(QuadraticObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
+
+    def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
+        source, state = make_source(str(job.store)), self.state()
+        path = self.out(job) / "checkpoint.json"
+        identity = _identity(job, source)
+        write_json(path, {"format": 1, "identity": identity, "state": state})
+        assert self.saved(job) == state
+        assert self.saved(job.model_copy(update={"k": 4})) is None
+        for damaged in ({}, [], state, {"format": 2, "identity": identity, "state": state},
+                        {"format": 1, "identity": identity, "state": {"k": 3}}):  # fmt: skip
+            write_json(path, damaged)
+            assert self.saved(job) is None
+
+    @pytest.mark.parametrize("damaged", [{}, [], {"identity": 3}, {"identity": {"job": {}}, "job": {"k": 3}}])
+    def test_without_a_whole_description_there_is_nothing_to_resume(self, job: JobFile, damaged: Any) -> None:
+        write_json(self.out(job) / "job.json", damaged)
+        with pytest.raises(MissingInputError, match="no job to resume"):
+            resume_job(self.out(job))
+
+    def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
+        source = make_source(str(job.store))
+        write_json(self.out(job) / "job.json", [])
+        assert _already_done(job, source) is None
+        _describe(job, source)
+        with pytest.raises(OutputError, match="k was 3, now 4"):
+            _describe(job.model_copy(update={"k": 4}), source)
+
+    @pytest.mark.parametrize("damaged", ["[]", "{}", '{"format": 1}', "{", None])
+    def test_a_damaged_result_is_an_error_to_open_and_made_again_by_its_job(
+        self, job: JobFile, damaged: str | None
+    ) -> None:
+        source = make_source(str(job.store))
+        _describe(job, source)
+        path = dsel.select(X, Y, k=3, method="forward").save(self.out(job)) / "selection.json"
+        assert _already_done(job, source) is not None
+        if damaged is None:
+            values = json.loads(path.read_text())
+            damaged = json.dumps({**values, "front": 3})
+        path.write_text(damaged)
+        with pytest.raises(DataError, match="is not whole"):
+            dsel.open_selection(self.out(job))
+        assert _already_done(job, source) is None
+
+    def test_a_selection_that_cannot_be_written_leaves_nothing_behind(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        selection = dsel.select(X, Y, k=3, method="forward")
+        monkeypatch.setattr(os, "rename", full)
+        with pytest.raises(OutputError, match="No space left"):
+            selection.save(self.out(job))
+        assert not list(self.out(job).iterdir())
+
+    @pytest.mark.parametrize("name", ["run.log", "job.json"])
+    def test_files_that_cannot_be_written_are_named(self, job: JobFile, name: str) -> None:
+        (self.out(job) / name).mkdir()
+        (self.out(job) / name / "in the way").touch()
+        with pytest.raises(OutputError, match=name):
+            run_job(job, Reporter())
+        assert not list(self.out(job).glob(f".{name}*"))
+
+    def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
+        for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
+            with pytest.raises(OutputError, match="store"):
+                _check_places(job.model_copy(update=inside))
+        _check_places(job)
+
+
+class TestSignals:
+    def test_except_exception_does_not_hold_them_up(self) -> None:
+        def work() -> None:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except Exception:
+                pytest.fail("swallowed")
+
+        with pytest.raises(Interrupted, match="SIGTERM"), Interrupts():
+            work()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_one_that_got_lost_is_raised_when_asked_for(self) -> None:
+        def work(interrupts: Interrupts) -> None:
+            with suppress(BaseException):  # as in a finaliser
+                signal.raise_signal(signal.SIGINT)
+            interrupts.raise_received()
+
+        with pytest.raises(Interrupted, match="SIGINT"), Interrupts() as interrupts:
+            work(interrupts)
+
+    def test_deferred_the_second_is_obeyed_at_once(self) -> None:
+        def work(interrupts: Interrupts) -> None:
+            interrupts.deferred = True
+            signal.raise_signal(signal.SIGTERM)
+            assert interrupts.received == "SIGTERM"
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("went on")
+
+        with pytest.raises(Interrupted), Interrupts() as interrupts:
+            work(interrupts)
 
 
 LONG = {"iterations": 20_000_000, "exchange_every": 50_000}
@@ -175,7 +345,8 @@ class TestInterruption:
         code, err = self.interrupt(store, number, after=0.4)
         assert code == 75, err
         assert "Traceback" not in err
-        state = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
+        saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
+        state = saved["state"]
         assert 0 < state["count"][0] < LONG["iterations"]
         self.assert_same(store, undisturbed)
 
@@ -193,6 +364,7 @@ class TestInterruption:
         os.killpg(group, signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 75, err
+        assert "Traceback" not in err
 
         def alive() -> list[int]:
             return [p.pid for p in psutil.process_iter() if p.pid != os.getpid() and _group_of(p.pid) == group]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,11 @@ KINDS = {
     "pandas": lambda: (pd.DataFrame(X), pd.Series(Y[:, 0])),
     "dask, chunks of rows": lambda: (da.from_array(X, chunks=(100, -1)), da.from_array(Y, chunks=(100, 1))),
     "dask, chunks of both": lambda: (da.from_array(X, chunks=(130, 7)), Y),
+    "dask, empty chunks": lambda: (da.from_array(X, chunks=((0, 200, 0, 400, 0), -1)), Y),
+    "dask, sparse blocks": lambda: (da.from_array(X, chunks=(100, -1)).map_blocks(scipy.sparse.csr_matrix), Y),
+    "dask, masked but nowhere": lambda: (da.ma.masked_array(da.from_array(X, chunks=(100, 7)), mask=False), Y),
+    "sparse Y": lambda: (X, scipy.sparse.csr_matrix(Y)),
+    "one-dimensional sparse Y": lambda: (X, scipy.sparse.coo_array(Y[:, 0])),
     "xarray": lambda: (xr.DataArray(X, dims=("sample", "feature")), xr.DataArray(Y, dims=("sample", "target"))),
 }
 
@@ -122,6 +128,19 @@ def test_a_dataset_brings_its_targets_and_some_may_be_picked(tmp_path: Path) -> 
     assert dsel.select(store, k=4, targets=[1], **FAST).indices == expected
     assert dsel.select(open_dataset(store), k=4, targets=["y1"], **FAST).indices == expected
     assert dsel.select(X, both, k=4, targets=[1], **FAST).targets == ("y1",)
+
+
+def test_targets_stay_in_the_order_of_y(tmp_path: Path) -> None:
+    both = np.hstack([X[:, [3]] - X[:, [9]], Y])
+    store = make_store(tmp_path / "s.zarr", X, both, chunks=(200, 24))
+    expected = dsel.select(X, both, k=4, **FAST)
+    for data, wanted in (((store,), ["y1", "y0"]), ((X, both), [1, 0])):
+        found = dsel.select(*data, k=4, targets=wanted, **FAST)
+        assert found.targets == ("y0", "y1")
+        assert found.indices == expected.indices
+        np.testing.assert_allclose(found.coefficients, expected.coefficients, rtol=1e-9, atol=1e-12)
+    with pytest.raises(OptionError, match="targets is empty"):
+        dsel.select(store, k=4, targets=[])
 
 
 class TestIncludeAndExclude:
@@ -209,6 +228,29 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
         ({"include": [1, 2, 3, 4]}, "4 columns are included, and k is 3"),
         ({"method": "two-stage"}, "Y = X"),
         ({"targets": ["z"]}, "no target 'z'"),
+        ({"targets": []}, "targets is empty"),
+        ({"targets": "y0"}, "targets is 'y0'"),
+        ({"include": "x1"}, r"include is 'x1'.*\['x1'\]"),
+        ({"include": 1}, "include is 1"),
+        ({"include": None}, "include is None"),
+        ({"include": [1.7]}, "include: 1.7 names no feature"),
+        ({"exclude": [None]}, "exclude: None names no feature"),
+        ({"exclude": [float("nan")]}, "exclude: nan names no feature"),
+        ({"include": [True]}, "include: True names no feature"),
+        ({"include": [-1]}, "no feature -1"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"seed": None}, "seed is None"),
+        ({"seed": "a"}, "seed is 'a'"),
+        ({"seed": True}, "seed is True"),
+        ({"k": "3"}, "k is '3'"),
+        ({"lam": None}, "lam is None"),
+        ({"lam": "1"}, "lam is '1'"),
+        ({"lam": True}, "lam is True"),
+        ({"lam": float("inf")}, "lam is inf"),
+        ({"method": None}, "no method None"),
+        ({"method": ["poss"]}, r"no method \['poss'\]"),
+        ({"preprocess": None}, "no preprocess None"),
+        ({"criterion": "f"}, "criterion is 'f'"),
     ],
 )
 def test_wrong_arguments_are_named_before_any_work(wrong: dict[str, object], match: str) -> None:
@@ -227,11 +269,17 @@ def test_wrong_arguments_are_named_before_any_work(wrong: dict[str, object], mat
         ((xr.DataArray(X.T, dims=("feature", "sample")), Y), "[Tt]ranspose"),
         ((X, np.ones(600)), "targets are constant"),
         ((np.ones((600, 3)), None), "constant"),
+        ((X, Y * 1e-170), "range"),
     ],
 )
 def test_wrong_data_are_named(data: tuple[object, object], match: str) -> None:
     with pytest.raises(DataError, match=match):
         dsel.select(*data, k=1)
+
+
+def test_targets_whose_squares_vanish_are_refused() -> None:
+    with pytest.raises(DataError, match=r"\|\|Y\|\|\^2 is 0.0.*Rescale"):
+        dsel.select(X, np.full(600, 1e-200), k=1, preprocess="none")
 
 
 def test_a_missing_store_is_named(tmp_path: Path) -> None:
@@ -287,6 +335,37 @@ class TestACriterionOfOnesOwn:
 
         s = dsel.select(Z, Y, k=3, include=[3], criterion=must_include, iterations=2000)
         assert sum(s.indices) == 20
+
+    def test_it_has_a_value_where_all_columns_are_included(self) -> None:
+        seen: list[tuple[int, ...]] = []
+
+        def asked(S: tuple[int, ...]) -> float:
+            seen.append(S)
+            return 42.0
+
+        assert dsel.select(X, Y, k=2, include=[9, 4], criterion=asked).criterion == 42.0
+        assert seen == [(4, 9)]
+
+    @pytest.mark.parametrize("lam", [0.0, 2.0])
+    def test_dependent_columns_that_it_chooses_stay(self, lam: float) -> None:
+        Z = np.column_stack([X, X[:, 2] + X[:, 3], X[:, 4] * 2])
+        wanted = {2, 3, 4, 24, 25}
+        s = dsel.select(Z, Y, k=5, lam=lam, criterion=lambda S: len(set(S) ^ wanted), iterations=40_000)
+        assert set(s.indices) == wanted
+        assert s.criterion == 0.0
+        assert len(s.labels) == len(s.coefficients) == 5
+        if lam == 0.0:
+            assert (s.coefficients[3:] == 0).all()
+            assert s.r2 == pytest.approx(dsel.select(Z[:, [2, 3, 4]], Y, k=3).r2)
+            assert any("2 columns that depend on the others have coefficient 0" in note for note in s.notes)
+
+    @pytest.mark.parametrize("include", [[], [1, 2, 3]])
+    def test_infinity_is_not_written(self, include: list[int], tmp_path: Path) -> None:
+        s = dsel.select(X, Y, k=3, include=include, criterion=lambda S: float("inf"), iterations=200)
+        assert s.criterion is None
+        assert any("+inf" in note for note in s.notes)
+        s.save(tmp_path)
+        json.loads((tmp_path / "selection.json").read_text(), parse_constant=pytest.fail)
 
     def test_an_isolation_function_of_ones_own(self) -> None:
         s = dsel.select(X, Y, k=4, isolation=_parity, iterations=3000)

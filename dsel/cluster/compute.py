@@ -9,7 +9,7 @@ from typing import Any
 
 from dask.utils import format_bytes
 
-from dsel.errors import ClusterError, DselError
+from dsel.errors import CapacityError, ClusterError, DselError
 
 log = logging.getLogger("dsel")
 
@@ -29,8 +29,9 @@ Progress = Callable[[int, int], None]  # tasks done, tasks in all
 def make_compute(client: Any, progress: Progress | None = None) -> Callable[[Any], Any]:
     """A function that computes a Dask delayed object on `client`.
 
-    Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). ClusterError when
-    workers die under a task again and again, are all paused for want of memory, or are gone.
+    Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). CapacityError
+    where a task could not have the memory it asked for. ClusterError when workers die under a task again and again, are
+    all paused for want of memory, or are gone.
     """
 
     def compute(delayed: Any) -> Any:
@@ -45,6 +46,11 @@ def make_compute(client: Any, progress: Progress | None = None) -> Callable[[Any
             raise ClusterError(
                 f"Workers died again and again while computing: {error}.",
                 "Most often they ran out of memory: allow them more, or use smaller chunks.",
+            ) from error
+        except MemoryError as error:
+            raise CapacityError(
+                f"A task ran out of memory: {error or 'no more could be had'}.",
+                "Allow each worker more memory, start fewer workers, or store the data in smaller chunks.",
             ) from error
         except FutureCancelledError as error:
             raise ClusterError("The scheduler was lost.", "Start the job again: it goes on where it was.") from error

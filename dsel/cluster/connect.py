@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
 import dask
@@ -28,17 +30,33 @@ class LocalSpec:
 
 
 def active_client() -> Any | None:
-    """The client that the caller has opened, if any."""
+    """The client that the caller has opened, if any.
+
+    None inside a task: it would wait for tasks that wait for its own place. Errors: OptionError where the client is
+    asynchronous.
+    """
     import sys
 
     if "distributed" not in sys.modules:
         return None
-    from distributed import get_client
+    from distributed import get_client, get_worker
 
     try:
-        return get_client()
+        get_worker()
+    except ValueError:
+        pass
+    else:
+        return None
+    try:
+        client = get_client()
     except ValueError:
         return None
+    if client.asynchronous:
+        raise OptionError(
+            "The active Dask client is asynchronous, and dsel waits for its results.",
+            "Open it with asynchronous=False, or call dsel from a thread of its own: await asyncio.to_thread(...).",
+        )
+    return client
 
 
 def usable_cores() -> int:
@@ -82,17 +100,34 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
         # A task's error comes back to the caller; the worker need not print it as well.
         "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     }
+    cluster: Any = None
     with dask.config.set(settings):
         try:
-            cluster = LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=True,
-                dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR,
-            )  # fmt: skip
-        except (OSError, TimeoutError) as error:
-            raise ClusterError(f"Local workers did not start: {error}.") from error
-        try:
+            try:
+                with _without_sigint():
+                    cluster = LocalCluster(  # type: ignore[no-untyped-call]
+                        n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=True,
+                        dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR,
+                    )  # fmt: skip
+            except (OSError, TimeoutError) as error:
+                raise ClusterError(
+                    f"Local workers did not start: {error}.", "Ask for fewer (cluster: local: workers)."
+                ) from error
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 log.info("%d local workers, %s each", workers, format_bytes(memory))
                 yield client
         finally:
-            cluster.close()
+            if cluster is not None:
+                cluster.close()
+
+
+@contextmanager
+def _without_sigint() -> Iterator[None]:
+    """Threads started in the block, and the processes that these start at any time, never receive SIGINT: a terminal
+    sends Ctrl-C to all, and this process stops the others itself. Here it waits for the block's end."""
+    ensure_running()  # started later, it would let SIGINT through to the first worker
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -6,6 +6,7 @@ same partial sums whoever computes them.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.convention import default_labels
+from dsel.data.convention import default_labels, require_unique, shorten
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
@@ -114,8 +115,11 @@ def make_source(
     """A Source from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
 
     Y None: a store or Dataset brings its own Y if it has one (unless `unsupervised`); otherwise Y = X. `targets` picks
-    some of them by label or index.
+    some of them by label or index; they stay in the order that Y has them in.
+
+    Errors: OptionError for targets that are not there, DataError naming what X or Y is and should be.
     """
+    targets = None if targets is None else as_columns(targets, "targets")
     if isinstance(X, str | Path):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
@@ -123,6 +127,11 @@ def make_source(
     if _is(X, "xarray", "Dataset"):
         if Y is None and "Y" in X and not unsupervised:
             Y = X["Y"]
+        if "X" not in X:
+            raise DataError(
+                f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.",
+                "Rename the data matrix to X, or pass it alone.",
+            )
         X = X["X"]
     if unsupervised:
         Y = None
@@ -135,20 +144,41 @@ def _is(value: Any, module: str, name: str) -> bool:
     return kind.__name__ == name and kind.__module__.split(".")[0] == module
 
 
-def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str) -> NDArray[np.int64]:
+def as_columns(wanted: Any, argument: str) -> tuple[Any, ...]:
+    """The columns that an argument lists; OptionError for a bare label or number."""
+    try:
+        if not isinstance(wanted, str | bytes):
+            return tuple(wanted)
+    except TypeError:
+        pass
+    raise OptionError(f"{argument} is {wanted!r}.", f"Give a list of labels or indices, such as [{wanted!r}].")
+
+
+def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argument: str) -> NDArray[np.int64]:
     """Indices of columns named by label or by 0-based index; OptionError names the nearest for what is not there."""
     by_label = {str(label): i for i, label in enumerate(labels)}
     found = []
-    for one in wanted:
+    for one in as_columns(wanted, argument):
+        if isinstance(one, bool) or not isinstance(one, str | numbers.Integral):
+            raise OptionError(f"{argument}: {one!r} names no {what}.", "Give its label, or its index from 0.")
         if isinstance(one, str) and one in by_label:
             found.append(by_label[one])
-        elif not isinstance(one, str | bool) and 0 <= int(one) < len(labels):
+        elif not isinstance(one, str) and 0 <= int(one) < len(labels):
             found.append(int(one))
         else:
-            raise OptionError(f"There is no {what} {one!r} among {len(labels)}.", nearest(str(one), by_label))
+            raise OptionError(
+                f"{argument}: there is no {what} {one!r} among {len(labels)}.", nearest(str(one), by_label)
+            )
     if len(set(found)) < len(found):
-        raise OptionError(f"A {what} is named twice in {list(wanted)}.")
+        raise OptionError(f"{argument}: a {what} is named twice in {list(wanted)}.")
     return np.asarray(found, np.int64)
+
+
+def _resolve_targets(targets: Sequence[str | int], labels: Labels) -> NDArray[np.int64]:
+    """Ascending, as they are read."""
+    if not targets:
+        raise OptionError("targets is empty.", "Name at least one, or leave it out to use all.")
+    return np.sort(resolve_labels(targets, labels, "target", "targets"))
 
 
 def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
@@ -165,7 +195,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     chosen = None
     labels = store.targets if y is not None else np.empty(0, object)
     if y is not None and targets is not None:
-        chosen = resolve_labels(targets, labels, "target")
+        chosen = _resolve_targets(targets, labels)
         labels = labels[chosen]
     elif targets is not None:
         raise OptionError(f"{store.path} has no targets to choose {list(targets)} from.")
@@ -183,52 +213,83 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
 def _pick_targets(source: Source, targets: Sequence[str | int]) -> Source:
     if not source.n_targets:
         raise OptionError(f"There is no Y to choose {list(targets)} from.")
-    chosen = resolve_labels(targets, source.targets, "target")
+    chosen = _resolve_targets(targets, source.targets)
     return replace(source, n_targets=len(chosen), targets=source.targets[chosen], target_columns=chosen)
 
 
 def _labels_of(data: Any, prefix: str, count: int) -> Labels:
     names: Any = None
+    what, where = ("feature", "X") if prefix == "x" else ("target", "Y")
     if _is(data, "pandas", "DataFrame"):
         names = [str(c) for c in data.columns]
     elif _is(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(c) for c in data.coords[data.dims[1]].values.tolist()]
     if names is None:
         names = default_labels(prefix, count)
+    require_unique(names, what, where, "Give every column a name of its own.")
     return np.array(names, dtype=object)
 
 
 def _matrix(data: Any, what: str) -> Any:
-    """A two-dimensional numeric numpy, Dask or CSR matrix; one-dimensional data become one column."""
-    if _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series"):
+    """A two-dimensional numeric numpy, Dask or CSR matrix, NaN where it was masked; a one-dimensional Y becomes one
+    column."""
+    if hasattr(data, "to_dask_array"):
+        raise DataError(f"{what} is a Dask {type(data).__name__}.", "Pass its .to_dask_array(lengths=True).")
+    if _is_pandas(data):
         data = data.to_numpy()
     if _is(data, "xarray", "DataArray"):
         if data.ndim == 2 and tuple(data.dims) in (("feature", "sample"), ("target", "sample")):
             raise DataError(f"{what} has dimensions {data.dims}.", "Transpose it: samples come first.")
         data = data.data
-    if hasattr(data, "tocsr"):
-        return data.tocsr()
-    if not _is(data, "dask", "Array"):
-        data = np.asarray(data)
+    sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")
+    if sparse and what == "Y":
+        data, sparse = _plain(data), False
+    if not (sparse or lazy):
+        data = np.asanyarray(data)
+    if lazy and np.isnan(data.shape).any():
+        raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     if data.ndim == 1 and what == "Y":
         data = data[:, None]
     if data.ndim != 2:
         raise DataError(f"{what} has shape {data.shape}.", "It must have two dimensions: samples x features.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
         raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
-    return data
+    if lazy:  # what is in a block shows only when it is there
+        return data.map_blocks(_plain, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
+    return data.tocsr() if sparse else _plain(data)
+
+
+def _is_pandas(data: Any) -> bool:
+    return _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series")
+
+
+def _plain(data: Any) -> NDArray[Any]:
+    """A dense, unmasked array: what is masked is missing, and so NaN."""
+    for dense in ("toarray", "todense"):
+        if hasattr(data, dense):
+            data = getattr(data, dense)()
+            break
+    if isinstance(data, np.ma.MaskedArray):
+        data = data.astype(np.float64) if data.dtype.kind != "f" else data
+        data = data.filled(np.nan)
+    return np.asarray(data)
 
 
 def _from_arrays(X: Any, Y: Any) -> Source:
     x = _matrix(X, "X")
     y = None if Y is None else _matrix(Y, "Y")
-    if y is not None and hasattr(y, "toarray"):
-        y = y.toarray()
     m, n = (int(size) for size in x.shape)
     if not m or not n:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
     if y is not None and y.shape[0] != m:
         raise DataError(f"X has {m} rows and Y has {y.shape[0]}.", "Y needs one row for each sample of X.")
+    if _is_pandas(X) and _is_pandas(Y) and not X.index.equals(Y.index):
+        pairs = enumerate(zip(X.index, Y.index, strict=True))
+        at = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
+        raise DataError(
+            f"The indexes of X and Y differ: row {at} is {X.index[at]!r} in X and {Y.index[at]!r} in Y.",
+            "Give them the same order (Y.loc[X.index]), or pass Y.to_numpy() if the rows belong together as they are.",
+        )
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
@@ -256,8 +317,6 @@ def _array_blocks(x: Any, y: Any) -> tuple[Block, ...]:
 def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
     import dask.array as da
 
-    if any(np.isnan(size) for size in x.chunks[0]):
-        raise DataError("X is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     x = x.rechunk({1: -1})
     if y is not None:
         y = y if _is(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
@@ -265,4 +324,5 @@ def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
     edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
     xs = x.to_delayed().ravel().tolist()
     ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()
-    return tuple(Block(edges[i], edges[i + 1], xs[i], ys[i], lazy=True) for i in range(len(xs)))
+    rows = zip(pairwise(edges), xs, ys, strict=True)
+    return tuple(Block(a, b, part, targets, lazy=True) for (a, b), part, targets in rows if a < b)

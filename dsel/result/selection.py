@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,16 +108,19 @@ class Selection:
         import zarr
 
         token = uuid4().hex[:8]
-        staging = folder / f".{_ZARR}-{token}"
-        group = zarr.open_group(staging, mode="w", zarr_format=3)
-        for name, (array, dims) in self._arrays().items():
-            group.create_array(name, data=array, dimension_names=dims)
-        shutil.rmtree(folder / _ZARR, ignore_errors=True)
-        os.rename(staging, folder / _ZARR)
-        text = json.dumps(self.as_dict(), indent=1)
-        temporary = folder / f".{_JSON}-{token}"
-        temporary.write_text(text + "\n")
-        os.replace(temporary, folder / _JSON)
+        staging, temporary = folder / f".{_ZARR}-{token}", folder / f".{_JSON}-{token}"
+        try:
+            group = zarr.open_group(staging, mode="w", zarr_format=3)
+            for name, (array, dims) in self._arrays().items():
+                group.create_array(name, data=array, dimension_names=dims)
+            temporary.write_text(json.dumps(self.as_dict(), indent=1) + "\n")
+            shutil.rmtree(folder / _ZARR, ignore_errors=True)
+            os.rename(staging, folder / _ZARR)
+            os.replace(temporary, folder / _JSON)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
     def _arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
         width = max((row.size for row in self.front), default=1) or 1
@@ -162,11 +166,13 @@ def open_selection(path: str | Path) -> Selection:
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         trace = np.asarray(group["trace"])
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"The selection in {folder} is not whole: {error}.", "Run the job again.") from error
-    values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
-    values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
-    for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
-        values[name] = tuple(values[name])
-    values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
-    return Selection(**values)
+        values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
+        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
+        for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
+            values[name] = tuple(values[name])
+        values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
+        return Selection(**values)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise DataError(
+            f"The selection in {folder} is not whole: {type(error).__name__}: {error}.", "Run the job again."
+        ) from error

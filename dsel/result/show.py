@@ -12,7 +12,8 @@ def render(selection: Selection, width: int = 100) -> str:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(width=width, record=True, file=io.StringIO())
+    # Labels are not markup: they may hold [C] or :apple:.
+    console = Console(width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False)
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     console.print(

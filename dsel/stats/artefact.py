@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
-from zipfile import BadZipFile
 
 import numpy as np
 
-from dsel.errors import OutputError
 from dsel.stats.statistics import Statistics
 from dsel.versions import versions
+
+log = logging.getLogger("dsel")
 
 FORMAT = 1
 _MANIFEST = "manifest.json"
@@ -46,13 +47,16 @@ class ArtefactStore:
                 return None
             with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
                 values = {field.name: arrays[field.name] for field in fields(Statistics)}
-        except (OSError, ValueError, KeyError, BadZipFile):
+            found = Statistics(**{**values, "m": int(values["m"])})
+        except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
-        values["m"] = int(values["m"])
-        return Statistics(**values)
+        return found if _consistent(found) else None
 
-    def save(self, key: dict[str, Any], statistics: Statistics) -> Path:
-        """Write under a temporary name, then rename. Errors: OutputError where the folder cannot be written."""
+    def save(self, key: dict[str, Any], statistics: Statistics) -> Path | None:
+        """Write under a temporary name, flush to disk, rename; what another process saved meanwhile stays.
+
+        A folder that cannot be written costs the next run a pass, not this one its result: a warning, and None.
+        """
         path = self.path(key)
         staging = self.folder / f".{path.name}-{uuid4().hex[:8]}"
         try:
@@ -60,11 +64,42 @@ class ArtefactStore:
             arrays: dict[str, Any] = {
                 field.name: np.asarray(getattr(statistics, field.name)) for field in fields(Statistics)
             }
-            np.savez(staging / "arrays.npz", **arrays)
-            (staging / _MANIFEST).write_text(json.dumps({"key": key, "versions": versions()}, indent=2))
-            shutil.rmtree(path, ignore_errors=True)
-            os.rename(staging, path)
+            with (staging / "arrays.npz").open("wb") as file:
+                np.savez(file, **arrays)
+                _flush(file)
+            with (staging / _MANIFEST).open("w") as text:
+                json.dump({"key": key, "versions": versions()}, text, indent=2)
+                _flush(text)
+            self._publish(key, staging, path)
         except OSError as error:
+            log.warning(
+                "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
+                "name another folder with artefacts", self.folder, error,
+            )  # fmt: skip
+            return None
+        finally:
             shutil.rmtree(staging, ignore_errors=True)
-            raise OutputError(f"Statistics cannot be written to {self.folder}: {error}.", "Set artefacts.") from error
         return path
+
+    def _publish(self, key: dict[str, Any], staging: Path, path: Path) -> None:
+        if self.load(key) is not None:
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            os.rename(staging, path)
+        except OSError:
+            if self.load(key) is None:
+                raise
+
+
+def _flush(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _consistent(s: Statistics) -> bool:
+    """Whether the arrays belong together: n columns, N targets (B has none where Y = X)."""
+    n, N = s.mean_x.size, s.mean_y.size
+    x, y = (s.mean_x, s.constant), (s.mean_y, s.yy, s.constant_y)
+    vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
+    return s.m > 0 and vectors and s.K.shape == (n, n) and s.B.shape == (n, N)

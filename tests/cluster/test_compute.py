@@ -1,0 +1,55 @@
+"""Which workers are used, and what their errors become."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dask.delayed import delayed
+from distributed import Client
+
+import dsel
+from dsel.cluster.compute import make_compute
+from dsel.cluster.connect import active_client
+from dsel.errors import CapacityError, OptionError
+from tests.stores import make_store, regression
+
+X, Y = regression(m=500)
+IN_PROCESS = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with Client(**IN_PROCESS) as client:  # type: ignore[no-untyped-call]
+        yield client
+
+
+def test_inside_a_task_its_own_threads_do_the_work(client: Any, tmp_path: Path) -> None:
+    """Its client would wait for a worker that waits for it."""
+    store = make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
+    assert active_client() is client
+    assert client.submit(active_client).result(timeout=30) is None
+    found = client.submit(dsel.select, str(store), k=3, method="forward").result(timeout=60)
+    assert found.indices == dsel.select(X, Y, k=3, method="forward").indices
+
+
+def test_an_asynchronous_client_is_refused() -> None:
+    async def look() -> None:
+        async with Client(**IN_PROCESS, asynchronous=True):  # type: ignore[no-untyped-call]
+            active_client()
+
+    with pytest.raises(OptionError, match="asynchronous=False"):
+        asyncio.run(look())
+
+
+def _too_much() -> None:
+    raise MemoryError("Unable to allocate 3 TiB")
+
+
+def test_a_task_out_of_memory_is_an_error_of_capacity(client: Any) -> None:
+    with pytest.raises(CapacityError, match="Unable to allocate 3 TiB") as found:
+        make_compute(client)(delayed(_too_much)())
+    assert found.value.exit_code == 71
