@@ -1,0 +1,151 @@
+"""Lower bounds on what the best completion of a partial selection can reach.
+
+For a selection S with q columns still to choose from R:
+
+    combined    f(S) - the q largest eigenvalues of Z_R Z_R'   (DESIGN section 4; Z_R: residual cross-Gram of R given S,
+                orthonormalised over R)
+    eigenvalue  f(S) - the q largest eigenvalues of Y_S'Y_S    (Wan and Schweitzer, AAAI 2021, Theorem 4: the completion
+                may leave the span of R; Y_S: residual targets)
+    leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
+
+None is above the value of any completion; combined is never below the two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+
+from dsel.objective.memory import Floats
+from dsel.objective.quadratic import QuadraticObjective
+
+BoundName = Literal["combined", "eigenvalue", "leaps"]
+BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
+
+#: Directions of K or M with at most this share of the largest eigenvalue are rounding.
+_ROUNDING = 1e-14
+#: A pivot of at most this share of FLOOR (see dsel.search.branching) is rounding.
+_PIVOT = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A quadratic objective as the bounds use it: lam has gone into K's diagonal, and the targets are as few as can be.
+
+    K: (n, n). B: (n, r) with B B' = M. T: (r, r) Gram matrix of the targets behind B. rest: the part of c that T's
+    trace lacks, which no column can explain; c = trace(T) + rest. floor: (n,) pivots at or below it are dependent.
+    """
+
+    K: Floats
+    B: Floats
+    T: Floats
+    rest: float
+    c: float
+    floor: Floats
+
+    @classmethod
+    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Problem:
+        """The problem of an objective. O(n^3) where Y = X or N > n.
+
+        target_gram: (N, N) Y'Y of the targets behind `cross`, for the eigenvalue bound as published. Without it the
+        part of the targets in the span of X stands for them, which makes that bound sharper.
+        """
+        K = objective.K + objective.lam * np.eye(objective.n)
+        if target_gram is not None and objective.cross is not None:
+            T = np.asarray(target_gram, np.float64)
+            return cls(K, objective.cross, T, objective.c - float(np.trace(T)), objective.c, objective.floor)
+        B = few_targets(objective)
+        T = _explained_by_all(K, B)
+        return cls(K, np.ascontiguousarray(B), T, objective.c - float(np.trace(T)), objective.c, objective.floor)
+
+    @property
+    def n(self) -> int:
+        """Number of candidate columns."""
+        return int(self.K.shape[0])
+
+    @property
+    def N(self) -> int:
+        """Number of targets kept."""
+        return int(self.B.shape[1])
+
+    def residual(self, S: Sequence[int], R: Sequence[int]) -> tuple[Floats, Floats, float, Floats]:
+        """Given S (independent): K of R (t, t), B of R (t, r), f(S), and the targets' Gram (r, r)."""
+        s, r = np.asarray(S, np.int64), np.asarray(R, np.int64)
+        if not s.size:
+            return self.K[np.ix_(r, r)], self.B[r], self.c, self.T
+        L = np.linalg.cholesky(self.K[np.ix_(s, s)])
+        V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, r)], lower=True)
+        W = scipy.linalg.solve_triangular(L, self.B[s], lower=True)
+        f = self.c - float(np.square(W).sum())
+        return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f, self.T - W.T @ W
+
+    def bound(self, S: Sequence[int], R: Sequence[int], q: int, name: BoundName = "combined") -> float:
+        """Lower bound on f(S + Q) over all Q of at most q columns of R."""
+        G, B, f, T = self.residual(S, R)
+        if q == 0 or not len(R):
+            return f
+        if name == "eigenvalue":
+            return max(f - _largest(T, q), 0.0)
+        Z = orthonormalised(G, B, self.floor[np.asarray(R, np.int64)])
+        if name == "leaps":
+            return max(f - float(np.square(Z).sum()), 0.0)
+        return max(f - _largest(Z.T @ Z, q), 0.0)
+
+    @cached_property
+    def unexplained(self) -> float:
+        """What all columns together leave: no subset is below it."""
+        return self.bound((), range(self.n), self.n, "leaps")
+
+
+def few_targets(objective: QuadraticObjective) -> Floats:
+    """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding)."""
+    if objective.moments is not None:
+        values, vectors = scipy.linalg.eigh(objective.moments)
+        real = values > _ROUNDING * max(float(values[-1]), 0.0)
+        return np.asarray(vectors[:, real] * np.sqrt(values[real]))
+    if objective.cross is None:
+        values, vectors = scipy.linalg.eigh(objective.K)
+        real = np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0))
+        return np.asarray(vectors[:, real] * values[real])
+    if objective.cross.shape[1] == 1:
+        return objective.cross
+    U, values, _ = scipy.linalg.svd(objective.cross, full_matrices=False)
+    real = values > _ROUNDING * max(float(values[0]), 0.0)
+    return np.asarray(U[:, real] * values[real]) if real.any() else objective.cross[:, :1]
+
+
+def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
+    """Z (t, r): the residual of B_i over the columns after i, divided by its norm, by one elimination from the end.
+
+    sum_{l >= i} z_l z_l' is then what columns i to t explain together. Dependent columns have z = 0. O(t^3 / 3).
+    """
+    G, Z = G.copy(), B.astype(np.float64)
+    for a in range(G.shape[0] - 1, -1, -1):
+        d = G[a, a]
+        if d <= _PIVOT * floor[a]:
+            Z[a] = 0.0
+            continue
+        u = G[:a, a] / d
+        Z[:a] -= np.outer(u, Z[a])
+        G[:a, :a] -= np.outer(u, G[a, :a])
+        Z[a] /= np.sqrt(d)
+    return Z
+
+
+def _explained_by_all(K: Floats, B: Floats) -> Floats:
+    """B' K^+ B, the Gram matrix of the targets' part in the span of the columns."""
+    values, vectors = scipy.linalg.eigh(K)
+    real = values > 1e-13 * max(float(values[-1]), 0.0)
+    Q = (vectors[:, real] / np.sqrt(values[real])).T @ B
+    return np.asarray(Q.T @ Q)
+
+
+def _largest(H: Floats, q: int) -> float:
+    if q >= H.shape[0]:
+        return float(np.trace(H))
+    return float(np.maximum(np.linalg.eigvalsh(H)[H.shape[0] - q :], 0.0).sum())
