@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.memory import Ints, Memory
@@ -29,13 +30,16 @@ MOST_OPEN = 20_000
 _LONGEST_SLICE = 20_000
 
 
+Columns = NDArray[np.int32]
+
+
 @dataclass(frozen=True)
 class Subproblem:
     """An open node: lower bound on f below it, columns chosen, columns that may be added (local indices, ordered)."""
 
     lower: float
     chosen: tuple[int, ...]
-    allowed: Ints
+    allowed: Columns
 
     def as_list(self) -> list[Any]:
         """As JSON holds it."""
@@ -184,11 +188,16 @@ class BranchAndBound:
         self._trace: list[Improvement] = []
         self.offer(incumbent)
         everything = np.arange(objective.n, dtype=np.int32)
-        self._push(Subproblem(self.problem.bound((), everything, k, bound), (), everything))
+        root = self.problem.bound((), range(objective.n), k, bound)
+        self._push(Subproblem(root, (), everything))
 
     def _push(self, sub: Subproblem) -> None:
         self._pushed += 1
         heapq.heappush(self._heap, (sub.lower, self._pushed, sub))
+
+    def warm_up(self) -> None:
+        """Compile what `advance` needs, the first time on a machine."""
+        at.explore(self._explorer._memory.P, 0)
 
     def offer(self, S: Iterable[int]) -> bool:
         """A subset found elsewhere; True where it is better."""

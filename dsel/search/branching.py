@@ -15,12 +15,14 @@ are all looked at, without bounds.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 from dsel.objective.memory import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
 
-_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 # Places of the arrays in P. Depth 0 is the node that the search starts from.
 GRAM = 0  # (depths, n, n) G

@@ -62,6 +62,16 @@ class ExchangeOptions(Options):
     start: Literal["random", "forward"] = "random"
 
 
+class BranchAndBoundOptions(Options):
+    """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
+    dsel.search.bounds. memory: bytes for its tables."""
+
+    seconds: float | None = Field(None, gt=0)
+    nodes: int | None = Field(None, ge=1)
+    bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
+    memory: int = Field(8 << 30, gt=0)
+
+
 @dataclass(frozen=True)
 class Run:
     """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
@@ -137,6 +147,24 @@ def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Ca
     return run
 
 
+def _branch_and_bound(run: Run) -> SearchOutcome:
+    from dsel.search.branch_and_bound import BranchAndBound, starting_subset
+
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = BranchAndBound.restore(objective, run.state, options.memory)
+    else:
+        start = starting_subset(objective, run.k, run.seed)
+        search = BranchAndBound(
+            objective, run.k, incumbent=start, bound=options.bound, memory_limit=options.memory
+        )
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    ended = "proven" if search.done else drive(search, stop, run.on_slice)
+    ended = "proven" if search.done else ended
+    counts = {"bound": search.lower, "proven": search.done, "open": search.open_nodes}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
 METHODS: dict[str, Method] = {
     "poss": Method(PossOptions, _poss, anytime=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
@@ -145,6 +173,7 @@ METHODS: dict[str, Method] = {
     "backward": Method(NoOptions, _greedy("backward", "backward")),
     "rfe": Method(NoOptions, _greedy("backward", "rfe")),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
+    "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True),
     "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
     "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
 }

@@ -31,8 +31,8 @@ class Stop:
 class AnytimeSearch(Protocol):
     """A search that advances by iterations and can be read at any moment."""
 
-    iteration: int
-
+    @property
+    def iteration(self) -> int: ...
     @property
     def best_value(self) -> float: ...
     @property
