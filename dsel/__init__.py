@@ -1,4 +1,4 @@
-"""Select features from data larger than memory, on Dask clusters, and say how far the selection can be from the best."""
+"""Select features from data larger than memory, on Dask clusters, and say how far that can be from the best."""
 
 from __future__ import annotations
 

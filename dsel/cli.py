@@ -55,7 +55,9 @@ def certify(
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo"),
+) -> None:
     """Ingest the data set that comes with dsel, select from it, and compare methods."""
     from dsel.demo import run_demo
 

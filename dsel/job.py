@@ -220,5 +220,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"Another run is writing to {folder}.", "Wait for it, or choose another --out.") from error
+            raise OutputError(
+                f"Another run is writing to {folder}.", "Wait for it, or choose another --out."
+            ) from error
         yield

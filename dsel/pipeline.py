@@ -153,14 +153,14 @@ def check_capacity(source: Source, worker_memory: int | None) -> None:
         raise CapacityError(
             f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_bytes(source) / 2**30:.2f} GiB a partial "
             f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
-            f"Give each worker at least {need / 2**30:.1f} GiB, select from fewer columns, or store smaller row blocks.",
+            f"Give each worker at least {need / 2**30:.1f} GiB, fewer columns, or smaller row blocks.",
         )
     here = 6 * 8 * n * n
     available = psutil.virtual_memory().available
     if here > available:
         raise CapacityError(
-            f"The search over {n} columns needs {here / 2**30:.1f} GiB in this process; {available / 2**30:.1f} GiB are "
-            "available.",
+            f"The search over {n} columns needs {here / 2**30:.1f} GiB in this process; "
+            f"{available / 2**30:.1f} GiB are available.",
             "Use a machine with more memory, or select from fewer columns.",
         )
 
@@ -185,9 +185,7 @@ def _statistics(source: Source, settings: Settings, around: Surroundings) -> tup
     return statistics, passes
 
 
-def _objective(
-    source: Source, checked: Checked, statistics: Statistics
-) -> tuple[QuadraticObjective, tuple[str, ...]]:
+def _objective(source: Source, checked: Checked, statistics: Statistics) -> tuple[QuadraticObjective, tuple[str, ...]]:
     """The objective over the columns that may be chosen, given those that always are; and notes for the user."""
     settings, labels = checked.settings, source.features
     whole = statistics.objective(settings.preprocess, settings.lam)
@@ -219,9 +217,7 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
         return SearchOutcome((FrontPoint(0, objective.c, ()),))
-    return checked.method.run(
-        Run(objective, k, checked.settings.seed, checked.options, around.state, around.on_slice)
-    )
+    return checked.method.run(Run(objective, k, checked.settings.seed, checked.options, around.state, around.on_slice))
 
 
 def _by_gain(
@@ -313,7 +309,7 @@ def _selection(
 def _in_data_units(
     statistics: Statistics, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns (constant ones: their value)."""
+    """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)
     found = fit.coefficients
     if statistics.unsupervised:

@@ -28,7 +28,9 @@ def _sentence(problem: Any, model: type[BaseModel]) -> str:
         return f"{key!r} is missing."
     if kind == "literal_error":
         choices = problem["ctx"]["expected"]
-        close = get_close_matches(str(problem["input"]), [c.strip(" '") for c in choices.replace(" or ", ",").split(",")], 1)
+        close = get_close_matches(
+            str(problem["input"]), [c.strip(" '") for c in choices.replace(" or ", ",").split(",")], 1
+        )
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{key!r} is {problem['input']!r}; it must be {choices}.{hint}"
     return f"{key!r} is {problem['input']!r}: {problem['msg'].lower()}."

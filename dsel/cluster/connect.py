@@ -79,17 +79,19 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
         "distributed.worker.memory.pause": 0.9,
         "distributed.scheduler.worker-saturation": 1.0,
         "distributed.admin.large-graph-warning-threshold": "100MB",
+        # A task's error comes back to the caller; the worker need not print it as well.
+        "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     }
     with dask.config.set(settings):
         try:
-            cluster = LocalCluster(
+            cluster = LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=True,
                 dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR,
             )  # fmt: skip
         except (OSError, TimeoutError) as error:
             raise ClusterError(f"Local workers did not start: {error}.") from error
         try:
-            with Client(cluster, set_as_default=False) as client:
+            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 log.info("%d local workers, %s each", workers, format_bytes(memory))
                 yield client
         finally:

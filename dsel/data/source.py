@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
     return np.array(rows, dtype=np.float64, order="C")
 
 
-def make_source(X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False) -> Source:
+def make_source(
+    X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False
+) -> Source:
     """A Source from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
 
     Y None: a store or Dataset brings its own Y if it has one (unless `unsupervised`); otherwise Y = X. `targets` picks
@@ -168,8 +171,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         raise OptionError(f"{store.path} has no targets to choose {list(targets)} from.")
     edges = store.row_bounds
     blocks = tuple(
-        Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b))
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
+        Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b)) for a, b in pairwise(edges)
     )
     N = len(labels)
     return Source(
@@ -220,7 +222,7 @@ def _matrix(data: Any, what: str) -> Any:
 def _from_arrays(X: Any, Y: Any) -> Source:
     x = _matrix(X, "X")
     y = None if Y is None else _matrix(Y, "Y")
-    if hasattr(y, "toarray"):
+    if y is not None and hasattr(y, "toarray"):
         y = y.toarray()
     m, n = (int(size) for size in x.shape)
     if not m or not n:
@@ -248,9 +250,7 @@ def _array_blocks(x: Any, y: Any) -> tuple[Block, ...]:
     m = x.shape[0]
     rows = max(1, BLOCK_BYTES // max(1, 8 * x.shape[1]))
     edges = [*range(0, m, rows), m]
-    return tuple(
-        Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)
-    )
+    return tuple(Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in pairwise(edges))
 
 
 def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
@@ -260,7 +260,8 @@ def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
         raise DataError("X is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     x = x.rechunk({1: -1})
     if y is not None:
-        y = (y if _is(y, "dask", "Array") else da.from_array(y)).rechunk((x.chunks[0], -1))
+        y = y if _is(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
+        y = y.rechunk((x.chunks[0], -1))
     edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
     xs = x.to_delayed().ravel().tolist()
     ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()

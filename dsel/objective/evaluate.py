@@ -7,12 +7,26 @@ element in a fixed order without re-association, so that the compiler's vector w
 
 from __future__ import annotations
 
-from numba import njit
+from dsel.compiled import compiled
+from dsel.objective.memory import (
+    ELIMINATION,
+    ERROR_OF_EMPTY,
+    FLOOR,
+    LAM,
+    N_TARGETS,
+    SCALARS,
+    C,
+    Ints,
+    K,
+    U,
+    V,
+    cube,
+    matrix,
+    vector,
+)
 
-from dsel.objective.memory import ELIMINATION, ERROR_OF_EMPTY, FLOOR, LAM, N_TARGETS, SCALARS, C, Ints, K, U, V, cube, matrix, vector
 
-
-@njit(cache=True, error_model="numpy")
+@compiled()
 def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
     """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from dsel.compiled import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,34 +75,31 @@ def _int_pointer(context: Any, address: Any) -> Any:
     return types.CPointer(types.int64)(types.int64), generate
 
 
-_OPTIONS = {"inline": "always"}
-
-
-@njit(**_OPTIONS)
+@compiled(inline=True)
 def vector(P: Ints, place: int) -> Floats:
     """The floats at `place`, one axis."""
     return carray(_float_pointer(P[place]), (P[place + 1],))
 
 
-@njit(**_OPTIONS)
+@compiled(inline=True)
 def matrix(P: Ints, place: int) -> Floats:
     """The floats at `place`, two axes."""
     return carray(_float_pointer(P[place]), (P[place + 1], P[place + 2]))
 
 
-@njit(**_OPTIONS)
+@compiled(inline=True)
 def cube(P: Ints, place: int) -> Floats:
     """The floats at `place`, three axes."""
     return carray(_float_pointer(P[place]), (P[place + 1], P[place + 2], P[place + 3]))
 
 
-@njit(**_OPTIONS)
+@compiled(inline=True)
 def int_vector(P: Ints, place: int) -> Ints:
     """The integers at `place`, one axis."""
     return carray(_int_pointer(P[place]), (P[place + 1],))
 
 
-@njit(**_OPTIONS)
+@compiled(inline=True)
 def int_matrix(P: Ints, place: int) -> Ints:
     """The integers at `place`, two axes."""
     return carray(_int_pointer(P[place]), (P[place + 1], P[place + 2]))
@@ -115,7 +114,9 @@ class Memory:
 
     def put(self, place: int, array: NDArray[Any]) -> None:
         """Set the array at a place: float64 or int64, C order, one to three axes."""
-        assert array.flags.c_contiguous and array.dtype in (np.float64, np.int64) and 1 <= array.ndim <= 3
+        assert array.flags.c_contiguous
+        assert array.dtype in (np.float64, np.int64)
+        assert 1 <= array.ndim <= 3
         assert place + 4 <= N_TARGETS
         self._arrays[place] = array
         self.P[place] = array.ctypes.data

@@ -14,8 +14,8 @@ touching the n others.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dsel.compiled import compiled
 from dsel.objective.memory import (
     A_J,
     DEPTH,
@@ -56,11 +56,12 @@ from dsel.objective.memory import (
     vector,
 )
 
-#: Re-association and contraction may change the last bits of a table; `evaluate` gives the figures that decide.
-_OPTIONS = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
+#: Deleting a member whose A_ii is this many times 1 / (K_ii + lam) (its variance inflation) leaves little but rounding:
+#: an error of 1e-16 times the square of that in the table.
+STEEP = 1e3
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def clear(P: Ints, z: int) -> None:
     """Make slot z the empty set."""
     gram, cross, scalars = matrix(P, K), matrix(P, C), vector(P, SCALARS)
@@ -78,7 +79,7 @@ def clear(P: Ints, z: int) -> None:
             table[z, MOMENT, j] += cross[j, target] * cross[j, target]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def copy(P: Ints, source: int, z: int) -> None:
     """Make slot z the same as slot `source`."""
     inverse, inner, table = cube(P, A), cube(P, G), cube(P, D)
@@ -100,7 +101,7 @@ def copy(P: Ints, source: int, z: int) -> None:
     vector(P, F)[z] = vector(P, F)[source]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _gather(P: Ints, z: int, j: int, x: int) -> None:
     """k = K_Sj and, with M, mu = M_Sj into the vectors of flipped column number x."""
     gram, cross, members, vectors = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V)
@@ -112,7 +113,7 @@ def _gather(P: Ints, z: int, j: int, x: int) -> None:
             vectors[MU_J + x, i] = cross[j, members[z, i]]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
     """a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j), for the members i from first to last."""
     inverse, inner, table, vectors = cube(P, A), cube(P, G), cube(P, D), matrix(P, V)
@@ -133,7 +134,7 @@ def _project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
         vectors[Y_J + x, i] = y_ij
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _combine_rows(P: Ints, z: int, a: int, y: int) -> None:
     """E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i over the members i of slot z."""
     gram, cross, members, vectors, along = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V), matrix(P, E)
@@ -151,7 +152,7 @@ def _combine_rows(P: Ints, z: int, a: int, y: int) -> None:
                 along[1, l] -= a_i * cross[row, l] + y_i * gram[row, l]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _move_columns(P: Ints, z: int, d: float, m: float, sign: float) -> None:
     """d, r and m of all columns after the residual E_0 / d of one is taken out (sign -1) or given back (+1).
 
@@ -176,7 +177,7 @@ def _move_columns(P: Ints, z: int, d: float, m: float, sign: float) -> None:
             table[z, MOMENT, l] += u * (u * m + sign * 2.0 * along[1, l])
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def insert(P: Ints, z: int, j: int) -> bool:
     """Insert column j into slot z, O(n s); False, and nothing changed, where j depends on S. Leaves outcomes stale."""
     gram, cross, table, along = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, E)
@@ -202,7 +203,7 @@ def insert(P: Ints, z: int, j: int) -> bool:
     return True
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _grow_inverse(P: Ints, z: int, j: int, d: float, m: float) -> None:
     """A, G (or w) and S after inserting j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
     inverse, inner, vectors, status = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, STATUS)
@@ -235,7 +236,7 @@ def _grow_inverse(P: Ints, z: int, j: int, d: float, m: float) -> None:
     status[z, DEPTH] += 1
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def delete(P: Ints, z: int, j: int) -> None:
     """Delete member j from slot z, O(n s). Leaves outcomes stale."""
     inverse, inner, table, vectors, along = cube(P, A), cube(P, G), cube(P, D), matrix(P, V), matrix(P, E)
@@ -261,7 +262,7 @@ def delete(P: Ints, z: int, j: int) -> None:
     vector(P, F)[z] += loss / d
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _shrink_inverse(P: Ints, z: int, i: int, d: float, loss: float) -> None:
     """A, G (or w) and S after deleting the member at position i; V[H] is minus its row of A, V[H_G] its row of G."""
     inverse, inner, vectors = cube(P, A), cube(P, G), matrix(P, V)
@@ -299,7 +300,7 @@ def _shrink_inverse(P: Ints, z: int, i: int, d: float, loss: float) -> None:
     status[z, DEPTH] += 1
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def member_loss(P: Ints, z: int, i: int) -> float:
     """Increase of f when the member at position i is deleted."""
     inner = cube(P, G)
@@ -311,7 +312,7 @@ def member_loss(P: Ints, z: int, i: int) -> float:
     return loss / cube(P, A)[z, i, i]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled()
 def fill_outcome(P: Ints, z: int) -> None:
     """f after each single flip of slot z; +inf where the column depends on S."""
     table, floor, members, f = cube(P, D), vector(P, FLOOR), int_matrix(P, S), vector(P, F)[z]
@@ -322,7 +323,7 @@ def fill_outcome(P: Ints, z: int) -> None:
         table[z, OUTCOME, members[z, i]] = f + member_loss(P, z, i)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
     """Make slot z the subset columns[:s], O(n s^2); False where a column depends on those before it."""
     clear(P, z)
@@ -333,9 +334,11 @@ def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
     return True
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
-    """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once; +inf where dependent.
+    """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
+
+    +inf where a column depends on others; -inf where a deletion is STEEP, so that the table cannot tell.
 
     Deleting I and inserting J: with Z = A_II^-1 a_IJ,
         D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
@@ -365,10 +368,12 @@ def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
     f = vector(P, F)[z]
     if inside > 0:
         f = _delete_block(P, z, inside, outside)
+        if f == -np.inf:
+            return f
     return _insert_block(P, f, outside)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _residual_block(P: Ints, z: int, outside: int) -> None:
     """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
     gram, cross, table, vectors, flipped = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, V), int_matrix(P, J)
@@ -398,11 +403,14 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
             small[1, b, x] = -m
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
-    """f after deleting the block I of members, with what that gives back to the columns J added to D and M."""
+    """f after deleting the block I of members, with what that gives back to the columns J added to D and M.
+
+    -inf as soon as a deletion is STEEP.
+    """
     inverse, inner, vectors, flipped = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, J)
-    small = cube(P, SMALL)
+    small, members, gram, lam = cube(P, SMALL), int_matrix(P, S), matrix(P, K), vector(P, SCALARS)[LAM]
     D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
     for b in range(inside):
         i = flipped[0, b]
@@ -419,6 +427,9 @@ def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
     for b in range(inside):
         d = A_II[b, b]
         g = G_II[b, b]
+        j = members[z, flipped[0, b]]
+        if d * (gram[j, j] + lam) > STEEP:
+            return -np.inf
         f += g / d
         for x in range(outside):
             u = Z[b, x] / d
@@ -443,7 +454,7 @@ def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
     return f
 
 
-@njit(cache=True, error_model="numpy")
+@compiled()
 def _insert_block(P: Ints, f: float, outside: int) -> float:
     """f after inserting the columns J one after another, given their residual Gram D and cross-moments M."""
     small, floor, flipped = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -37,6 +38,10 @@ class Expansion:
     loss: Floats
 
 
+def _unset() -> NDArray[Any]:
+    return np.empty(0)
+
+
 @dataclass(frozen=True, eq=False)
 class QuadraticObjective:
     """f(S) over n candidate columns, given as local indices 0..n-1.
@@ -51,10 +56,10 @@ class QuadraticObjective:
     cross: Floats | None
     c: float
     lam: float = 0.0
-    columns: Ints = field(default=None)  # type: ignore[assignment]
+    columns: Ints = field(default_factory=_unset)
     included: tuple[int, ...] = ()
-    scale: Floats = field(default=None)  # type: ignore[assignment]
-    total: float = field(default=None)  # type: ignore[assignment]
+    scale: Floats = field(default_factory=_unset)
+    total: float = float("nan")
     tolerance: float = DEPENDENCE_TOLERANCE
     moments: Floats | None = None
 
@@ -65,11 +70,11 @@ class QuadraticObjective:
             raise OptionError(f"The Gram matrices do not fit each other: {shapes}.", "K is n x n, cross n x N.")
         if not self.lam >= 0.0:
             raise OptionError(f"lam is {self.lam}; the ridge penalty is a number >= 0.")
-        if self.columns is None:
+        if not self.columns.size:
             object.__setattr__(self, "columns", np.arange(n))
-        if self.scale is None:
+        if not self.scale.size:
             object.__setattr__(self, "scale", np.diag(self.K) + self.lam)
-        if self.total is None:
+        if np.isnan(self.total):
             object.__setattr__(self, "total", self.c)
 
     @property
@@ -103,8 +108,8 @@ class QuadraticObjective:
     def memory(self, s_max: int, slots: int) -> Memory:
         """Room for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
         C = self.cross if self.factored else self.M
-        contiguous = [np.ascontiguousarray(x, np.float64) for x in (self.K, C, self.floor)]
-        return pool(*contiguous, float(self.lam), float(self.c), self.few_targets, max(s_max, 1), slots)
+        K, C, floor = (np.ascontiguousarray(x, np.float64) for x in (self.K, C, self.floor))
+        return pool(K, C, floor, float(self.lam), float(self.c), self.few_targets, max(s_max, 1), slots)
 
     def value(self, S: Iterable[int]) -> float:
         """f(S). Columns that depend on others of S explain nothing. O(s^3)."""
@@ -116,6 +121,8 @@ class QuadraticObjective:
 
     def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
         members = np.unique(np.asarray(list(S), np.int64))
+        if members.size and not 0 <= members[0] <= members[-1] < self.n:
+            raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.n - 1}.")
         memory = self.memory(members.size, 0)
         f, rank = evaluate(memory.P, members, members.size)
         return float(f), int(rank)

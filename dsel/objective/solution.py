@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.errors import OptionError
-from dsel.objective import neighbour_table as table
 from dsel.objective import memory as at
+from dsel.objective import neighbour_table as table
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
 
 
 class Solution:
-    """A subset S of an objective's columns (local indices), at most `limit` of them. A step costs O(n s)."""
+    """A subset S of an objective's columns (local indices), at most `limit` of them.
+
+    A step costs O(n s), the deletion of a column that nearly depends on the others O(n s^2).
+    """
 
     def __init__(self, objective: QuadraticObjective, limit: int, S: Iterable[int] = ()) -> None:
         self.objective = objective
@@ -46,7 +49,7 @@ class Solution:
 
     def free(self) -> NDArray[np.bool_]:
         """(n,) which columns could be inserted: outside S and independent of it."""
-        return self._outside() & (self._memory[at.D][0, at.TOLERANCE] > self.objective.floor)
+        return np.asarray(self._outside() & (self._memory[at.D][0, at.TOLERANCE] > self.objective.floor))
 
     def gains(self) -> Floats:
         """(n,) decrease of f when each column is inserted; 0 for members and for columns that depend on S."""
@@ -74,4 +77,28 @@ class Solution:
         """Delete member j."""
         if self._outside()[j]:
             raise OptionError(f"Column {j} is not in the subset.")
+        i = int(self._memory[at.POSITION][0, j])
+        steep = self._memory[at.A][0, i, i] * (self.objective.K[j, j] + self.objective.lam) > table.STEEP
         table.delete(self._memory.P, 0, int(j))
+        if steep:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """The table from the objective alone, by BLAS-3, whatever steps led here. O(n s^2)."""
+        memory, S, s, obj = self._memory, self.members, self.size, self.objective
+        row, K_S = memory[at.D][0], obj.K[S]
+        memory[at.F][0] = obj.value(S)
+        A = np.linalg.inv(K_S[:, S] + obj.lam * np.eye(s))
+        memory[at.A][0, :s, :s] = A = (A + A.T) / 2.0
+        a = A @ K_S
+        row[at.TOLERANCE] = np.diag(obj.K) + obj.lam - np.einsum("sn,sn->n", K_S, a)
+        if obj.factored:
+            assert obj.cross is not None
+            memory[at.G][0, :s] = w = A @ obj.cross[S]
+            row[at.RESIDUAL :] = (obj.cross - K_S.T @ w).T
+            row[at.MOMENT] = np.square(row[at.RESIDUAL :]).sum(axis=0)
+        else:
+            M_S = obj.M[S]
+            memory[at.G][0, :s, :s] = A @ M_S[:, S] @ A
+            seen = np.einsum("sn,sn->n", a, M_S[:, S] @ a - 2.0 * M_S)
+            row[at.MOMENT] = np.diag(obj.M) + seen

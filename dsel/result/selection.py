@@ -42,11 +42,11 @@ class TraceRow:
 class Selection:
     """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
 
-    indices: 0-based, in order of gain, included ones first; labels likewise. error: f = ||Y - X_S A||^2 + lam ||A||^2 on
-    the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
+    indices: 0-based, in order of gain, included ones first; labels likewise. error: f = ||Y - X_S A||^2 + lam ||A||^2
+    on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
     coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
     front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement. certificate: what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule
+    improvement. certificate: what is proved, by size (see Certificate.as_dict). ended: which rule
     stopped the search. bytes_read and passes: over the data, the final check included.
     """
 

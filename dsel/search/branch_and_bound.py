@@ -9,6 +9,7 @@ ends only when its subtree is done.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.compiled import is_compiled
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.memory import Ints, Memory
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import branching as at
 from dsel.search.bounds import BOUNDS, BoundName, Problem
 from dsel.search.outcome import FrontPoint, Improvement
+
+log = logging.getLogger("dsel")
 
 #: Subsets whose f differs by at most this share of ||Y||^2 are not told apart.
 MARGIN = 1e-10
@@ -54,9 +58,7 @@ class Subproblem:
 class Explorer:
     """Explores one subproblem at a time; its arrays are made once."""
 
-    def __init__(
-        self, problem: Problem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30
-    ) -> None:
+    def __init__(self, problem: Problem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30) -> None:
         n, N, depths = problem.n, problem.N, max(k - 1, 1)
         need = 8 * (depths * (n * n + 2 * n * N) + N * N * (2 + (depths if bound == "eigenvalue" else 0)) + n * n)
         if need > memory_limit:
@@ -197,6 +199,8 @@ class BranchAndBound:
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
+        if not is_compiled(at.explore):
+            log.info("compiling branch and bound for this machine: about half a minute, only this once")
         at.explore(self._explorer._memory.P, 0)
 
     def offer(self, S: Iterable[int]) -> bool:

@@ -1,10 +1,10 @@
 """The inner loop of branch and bound over a quadratic objective, compiled.
 
 A node is a subset S of size s, and an ordered list R of t columns that may still be added, q of them. It holds the
-residual Gram G (t, t) of R and its residual cross-Gram B (t, N), both given S; lam stands in G's diagonal. Its children
-choose one column i of R and may use those after it. With z_i the residual of i orthonormalised over the columns after
-it (one elimination of G from the end backwards), A_i = sum_{l >= i} z_l z_l' is what all of R from i on can explain, and
-with w_i = b_i / sqrt(g_ii)
+residual Gram G (t, t) of R and its residual cross-Gram B (t, N), both given S; lam stands in G's diagonal. Its
+children choose one column i of R and may use those after it. With z_i the residual of i orthonormalised over the
+columns after it (one elimination of G from the end backwards), A_i = sum_{l >= i} z_l z_l' is what all of R from i on
+can explain, and with w_i = b_i / sqrt(g_ii)
 
     |w_i|^2 + the q - 1 largest eigenvalues of A_i - w_i w_i'
 
@@ -15,14 +15,10 @@ are all looked at, without bounds.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 
+from dsel.compiled import compiled
 from dsel.objective.memory import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
-
-_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 # Places of the arrays in P. Depth 0 is the node that the search starts from.
 GRAM = 0  # (depths, n, n) G
@@ -59,7 +55,7 @@ COMBINED, EIGENVALUE, LEAPS = range(3)
 _ROUNDING = 1e-5  # of FLOOR, itself 1e-7 of the squared norm
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _top(H: Floats, q: int) -> float:
     """Sum of the q largest eigenvalues of a symmetric matrix."""
     N = H.shape[0]
@@ -76,10 +72,11 @@ def _top(H: Floats, q: int) -> float:
     return total
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _record(P: Ints, d: int, f: float, i: int, l: int) -> None:
     """Note a better subset: what is chosen on the way to depth d, and the places i and l of its R (-1: none)."""
-    frame, best, count, allowed = int_matrix(P, FRAME), int_vector(P, BEST), int_vector(P, COUNT), int_matrix(P, ALLOWED)
+    frame, best, allowed = int_matrix(P, FRAME), int_vector(P, BEST), int_matrix(P, ALLOWED)
+    count = int_vector(P, COUNT)
     vector(P, NUMBERS)[INCUMBENT] = f
     size = d
     for a in range(d):
@@ -93,7 +90,7 @@ def _record(P: Ints, d: int, f: float, i: int, l: int) -> None:
     count[BEST_SIZE] = size
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _singles(P: Ints, d: int) -> None:
     """|b_i|^2 of every column of R, which of them depend on S, and the best subset of one more column."""
     gram, cross, moments = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, MOMENTS)
@@ -117,7 +114,7 @@ def _singles(P: Ints, d: int) -> None:
         _record(P, d, least, best, -1)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _pairs(P: Ints, d: int) -> None:
     """The best subset of two more columns."""
     gram, cross, moments = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, MOMENTS)
@@ -164,7 +161,7 @@ def _pairs(P: Ints, d: int) -> None:
                 _record(P, d, value, i, l)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _eliminate(P: Ints, a: int, N: int) -> None:
     """Take column a's direction out of the columns before it, in the scratch matrices."""
     work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
@@ -177,7 +174,7 @@ def _eliminate(P: Ints, a: int, N: int) -> None:
             cross[i, x] -= u * cross[a, x]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
     """Columns i and l of the scratch matrices change places."""
     work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
@@ -192,7 +189,7 @@ def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
         cross[i, x], cross[l, x] = cross[l, x], cross[i, x]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _least(P: Ints, d: int, a: int, N: int, order: Ints) -> int:
     """Of the columns 0..a the one that adds least to what those after a explain."""
     work, cross, floor, allowed = matrix(P, WORK), matrix(P, WORK_CROSS), vector(P, FLOOR), int_matrix(P, ALLOWED)
@@ -210,7 +207,7 @@ def _least(P: Ints, d: int, a: int, N: int, order: Ints) -> int:
     return chosen
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _branch(P: Ints, d: int, q: int) -> None:
     """Order R, bound its children and list those that may hold a better subset."""
     gram, cross, small, work = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, SMALL), matrix(P, WORK)
@@ -301,7 +298,7 @@ def _branch(P: Ints, d: int, q: int) -> None:
     _arrange(P, d, order)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _arrange(P: Ints, d: int, order: Ints) -> None:
     """Put R, G and B of depth d into the new order."""
     gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
@@ -325,7 +322,7 @@ def _arrange(P: Ints, d: int, order: Ints) -> None:
             cross[i, x] = work_cross[i, x]
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _open(P: Ints, d: int) -> None:
     """Look at the node at depth d: its own neighbours, and which children are to be visited."""
     frame, count = int_matrix(P, FRAME), int_vector(P, COUNT)
@@ -338,7 +335,7 @@ def _open(P: Ints, d: int) -> None:
         _branch(P, d, q)
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def _descend(P: Ints, d: int, i: int) -> None:
     """Make child i of the node at depth d the node at depth d + 1; columns that depend on it are left out."""
     gram, cross = cube(P, GRAM), cube(P, CROSS)
@@ -390,7 +387,7 @@ def _descend(P: Ints, d: int, i: int) -> None:
                 targets[d + 1, x, y] = targets[d, x, y] - cross[d, i, x] * cross[d, i, y] / g
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def begin(P: Ints, s: int, t: int, c: float) -> None:
     """Make depth 0 the node of S = START[:s] (independent) and R = START[s:s + t]. O(s (s + t)^2)."""
     gram, cross, root, root_cross = cube(P, GRAM)[0], cube(P, CROSS)[0], matrix(P, ROOT_GRAM), matrix(P, ROOT_CROSS)
@@ -439,7 +436,7 @@ def begin(P: Ints, s: int, t: int, c: float) -> None:
     matrix(P, ERROR)[0, 0] = f
 
 
-@njit(**_OPTIONS)
+@compiled(fast=True)
 def explore(P: Ints, budget: int) -> None:
     """Depth first, for `budget` nodes or until nothing is left (COUNT[DEPTH] < 0)."""
     frame, count, children = int_matrix(P, FRAME), int_vector(P, COUNT), int_matrix(P, CHILDREN)

@@ -158,7 +158,7 @@ def certify(
     nodes: int | None = None, before: Certificate | None = None, seed: int = 0,
     on_slice: Callable[[AnytimeSearch], None] | None = None,
 ) -> Certificate:  # fmt: skip
-    """Prove what can be proved in so many seconds or nodes (neither: until it is proved) about the best at most k columns.
+    """Prove what can be proved in so many seconds or nodes (neither: until it is done) about at most k columns.
 
     objective: over the columns that may be chosen, with included ones taken out by `condition`; k counts the others.
     incumbent: the subset to certify (local indices). before: an older certificate, whose bound is kept where it is

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dsel.compiled import is_compiled
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search import pareto_engine
 from dsel.search.outcome import SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
+
+log = logging.getLogger("dsel")
 
 OnSlice = Callable[[AnytimeSearch], None]
 
@@ -96,6 +101,8 @@ class Method:
 
 
 def _poss(run: Run) -> SearchOutcome:
+    if not is_compiled(pareto_engine.run):
+        log.info("compiling the search for this machine: about half a minute, only this once")
     objective, options = run.objective, run.options
     if run.state is not None:
         search = Poss.restore(objective, run.state, options.memory)
@@ -159,6 +166,7 @@ def _branch_and_bound(run: Run) -> SearchOutcome:
             objective, run.k, incumbent=start, bound=options.bound, memory_limit=options.memory
         )
     stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
     ended = "proven" if search.done else drive(search, stop, run.on_slice)
     ended = "proven" if search.done else ended
     counts = {"bound": search.lower, "proven": search.done, "open": search.open_nodes}

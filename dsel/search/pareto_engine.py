@@ -9,11 +9,12 @@ the literal algorithm has, given the same flips.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from dsel.compiled import compiled
 from dsel.objective.evaluate import evaluate
 from dsel.objective.memory import (
     CLASS,
+    DEPTH,
     ERROR_OF_EMPTY,
     EXCHANGED,
     FIRST_FREE,
@@ -28,7 +29,6 @@ from dsel.objective.memory import (
     SORTED,
     STATUS,
     TOLERANCE,
-    DEPTH,
     D,
     F,
     Ints,
@@ -40,8 +40,6 @@ from dsel.objective.memory import (
 )
 from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
 from dsel.search.random import draw_flips, stream, uniform
-
-_OPTIONS = {"cache": True, "error_model": "numpy"}
 
 #: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
 BAND = 1e-9
@@ -74,7 +72,7 @@ TARGET, RECOMBINATION = range(2)
 DONE, TARGET_REACHED, FULL = range(3)
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _write_candidate(P: Ints, parent: int, n_flips: int) -> int:
     """The parent's members with the flips applied, ascending, into `CANDIDATE`; returns their number."""
     members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
@@ -101,7 +99,7 @@ def _write_candidate(P: Ints, parent: int, n_flips: int) -> int:
     return size
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _refresh_best(P: Ints, cls: int) -> None:
     slots, best, f = int_matrix(P, SLOT), matrix(P, BEST), vector(P, F)
     least = np.inf
@@ -112,7 +110,7 @@ def _refresh_best(P: Ints, cls: int) -> None:
         best[cls, size] = least
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
     """Remove what a solution of this class, size and value weakly dominates."""
     slots, f, order, free, count = (
@@ -133,7 +131,7 @@ def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
         free[free.shape[0] - members] = slot
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value: float) -> bool:
     """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
     position, flips = int_matrix(P, POSITION), int_vector(P, FLIPS)
@@ -154,7 +152,7 @@ def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value:
     return rebuild(P, slot, int_vector(P, CANDIDATE), size)
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _note_improvement(P: Ints, size: int, value: float) -> None:
     best, trace, count, k = matrix(P, BEST), matrix(P, TRACE), int_vector(P, COUNT), int_vector(P, RULES)[LIMIT]
     if size > k:
@@ -170,7 +168,7 @@ def _note_improvement(P: Ints, size: int, value: float) -> None:
     count[LAST_GAIN] = count[ITERATION]
 
 
-@njit(**_OPTIONS)
+@compiled()
 def consider(P: Ints, parent: int, n_flips: int) -> bool:
     """Lines 6 to 9 of Algorithm 2 for the subset that differs from slot `parent` by `FLIPS`; True if archived.
 
@@ -216,7 +214,7 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
     return True
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _recombine(P: Ints, first: int, second: int, state: int) -> int:
     """Flips that give each column in just one of two parents the chance 1/2 of being as in the second."""
     members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
@@ -235,7 +233,7 @@ def _recombine(P: Ints, first: int, second: int, state: int) -> int:
     return count
 
 
-@njit(**_OPTIONS)
+@compiled()
 def _best_exchange(P: Ints, slot: int) -> bool:
     """The best exchange of one member of a slot for one other column, into `FLIPS`; False if none is better.
 
@@ -262,7 +260,7 @@ def _best_exchange(P: Ints, slot: int) -> bool:
     return found
 
 
-@njit(**_OPTIONS)
+@compiled()
 def exchange(P: Ints) -> None:
     """One best exchange for every member that may have one (the step of IterFS, Ordozgoiti et al. 2016)."""
     status, slots = int_matrix(P, STATUS), int_matrix(P, SLOT)
@@ -276,7 +274,7 @@ def exchange(P: Ints) -> None:
             status[slot, EXCHANGED] = 1
 
 
-@njit(**_OPTIONS)
+@compiled()
 def run(P: Ints, until: int, script: Ints) -> int:
     """Go on to iteration `until`, or until the target is reached or a table of the archive is full.
 
@@ -292,8 +290,11 @@ def run(P: Ints, until: int, script: Ints) -> int:
     said = 0
     while count[ITERATION] < until:
         iteration = count[ITERATION]
-        most_new = count[MEMBERS] + 1 if every > 0 else 1
-        if count[TRACED] + most_new > trace.shape[0] or count[MEMBERS] + 2 > slots:
+        exchanging = every > 0 and iteration % every == 0
+        # The offspring and an exchange for every member; with isolation each may be one member more.
+        most_new = count[MEMBERS] + 1 if exchanging else 1
+        most_more = most_new if rules[MIN_INDEX] else 1
+        if count[TRACED] + most_new > trace.shape[0] or count[MEMBERS] + most_more + 1 > slots:
             return FULL
         if script.shape[0] > 0:
             parent = order[script[said]]
@@ -328,7 +329,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
                 value = -np.inf
             if value <= best[cls, size] + band:
                 consider(P, parent, n_flips)
-        if every > 0 and iteration % every == 0:
+        if exchanging:
             exchange(P)
         count[ITERATION] = iteration + 1
         if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.evaluate import evaluate
 from dsel.objective import memory as at
+from dsel.objective.evaluate import evaluate
 from dsel.objective.memory import pool_bytes
 from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.quadratic import QuadraticObjective
@@ -27,7 +27,7 @@ Isolation = Literal["none", "min-index"]
 
 _TRACE_ROWS = 8192
 _NO_SCRIPT = np.empty(0, np.int64)
-_SEED_LIMIT = 2**63
+SEED_LIMIT = 2**63
 
 
 def paper_iterations(k: int, n: int) -> int:
@@ -60,7 +60,7 @@ class Poss:
         n = objective.n
         if not 1 <= k <= n:
             raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
-        if not 0 <= seed < _SEED_LIMIT:
+        if not 0 <= seed < SEED_LIMIT:
             raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
         self.objective = objective
         self.k = k
@@ -166,10 +166,14 @@ class Poss:
             self._make_room()
 
     def _make_room(self, solutions: int | None = None) -> None:
-        """Twice the slots, while isolation keeps more solutions than there are."""
+        """Room for one more iteration, or for an exchange of every solution, beside so many solutions (those there)."""
         memory = self._memory
+        there = int(self._count[engine.MEMBERS]) if solutions is None else solutions
+        if memory[engine.TRACE].shape[0] < there + 1:
+            self._flush_trace()
+            memory.put(engine.TRACE, np.zeros((2 * there, 3)))
         slots = memory[at.F].shape[0]
-        need = int(self._count[engine.MEMBERS]) + 2 if solutions is None else solutions + 2
+        need = 2 * there + 2 if self.isolation == "min-index" else there + 2
         if need <= slots:
             return
         more = max(2 * slots, need)
@@ -189,6 +193,8 @@ class Poss:
         members = np.unique(np.asarray(list(S), np.int64))
         if not 1 <= members.size <= self._s_max:
             raise OptionError(f"A subset of {members.size} columns cannot be archived: 1 to {self._s_max}.")
+        if not 0 <= members[0] <= members[-1] < self.objective.n:
+            raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
         self._make_room()
         self._memory[engine.FLIPS][: members.size] = members
         empty = int(self._memory[engine.SLOT][-1, 0])
@@ -201,14 +207,16 @@ class Poss:
         before = -1
         while before != int(self._count[engine.ACCEPTED]):
             before = int(self._count[engine.ACCEPTED])
+            self._make_room()
             engine.exchange(self._memory.P)
             self._flush_trace()
 
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
         script = np.asarray([parent, len(flips), *flips], np.int64)
-        engine.run(self._memory.P, self.iteration + 1, script)
         self._make_room()
+        engine.run(self._memory.P, self.iteration + 1, script)
+        self._flush_trace()
 
     @property
     def archived(self) -> list[FrontPoint]:

@@ -6,9 +6,12 @@ The stream of step (seed, iteration, slot) starts at a hash of the three and goe
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit, uint64
+from typing import Any
 
+import numpy as np
+from numba import uint64
+
+from dsel.compiled import compiled
 from dsel.objective.memory import Floats
 
 _GOLDEN = uint64(0x9E3779B97F4A7C15)
@@ -16,23 +19,23 @@ _MIX_1 = uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = uint64(0x94D049BB133111EB)
 
 
-@njit(cache=True, inline="always")
-def _mix(x):  # type: ignore[no-untyped-def]
+@compiled(inline=True)
+def _mix(x: Any) -> Any:
     x = (x ^ (x >> uint64(30))) * _MIX_1
     x = (x ^ (x >> uint64(27))) * _MIX_2
     return x ^ (x >> uint64(31))
 
 
-@njit(cache=True)
-def stream(seed, iteration, slot):  # type: ignore[no-untyped-def]
+@compiled()
+def stream(seed: Any, iteration: Any, slot: Any) -> Any:
     """The state at which the stream of this step starts (uint64)."""
     x = _mix(uint64(seed) + _GOLDEN)
     x = _mix(x ^ (uint64(iteration) * _MIX_2 + _GOLDEN))
     return _mix(x ^ (uint64(slot) * _MIX_1 + _GOLDEN))
 
 
-@njit(cache=True)
-def uniform(state, draw):  # type: ignore[no-untyped-def]
+@compiled()
+def uniform(state: Any, draw: Any) -> Any:
     """Draw number `draw` (0, 1, ...) of a stream: uniform on [0, 1) in steps of 2^-53."""
     x = _mix(state + uint64(draw) * _GOLDEN)
     return np.float64(x >> uint64(11)) * (1.0 / 9007199254740992.0)
@@ -54,8 +57,8 @@ def binomial_cdf(n: int, p: float) -> Floats:
     return np.asarray(cdf)
 
 
-@njit(cache=True)
-def draw_flips(state, draw, n, cdf, flips):  # type: ignore[no-untyped-def]
+@compiled()
+def draw_flips(state: Any, draw: Any, n: Any, cdf: Any, flips: Any) -> Any:
     """Fill `flips` with a uniform set of Binomial(n, p) distinct columns, p as in `cdf`; returns how many.
 
     Uses the draws from number `draw` on. Every column is flipped with probability p independently of the others: the

@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class ArtefactStore:
                 return None
             with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
                 values = {field.name: arrays[field.name] for field in fields(Statistics)}
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, BadZipFile):
             return None
         values["m"] = int(values["m"])
         return Statistics(**values)
@@ -56,7 +57,9 @@ class ArtefactStore:
         staging = self.folder / f".{path.name}-{uuid4().hex[:8]}"
         try:
             staging.mkdir(parents=True)
-            arrays = {field.name: np.asarray(getattr(statistics, field.name)) for field in fields(Statistics)}
+            arrays: dict[str, Any] = {
+                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(Statistics)
+            }
             np.savez(staging / "arrays.npz", **arrays)
             (staging / _MANIFEST).write_text(json.dumps({"key": key, "versions": versions()}, indent=2))
             shutil.rmtree(path, ignore_errors=True)

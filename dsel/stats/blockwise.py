@@ -24,7 +24,7 @@ PerBlock = Callable[[Any, Any, Block], Any]
 
 
 def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
-    """Consecutive row blocks by tasks: at least GROUP_BYTES and 4 partial results a group, yet 32 groups if possible."""
+    """Consecutive row blocks by tasks: GROUP_BYTES and 4 partial results each at least, yet 32 groups if possible."""
     blocks = source.blocks
     size = source.nbytes / max(len(blocks), 1)
     most = max(1, len(blocks) // 32)
@@ -83,10 +83,10 @@ def reduce_blocks(
     if source.in_memory:
         parts = [(b.x, b.y) for b in source.blocks]
         return work_through(source.blocks, parts, per_block, merge, columns, targets)
-    import dask
+    from dask.delayed import delayed
 
     token = uuid4().hex[:8]
-    leaf, join = dask.delayed(_on_worker, pure=False), dask.delayed(merge_all, pure=False)
+    leaf, join = delayed(_on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
     for i, group in enumerate(groups(source, partial_bytes)):
         bare = tuple(Block(b.start, b.stop, None, None) for b in group)
@@ -100,5 +100,5 @@ def reduce_blocks(
             join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
             for i in range(0, len(level), FAN_IN)
         ]
-    run = compute or (lambda delayed: delayed.compute(scheduler="threads"))
+    run = compute or (lambda graph: graph.compute(scheduler="threads"))
     return run(level[0])

@@ -7,6 +7,7 @@ Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,7 @@ def merge_present(a: Present, b: Present) -> Present:
 def _pieces(rows: int, width: int) -> list[tuple[int, int]]:
     step = max(1, min(rows, PIECE_BYTES // max(8 * width, 1)))
     edges = [*range(0, rows, step), rows]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
@@ -138,18 +139,19 @@ def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
 def _survey(
     x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Minimum, maximum and mean of each column, all values being finite."""
+    """Minimum, maximum and (nearly) mean of each column, all values being finite."""
     n = x.shape[1]
-    low, high, total, rows = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n), 0
+    low, high, total = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n)
     for start, stop in pieces if n else []:
-        z = _piece(x, start, stop, fill)
-        bottom, top = z.min(axis=0), z.max(axis=0)
+        # Without a sparse matrix to expand or NaN to fill, the block is looked at as it is, not copied to float64.
+        plain = isinstance(x, np.ndarray) and fill is None
+        z = x[start:stop] if plain else _piece(x, start, stop, fill)
+        bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
-            _require_finite(z, where, variable, first_row + start)
+            _require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
         low, high = np.minimum(low, bottom), np.maximum(high, top)
-        total += z.sum(axis=0)
-        rows += stop - start
-    return low, high, total / max(rows, 1)
+        total += z.sum(axis=0, dtype=np.float64)
+    return low, high, total / max(x.shape[0], 1)
 
 
 def _require_finite(z: Floats, where: str, variable: str, first_row: int) -> None:

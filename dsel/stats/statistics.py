@@ -58,7 +58,7 @@ class Statistics:
     @property
     def unsupervised(self) -> bool:
         """Whether Y = X."""
-        return self.B.shape[1] == 0
+        return not self.B.shape[1]
 
     def scaling(self, preprocess: Preprocess) -> Scaling:
         """Centres and scales of X and Y. Where there is nothing to scale by, the scale is 1."""

@@ -1,0 +1,38 @@
+"""The one way functions are compiled here: cached on disk, IEEE division, typed as what they are in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: Re-association and contraction: sums may differ in the last bits from one kind of processor to another.
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+def compiled(*, fast: bool = False, inline: bool = False) -> Callable[[_Function], _Function]:
+    """Decorator: compile for this processor, once, and keep the result in numba's cache.
+
+    fast: the order of operations may change, for figures that decide nothing. inline: the body goes into each caller.
+    Call compiled functions with typed integers (np.int64(2), not 2): for a literal numba compiles the callee anew.
+    """
+    options: dict[str, Any] = {"error_model": "numpy"}
+    if fast:
+        options["fastmath"] = _FAST
+    options["inline" if inline else "cache"] = "always" if inline else True
+
+    def decorate(function: _Function) -> _Function:
+        return cast(_Function, njit(**options)(function))
+
+    return decorate
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Whether numba's cache on this machine holds the compiled function already."""
+    stats = getattr(function, "stats", None)
+    folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
+    return folder is not None and any(folder.glob(f"*.{function.__name__}-*.nbi"))

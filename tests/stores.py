@@ -1,0 +1,55 @@
+"""Small stores for tests, and a count of the chunks that are read from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsel.data.ingest import ingest_arrays
+
+
+def regression(m: int = 600, n: int = 24, seed: int = 0, dtype: str = "float64") -> tuple[Any, Any]:
+    """Data whose values float32 holds exactly, with six columns that matter."""
+    rng = np.random.default_rng(seed)
+    X = (rng.integers(-512, 512, size=(m, n)) / 256).astype(dtype)
+    X[:, 1] = (X[:, 0] + X[:, 1]) / 2
+    beta = np.array([3, -2, 2, 1.5, -1, 1])
+    y = X[:, [2, 5, 7, 11, 13, 17]].astype(float) @ beta + rng.integers(-512, 512, size=m) / 128
+    return X, y[:, None]
+
+
+def make_store(path: Path, X: Any, Y: Any = None, chunks: tuple[int, int] | None = None) -> Path:
+    """Write arrays as a store."""
+    ingest_arrays(X, path, y=Y, chunks=chunks, overwrite=True)
+    return path
+
+
+def count_reads() -> Counter[str]:
+    """From now on, count the chunk files of X and Y that zarr reads in this process (once patched, for good)."""
+    from zarr.storage import LocalStore
+
+    counter: Counter[str] = getattr(LocalStore, "_test_reads", None) or Counter()
+    if hasattr(LocalStore, "_test_reads"):
+        counter.clear()
+        return counter
+    LocalStore._test_reads = counter  # type: ignore[attr-defined]
+    plain_get = LocalStore.get
+
+    async def get(self: Any, key: str, *args: Any, **kwargs: Any) -> Any:
+        value = await plain_get(self, key, *args, **kwargs)
+        if value is not None and "c/" in key:
+            counter[f"{Path(self.root).name}/{key}"] += 1
+        return value
+
+    LocalStore.get = get  # type: ignore[method-assign]
+    return counter
+
+
+def reads_so_far() -> dict[str, int]:
+    """What `count_reads` has counted in this process."""
+    from zarr.storage import LocalStore
+
+    return dict(getattr(LocalStore, "_test_reads", {}))

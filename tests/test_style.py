@@ -1,0 +1,47 @@
+"""The code is typed and linted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("command", [["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]])
+def test_it_passes(command: list[str]) -> None:
+    found = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert found.returncode == 0, found.stdout[-4000:] + found.stderr[-2000:]
+
+
+def test_imports_point_downward() -> None:
+    """Mathematics knows nothing of Dask, Dask nothing of jobs, and only the edges know the command line."""
+    layers = {
+        "objective": {"data", "stats", "cluster", "result", "pipeline", "job", "cli", "api"},
+        "search": {"data", "stats", "cluster", "result", "pipeline", "job", "cli", "api"},
+        "data": {"stats", "search", "cluster", "result", "pipeline", "job", "cli", "api"},
+        "stats": {"search", "cluster", "result", "pipeline", "job", "cli", "api"},
+        "cluster": {"result", "pipeline", "job", "cli", "api"},
+        "result": {"cluster", "pipeline", "job", "cli", "api"},
+    }
+    wrong = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for layer, forbidden in layers.items()
+        for path in (ROOT / "dsel" / layer).rglob("*.py")
+        for line in path.read_text().splitlines()
+        if any(f"dsel.{name} import" in line or f"dsel.{name}." in line and "import" in line for name in forbidden)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_distributed_is_imported_in_one_place() -> None:
+    homes = {
+        path.relative_to(ROOT / "dsel").parts[0]
+        for path in (ROOT / "dsel").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if line.strip().startswith(("import distributed", "from distributed"))
+    }
+    assert homes == {"cluster"}
