@@ -30,8 +30,8 @@ def render(selection: Selection, width: int = 100) -> str:
     console.print("Best subset found of each size:")
     console.print(table)
     console.print(f"Chosen, in order of gain: {', '.join(selection.labels)}")
-    for row in selection.certificate:
-        console.print(_proof(row))
+    for certificate in selection.certificate:
+        console.print(_proof(certificate))
     console.print(_cost(selection))
     for note in selection.notes:
         console.print(f"note: {note}")
