@@ -104,19 +104,26 @@ class Problem:
 
 def few_targets(objective: QuadraticObjective) -> Floats:
     """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding)."""
+    norms = column_norms(objective.K + objective.lam * np.eye(objective.n))
     if objective.moments is not None:
-        values, vectors = scipy.linalg.eigh(objective.moments)
+        values, vectors = scipy.linalg.eigh(objective.moments / np.outer(norms, norms))
         real = values > _ROUNDING * max(float(values[-1]), 0.0)
-        return np.asarray(vectors[:, real] * np.sqrt(values[real]))
+        return np.asarray(norms[:, None] * vectors[:, real] * np.sqrt(values[real]))
     if objective.cross is None:
         values, vectors = scipy.linalg.eigh(objective.K)
         real = np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0))
         return np.asarray(vectors[:, real] * values[real])
     if objective.cross.shape[1] == 1:
         return objective.cross
-    U, values, _ = scipy.linalg.svd(objective.cross, full_matrices=False)
+    U, values, _ = scipy.linalg.svd(objective.cross / norms[:, None], full_matrices=False)
     real = values > _ROUNDING * max(float(values[0]), 0.0)
-    return np.asarray(U[:, real] * values[real]) if real.any() else objective.cross[:, :1]
+    return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else objective.cross[:, :1]
+
+
+def column_norms(K: Floats) -> Floats:
+    """sqrt(K_jj), 1 for a column of zeros. What is small beside others is judged after dividing by them."""
+    norms = np.sqrt(np.maximum(np.diag(K), 0.0))
+    return np.where(norms > 0.0, norms, 1.0)
 
 
 def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
@@ -139,9 +146,10 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
 
 def _explained_by_all(K: Floats, B: Floats) -> Floats:
     """B' K^+ B, the Gram matrix of the targets' part in the span of the columns."""
-    values, vectors = scipy.linalg.eigh(K)
+    norms = column_norms(K)
+    values, vectors = scipy.linalg.eigh(K / np.outer(norms, norms))
     real = values > 1e-13 * max(float(values[-1]), 0.0)
-    Q = (vectors[:, real] / np.sqrt(values[real])).T @ B
+    Q = (vectors[:, real] / np.sqrt(values[real])).T @ (B / norms[:, None])
     return np.asarray(Q.T @ Q)
 
 
