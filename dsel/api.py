@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.cluster.connect import active_client
@@ -27,6 +27,7 @@ def select(
     missing: Missing = "refuse",
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
+    criterion: Callable[[tuple[int, ...]], float] | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X (m samples x n features) that say the most about Y (m x N, or m).
@@ -37,6 +38,8 @@ def select(
     `options` are in dsel.search.methods. lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0,
     variance 1), center, unit (norm 1, not centred), none. include, exclude: columns always or never chosen, by label or
     index. missing: refuse NaN in X, or put the column's mean in their place. targets: some of Y's columns.
+    criterion: a function of the ascending columns chosen, to be minimised in place of the squared error (poss only;
+    called once for every subset met).
 
     The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
     in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
@@ -53,6 +56,7 @@ def select(
     settings = Settings(
         k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=tuple(include),
         exclude=tuple(exclude), seed=seed, options=options,
+        criterion=criterion,
     )  # fmt: skip
     around = Surroundings()
     client = None if source.in_memory else active_client()

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
+from dsel.import_path import load_function
 from dsel.pipeline import Column, Settings
 from dsel.validation import first_error
 
@@ -58,7 +59,8 @@ class JobFile(BaseModel):
 
     store: a store made by `dsel ingest` (or any Zarr v3 group with X and perhaps Y). out: folder of the result, by
     default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
-    data reuse, by default beside the store. checkpoint_seconds: an interrupted search loses at most that.
+    data reuse, by default beside the store. criterion: package.module:function, of the ascending columns chosen,
+    minimised in place of the squared error. checkpoint_seconds: an interrupted search loses at most that.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -75,6 +77,7 @@ class JobFile(BaseModel):
     include: list[Column] = Field(default_factory=list)
     exclude: list[Column] = Field(default_factory=list)
     seed: int = Field(0, ge=0)
+    criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
     out: Path | None = None
     artefacts: Path | None = None
@@ -86,6 +89,7 @@ class JobFile(BaseModel):
         return Settings(
             k=self.k, method=self.method, lam=self.lam, preprocess=self.preprocess, missing=self.missing,
             include=tuple(self.include), exclude=tuple(self.exclude), seed=self.seed, options=dict(self.options),
+            criterion=None if self.criterion is None else load_function(self.criterion),
         )  # fmt: skip
 
     def identity(self) -> dict[str, Any]:

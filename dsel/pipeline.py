@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import CapacityError, OptionError
+from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, Selection, TraceRow
@@ -34,7 +35,10 @@ Column = str | int
 
 @dataclass(frozen=True)
 class Settings:
-    """What to select. include and exclude name columns by label or 0-based index; options are the method's own."""
+    """What to select. include and exclude name columns by label or 0-based index; options are the method's own.
+
+    criterion: a function of the ascending columns chosen, to be minimised in place of f; +inf where not allowed.
+    """
 
     k: int
     method: str = "poss"
@@ -45,6 +49,7 @@ class Settings:
     exclude: tuple[Column, ...] = ()
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
+    criterion: Callable[[tuple[int, ...]], float] | None = None
 
 
 @dataclass
@@ -127,6 +132,8 @@ def check(source: Source, settings: Settings) -> Checked:
         raise OptionError(f"There is no preprocess {settings.preprocess!r}.", nearest(settings.preprocess, PREPROCESS))
     if settings.missing not in ("refuse", "mean"):
         raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
+    if settings.criterion is not None and settings.method != "poss":
+        raise OptionError(f"{settings.method} does not take a criterion.", "Use poss.")
     if method.unsupervised_only and source.n_targets:
         raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     include = resolve_labels(settings.include, source.features, "feature")
@@ -136,9 +143,8 @@ def check(source: Source, settings: Settings) -> Checked:
         raise OptionError(f"Columns {_named(source.features, both)} are both included and excluded.")
     if include.size > settings.k:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
-    if exclude.size + include.size >= n and include.size < settings.k and exclude.size + include.size == n:
-        settings_left = n - exclude.size - include.size
-        raise OptionError(f"All columns are included or excluded: {settings_left} are left to choose from.")
+    if exclude.size == n:
+        raise OptionError("All columns are excluded: none is left to choose from.")
     return Checked(settings, method, options, include, exclude)
 
 
@@ -217,26 +223,37 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
         return SearchOutcome((FrontPoint(0, objective.c, ()),))
-    return checked.method.run(Run(objective, k, checked.settings.seed, checked.options, around.state, around.on_slice))
+    return checked.method.run(
+        Run(
+            objective,
+            k,
+            checked.settings.seed,
+            checked.options,
+            around.state,
+            around.on_slice,
+            checked.settings.criterion,
+        )
+    )
 
 
 def _by_gain(
     statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
 ) -> NDArray[np.int64]:
-    """Included columns, then the others, each next one being that of the largest gain after those before it."""
-    whole = statistics.objective(settings.preprocess, settings.lam)
+    """Included columns, then the others, each next one being that of the largest gain after those before it.
+
+    A method that does not look at dependence (rfe) may choose columns that depend on others: they are left out.
+    """
     members = [*included, *chosen]
-    objective = whole.restrict(members)
-    solution = Solution(objective, len(members))
+    solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
     order: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
         waiting = set(group)
         while waiting:
             gains = solution.gains()
             j = max(waiting, key=lambda j: (gains[j], -members[j]))
-            solution.insert(j)
+            if solution.insert(j):
+                order.append(members[j])
             waiting.discard(j)
-            order.append(members[j])
     return np.asarray(order, np.int64)
 
 
@@ -267,12 +284,13 @@ def _selection(
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
     coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
-    if abs(fit.error - outcome.best(settings.k - base).value) > 1e-6 * fit.total:
+    best = outcome.best(settings.k - base)
+    by_criterion = settings.criterion is not None
+    if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
         notes += ("the error recomputed from the data differs from the search's by more than 1e-6 of ||Y||^2",)
-    front = tuple(
-        FrontRow(base + p.size, p.value, 1.0 - p.value / objective.total, tuple(objective.in_data(p.members)))
-        for p in outcome.front
-    )
+    if S.size < base + best.size:
+        notes += (f"{base + best.size - S.size} columns that depend on the others were left out",)
+    front = tuple(_front_row(objective, point, by_criterion) for point in outcome.front)
     return Selection(
         indices=tuple(int(j) for j in S),
         labels=tuple(str(source.features[j]) for j in S),
@@ -283,7 +301,7 @@ def _selection(
         preprocess=settings.preprocess,
         lam=float(settings.lam),
         seed=int(settings.seed),
-        options=checked.options.model_dump(mode="json"),
+        options=_as_text(checked.options),
         coefficients=coefficients,
         intercept=intercept,
         front=front,
@@ -303,7 +321,19 @@ def _selection(
         passes=passes,
         seconds=seconds,
         versions=versions(),
+        criterion=best.value if by_criterion else None,
     )
+
+
+def _front_row(objective: QuadraticObjective, point: FrontPoint, by_criterion: bool) -> FrontRow:
+    f = objective.value(point.members)
+    size = len(objective.included) + point.size
+    criterion = point.value if by_criterion and np.isfinite(point.value) else None
+    return FrontRow(size, f, 1.0 - f / objective.total, tuple(objective.in_data(point.members)), criterion)
+
+
+def _as_text(options: Options) -> dict[str, Any]:
+    return {name: import_path(value) if callable(value) else value for name, value in options}
 
 
 def _in_data_units(

@@ -20,7 +20,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
 
 class Reporter:
-    """Progress of the passes (tasks) and of the search (iterations, best share explained)."""
+    """Progress of the passes (tasks) and of the search (iterations, best value)."""
 
     def __init__(self, bars: Any | None = None) -> None:
         self._bars = bars
@@ -82,9 +82,12 @@ class Reporter:
 
     def search(self, search: AnytimeSearch, total: int | None = None) -> None:
         """The search stands between two slices."""
-        explained = 1.0 - search.best_value / search.total if search.total else 0.0
         speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
-        self._show(search.iteration, total, f"{search.iteration:,} iterations, {explained:.4%}, {speed:,.0f} a second")
+        self._show(
+            search.iteration,
+            total,
+            f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} a second",
+        )
 
     def _show(self, done: int, total: int | None, note: str) -> None:
         if self._bars is not None:

@@ -207,6 +207,21 @@ def _group_of(pid: int) -> int:
         return -1
 
 
+def test_a_criterion_is_named_by_import_path(store: Path) -> None:
+    (store.parent / "mine.py").write_text("def closeness(S):\n    return abs(sum(S) - 40) + len(S) / 100\n")
+    job = write_job(store, criterion="mine:closeness", options={"iterations": 3000})
+    found = subprocess.run(
+        [sys.executable, "-m", "dsel", "run", str(job)], cwd=store.parent, capture_output=True, text=True, timeout=300
+    )
+    assert found.returncode == 0, found.stderr
+    s = dsel.open_selection(store.parent / "job.result")
+    assert sum(s.indices) == 40
+    assert s.criterion == pytest.approx(len(s) / 100)
+    code, _, err = run("run", write_job(store, criterion="mine:nothing"), "--out", store.parent / "other")
+    assert code == 64
+    assert "cannot be imported" in err
+
+
 def test_two_runs_do_not_write_to_one_folder(store: Path) -> None:
     job = write_job(store, options={"iterations": 10**10})
     first = start("run", job)

@@ -258,3 +258,52 @@ def test_small_data_need_no_cluster_and_importing_is_light() -> None:
         "assert 'distributed' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+class TestACriterionOfOnesOwn:
+    def test_it_is_minimised_in_place_of_the_error_and_called_once_a_subset(self) -> None:
+        seen: list[tuple[int, ...]] = []
+
+        def distance(S: tuple[int, ...]) -> float:
+            seen.append(S)
+            return float(len(set(S) ^ {1, 4, 9}))
+
+        s = dsel.select(X, Y, k=4, criterion=distance, iterations=20_000)
+        assert set(s.indices) == {1, 4, 9}
+        assert s.criterion == 0.0
+        assert len(seen) == len(set(seen))
+        assert all(tuple(sorted(S)) == S for S in seen)
+        assert s.front[0].criterion is None
+        assert s.r2 == pytest.approx(dsel.select(X[:, [1, 4, 9]], Y, k=3).r2)
+        assert s.options["isolation"] == "none"
+
+    def test_it_sees_included_columns_and_those_of_the_data(self) -> None:
+        Z = np.column_stack([np.ones(600), X])
+
+        def must_include(S: tuple[int, ...]) -> float:
+            assert 3 in S
+            assert 0 not in S  # constant
+            return float(abs(sum(S) - 20))
+
+        s = dsel.select(Z, Y, k=3, include=[3], criterion=must_include, iterations=2000)
+        assert sum(s.indices) == 20
+
+    def test_an_isolation_function_of_ones_own(self) -> None:
+        s = dsel.select(X, Y, k=4, isolation=_parity, iterations=3000)
+        assert s.options["isolation"].endswith(":_parity")
+        assert s.r2 <= dsel.select(X, Y, k=4).r2 + 1e-12
+
+    @pytest.mark.parametrize(
+        "wrong", [{"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5}]
+    )
+    def test_what_does_not_go_with_it_is_refused(self, wrong: dict[str, object]) -> None:
+        with pytest.raises(OptionError):
+            dsel.select(X, Y, k=4, criterion=len, **wrong)  # type: ignore[arg-type]
+
+    def test_a_criterion_that_fails_names_the_subset(self) -> None:
+        with pytest.raises(DselError, match=r"(?s)failed on the columns \[.*ZeroDivisionError"):
+            dsel.select(X, Y, k=4, criterion=lambda S: 1 / 0)
+
+
+def _parity(S: tuple[int, ...]) -> int:
+    return sum(S) % 2

@@ -32,7 +32,7 @@ def test_imports_point_downward() -> None:
         for layer, forbidden in layers.items()
         for path in (ROOT / "dsel" / layer).rglob("*.py")
         for line in path.read_text().splitlines()
-        if any(f"dsel.{name} import" in line or f"dsel.{name}." in line and "import" in line for name in forbidden)
+        if any(f"dsel.{name} import" in line or (f"dsel.{name}." in line and "import" in line) for name in forbidden)
     ]
     assert not wrong, "\n".join(wrong)
 

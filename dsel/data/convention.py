@@ -43,9 +43,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 FORMAT_VERSION: Final = 1
-ATTR_FORMAT: Final = (
-    "dsel_format"  # int, the version of this convention; its presence means "no chunk is absent"
-)
+ATTR_FORMAT: Final = "dsel_format"  # int, the version of this convention; its presence means "no chunk is absent"
 ATTR_VERSION: Final = "dsel_version"  # str, the release of dsel that wrote the store
 ATTR_SOURCE: Final = "dsel_source"  # str, the file name the data came from
 ATTR_CREATED: Final = "dsel_created"  # str, ISO 8601, UTC

@@ -130,9 +130,7 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
     """Advice: what makes this store slow or unsafe, and what to do about it."""
     notes = []
     if store.chunk_bytes > SLOW_BYTES:
-        notes.append(
-            f"chunks of {_size(store.chunk_bytes)} are slow to read and need memory: about 40 MB is best"
-        )
+        notes.append(f"chunks of {_size(store.chunk_bytes)} are slow to read and need memory: about 40 MB is best")
     if store.chunk_bytes < TINY_BYTES and store.nbytes > 4 * TARGET_BYTES:
         notes.append(f"chunks of {_size(store.chunk_bytes)} make many small tasks: about 40 MB is best")
     n_rows, is_cut = store.row_bounds[1], len(store.column_bounds) > 2

@@ -48,9 +48,7 @@ def ingest(
     Errors: MissingInputError, OptionError, DataError, MissingExtraError about the source; OutputError and
     CapacityError about the store.
     """
-    opened = open_source(
-        Path(source), y=None if y is None else Path(y), target=tuple(target), index=index, dtype=dtype
-    )
+    opened = open_source(Path(source), y=None if y is None else Path(y), target=tuple(target), index=index, dtype=dtype)
     return write_source(
         opened,
         Path(store),
@@ -96,9 +94,7 @@ def write_source(
 ) -> IngestReport:
     """Write an opened source; `attributes` are added to those of the group. See `ingest`."""
     if compression not in COMPRESSIONS:
-        raise OptionError(
-            f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}."
-        )
+        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if 0 in source.shape:
         raise DataError(
@@ -146,9 +142,7 @@ class ArraySource:
         self.targets = _labels(targets, "target", 0 if self.y_shape is None else self.y_shape[1])
         self._samples = None if samples is None else [str(label) for label in samples]
         if self._samples is not None and len(self._samples) != len(x):
-            raise DataError(
-                f"{len(self._samples)} sample labels for {len(x)} rows.", "Give one for each row."
-            )
+            raise DataError(f"{len(self._samples)} sample labels for {len(x)} rows.", "Give one for each row.")
         self.has_samples = self._samples is not None
 
     def identity(self) -> dict[str, Any]:

@@ -59,9 +59,7 @@ class Staging:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise OutputError(
-                    f"Another process is writing {self.store}.", "Wait for it, or stop it."
-                ) from error
+                raise OutputError(f"Another process is writing {self.store}.", "Wait for it, or stop it.") from error
             try:
                 yield
             finally:
@@ -107,9 +105,7 @@ def check_place(store: Path, overwrite: bool) -> None:
     if not store.parent.is_dir():
         raise OutputError(f"There is no folder {store.parent} to put {store.name} into.", "Make it first.")
     if not os.access(store.parent, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"The folder {store.parent} is not writable.", "Change its permissions or choose another."
-        )
+        raise OutputError(f"The folder {store.parent} is not writable.", "Change its permissions or choose another.")
     if not store.exists():
         return
     if not overwrite:
@@ -131,6 +127,4 @@ def output_errors(store: Path) -> Iterator[None]:
                 f"The disk is full while {store} is written: {error}.",
                 "Free some space; the same call goes on.",
             ) from error
-        raise OutputError(
-            f"{store} cannot be written: {error}.", "The same call goes on from here."
-        ) from error
+        raise OutputError(f"{store} cannot be written: {error}.", "The same call goes on from here.") from error

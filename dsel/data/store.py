@@ -123,9 +123,7 @@ def open_store(path: str | Path) -> Store:
     if y is not None:
         rows, n_targets = y.array.shape
         if rows != m:
-            raise DataError(
-                f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X."
-            )
+            raise DataError(f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X.")
     store = Store(
         path=path,
         x=StoredArray(str(path), names.X),
@@ -174,9 +172,7 @@ def _require_store(path: Path) -> None:
     old = any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata"))
     if old:
         raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")
-    raise MissingInputError(
-        f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path."
-    )
+    raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
 
 
 def _open_variable(path: Path, variable: str) -> ArrayHandle:
@@ -213,9 +209,7 @@ def _require_plain(where: str, attributes: dict[str, Any]) -> None:
             fill = struct.unpack("<d", base64.b64decode(fill))[0]
         except (ValueError, struct.error):
             fill = None
-    encoded: dict[str, Any] = {
-        key: attributes[key] for key in ("scale_factor", "add_offset") if key in attributes
-    }
+    encoded: dict[str, Any] = {key: attributes[key] for key in ("scale_factor", "add_offset") if key in attributes}
     missing = attributes.get("missing_value", fill)
     if isinstance(missing, int | float) and not np.isnan(missing):
         encoded["_FillValue"] = missing
@@ -254,9 +248,7 @@ def _labels(path: Path, variable: str, count: int) -> Labels | None:
                 f"The labels {variable} of {path} cannot be read: {describe_error(error)}", REMEDY
             ) from error
     if values.shape != (count,):
-        raise DataError(
-            f"{path}: {variable} has shape {values.shape} for {count} labels.", "Write one for each."
-        )
+        raise DataError(f"{path}: {variable} has shape {values.shape} for {count} labels.", "Write one for each.")
     return np.array([str(label) for label in values.tolist()], dtype=object)
 
 

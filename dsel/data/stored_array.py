@@ -40,9 +40,7 @@ class StoredArray:
     path: str
     variable: str
 
-    def read(
-        self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None
-    ) -> Array:
+    def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
         """Rows [start, stop) (r x n), or of these only the sorted `columns` (r x len(columns)).
 
         Always a fresh array in C order, bool as uint8. Only the chunks that are needed are read.

@@ -123,9 +123,7 @@ def write_store(
             _write_bands(plan, key, start, progress)
         if json.loads(json.dumps(plan.key)) != key:
             plan.staging.clear()
-            raise DataError(
-                f"{plan.source.name} changed while it was read.", "Start again when it is at rest."
-            )
+            raise DataError(f"{plan.source.name} changed while it was read.", "Start again when it is at rest.")
         plan.staging.publish()
     n_targets = plan.source.y_shape[1] if plan.source.y_shape else 0
     size = sum(file.stat().st_size for file in plan.store.rglob("*") if file.is_file())
@@ -221,9 +219,7 @@ def _codecs(compression: str) -> list[Any]:
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     if compression not in COMPRESSIONS:
-        raise OptionError(
-            f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}."
-        )
+        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
     if compression == "none":
         return [Crc32cCodec()]
     kind: Literal["zstd", "lz4"] = "zstd" if compression == "zstd" else "lz4"

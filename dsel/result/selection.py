@@ -21,12 +21,14 @@ _JSON, _ZARR = "selection.json", "selection.zarr"
 
 @dataclass(frozen=True)
 class FrontRow:
-    """The best subset found of one size (columns that are always included count): f, 1 - f / ||Y||^2, its columns."""
+    """The best subset found of one size (columns that are always included count): f, 1 - f / ||Y||^2, its columns, and
+    the user's criterion where that was searched by."""
 
     size: int
     error: float
     r2: float
     indices: tuple[int, ...]
+    criterion: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,9 @@ class Selection:
     on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
     coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
     front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement. certificate: what is proved, by size (see Certificate.as_dict). ended: which rule
-    stopped the search. bytes_read and passes: over the data, the final check included.
+    improvement (of the criterion, where there is one). criterion: the user's own, of the chosen columns. certificate:
+    what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule stopped the search.
+    bytes_read and passes: over the data, the final check included.
     """
 
     indices: tuple[int, ...]

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 
-from dsel.objective.memory import Floats
+from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
@@ -73,7 +73,7 @@ class Problem:
         """Number of targets kept."""
         return int(self.B.shape[1])
 
-    def residual(self, S: Sequence[int], R: Sequence[int]) -> tuple[Floats, Floats, float, Floats]:
+    def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float, Floats]:
         """Given S (independent): K of R (t, t), B of R (t, r), f(S), and the targets' Gram (r, r)."""
         s, r = np.asarray(S, np.int64), np.asarray(R, np.int64)
         if not s.size:

@@ -138,7 +138,7 @@ class CriterionPoss:
 
     @property
     def total(self) -> float:
-        """To which differences of f are compared: |f| of the subset evaluated first if it is finite and not 0, else 1."""
+        """To which differences of f are compared: |f| of the subset evaluated first where finite and not 0, else 1."""
         first = abs(next(iter(self._values.values()), 1.0))
         return first if 0.0 < first < math.inf else 1.0
 
@@ -166,7 +166,7 @@ class CriterionPoss:
         }
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON would hold it: settings, counters, solutions, every value known (None: +inf).
+        """All that `restore` needs, as JSON would hold it: settings, counters, solutions, all values (None: +inf).
 
         The functions are not part of it.
         """
@@ -205,7 +205,7 @@ class CriterionPoss:
 
 
 @compiled()
-def _draw(seed: int, iteration: int, members: int, cdf: Floats, flips: Ints) -> tuple[int, int]:
+def _draw(seed: int, iteration: int, members: int, cdf: Floats, flips: Ints) -> Any:
     """The parent's place in the archive and how many columns of `flips` to flip: the engine's draws 0 and 1 on."""
     state = stream(seed, iteration, np.int64(0))
     place = np.int64(uniform(state, 0) * members)

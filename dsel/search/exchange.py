@@ -30,9 +30,7 @@ def exchange(
     """
     check_size(objective, k)
     if start not in ("random", "forward") or restarts < 1:
-        raise OptionError(
-            f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more."
-        )
+        raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
     path = Path(objective)
     exchanges = 0
     for restart in range(restarts if start == "random" else 1):

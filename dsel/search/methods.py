@@ -5,13 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from dsel.compiled import is_compiled
+from dsel.errors import OptionError
+from dsel.import_path import load_function
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine
+from dsel.search.criterion import Criterion, CriterionPoss
+from dsel.search.exchange import exchange
+from dsel.search.forward import forward
 from dsel.search.outcome import SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
@@ -34,29 +40,49 @@ class NoOptions(Options):
 class PossOptions(Options):
     """POSS and POCSS. Defaults are the papers'.
 
-    iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. seconds, target_r2 (1
-    - f / ||Y||^2), patience (iterations without improvement), bound (a proven lower bound on f) end it sooner.
-    isolation: "none" or "min-index". warm_start: "forward" puts the path of forward selection before the archive first.
-    exchange_every: iterations between rounds of best exchanges of one column (0: never). recombination: share of
-    offspring with two parents. memory: bytes for the archive's tables.
+    iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. It ends sooner by
+    seconds, target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations without improvement), or
+    bound (a proven lower bound on f).
+    isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
+    file). warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
+    starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
+    between rounds of best exchanges of one column (0: never). recombination: share of offspring with two parents.
+    memory: bytes for the archive's tables.
+
+    With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
+    warm_start, exchange_every and recombination are not to be had.
     """
 
     iterations: int | None = Field(None, ge=1)
     seconds: float | None = Field(None, gt=0)
+    target: float | None = None
     target_r2: float | None = Field(None, le=1)
     patience: int | None = Field(None, ge=1)
     bound: float | None = Field(None, ge=0)
-    isolation: Literal["none", "min-index"] = "none"
-    warm_start: Literal["none", "forward"] = "none"
+    isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
+    warm_start: Literal["none", "forward", "exchange"] = "none"
+    restarts: int = Field(10, ge=1)
     exchange_every: int = Field(0, ge=0)
     recombination: float = Field(0.0, ge=0, le=1)
     memory: int = Field(8 << 30, gt=0)
+
+    @field_validator("isolation", mode="before")
+    @classmethod
+    def _by_path(cls, value: Any) -> Any:
+        if isinstance(value, str) and ":" in value:
+            return load_function(value)
+        if isinstance(value, str) and value not in ("none", "min-index"):
+            close = get_close_matches(value, ["none", "min-index"], 1)
+            raise ValueError(
+                "it must be none, min-index or a function" + (f"; did you mean {close[0]!r}" if close else "")
+            )
+        return value
 
 
 class FobaOptions(Options):
     """FoBa: a column is deleted where that costs at most `nu` of what its like brought; path_factor k steps."""
 
-    nu: float = Field(0.5, gt=0, le=1)
+    nu: float = Field(0.5, gt=0, lt=1)
     path_factor: int = Field(5, ge=1)
 
 
@@ -102,6 +128,7 @@ class Run:
     options: Any
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
+    criterion: Criterion | None = None  # of ascending columns in the data; in place of the objective's f
 
 
 @dataclass(frozen=True)
@@ -116,6 +143,8 @@ class Method:
 
 
 def _poss(run: Run) -> SearchOutcome:
+    if run.criterion is not None or callable(run.options.isolation):
+        return _poss_by_calls(run)
     if not is_compiled(pareto_engine.run):
         log.info("compiling the search for this machine: about half a minute, only this once")
     objective, options = run.objective, run.options
@@ -126,24 +155,55 @@ def _poss(run: Run) -> SearchOutcome:
             objective, run.k, seed=run.seed, isolation=options.isolation, exchange_every=options.exchange_every,
             recombination=options.recombination, memory_limit=options.memory,
         )  # fmt: skip
-        if options.warm_start == "forward":
-            warm_start(search)
+        warm_start(search, options, run.seed)
     ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
 
 
-def warm_start(search: Poss) -> None:
-    """Offer the path of forward selection, up to 2k - 1 columns, to the archive."""
-    from dsel.search.forward import forward
+def _poss_by_calls(run: Run) -> SearchOutcome:
+    """POSS on a Python function: the user's criterion, or f under the user's isolation function."""
+    objective, options = run.objective, run.options
+    extras = [
+        name for name in ("warm_start", "exchange_every", "recombination") if getattr(options, name) not in (0, "none")
+    ]
+    if extras or (run.criterion is not None and options.target_r2 is not None):
+        raise OptionError(
+            f"{', '.join(extras) or 'target_r2'} cannot be had with a function of one's own.", "Leave it out."
+        )
 
-    for point in forward(search.objective, min(2 * search.k - 1, search.objective.n)).front:
+    def in_data(function: Criterion) -> Criterion:
+        return lambda S: function(tuple(sorted(objective.in_data(S))))
+
+    criterion: Criterion = objective.value if run.criterion is None else in_data(run.criterion)
+    isolation = in_data(options.isolation) if callable(options.isolation) else options.isolation
+    if run.state is not None:
+        own = isolation if callable(isolation) else None
+        search = CriterionPoss.restore(criterion, run.state, own)
+    else:
+        search = CriterionPoss(criterion, objective.n, run.k, seed=run.seed, isolation=isolation)
+    ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
+
+
+def warm_start(search: Poss, options: PossOptions, seed: int) -> None:
+    """Offer to the archive what forward selection (up to 2k - 1 columns) or exchange search finds, if asked for."""
+    objective, k = search.objective, search.k
+    if options.warm_start == "forward":
+        points = forward(objective, min(2 * k - 1, objective.n)).front
+    elif options.warm_start == "exchange":
+        points = exchange(objective, k, seed=seed, restarts=options.restarts).front
+    else:
+        return
+    for point in points:
         if point.size:
             search.offer(point.members)
 
 
 def poss_stop(options: PossOptions, k: int, objective: QuadraticObjective) -> Stop:
     """The stopping rules that the options ask for; the paper's T where they do not say."""
-    target = None if options.target_r2 is None else (1.0 - options.target_r2) * objective.total
+    target = options.target
+    if options.target_r2 is not None:
+        target = (1.0 - options.target_r2) * objective.total
     return Stop(
         iterations=options.iterations or paper_iterations(k, objective.n),
         seconds=options.seconds,

@@ -56,18 +56,22 @@ class Reduced:
         that span is taken (all of it where Y = X): the rest is the same for all selections, so that the bound is at
         least as sharp.
         """
+        if target_gram is None or objective.cross is None:
+            return cls._made(objective, few_targets(objective), None)
+        return cls._made(objective, objective.cross, np.asarray(target_gram, np.float64))
+
+    @classmethod
+    def _made(cls, objective: QuadraticObjective, B: Floats, T: Floats | None) -> Reduced:
         K = objective.K + objective.lam * np.eye(objective.n)
         norms = column_norms(K)
         values, V = scipy.linalg.eigh(K / np.outer(norms, norms))
         real = values > _ROUNDING * max(float(values[-1]), 0.0)
         root = np.sqrt(values[real])
         W = root[:, None] * V[:, real].T
-        published = target_gram is not None and objective.cross is not None
-        B = objective.cross if published else few_targets(objective)
         seen = (V[:, real] / root).T @ (B / norms[:, None])  # U_x'Y (r_x, N)
-        T = np.asarray(target_gram, np.float64) if published else seen.T @ seen
+        T = T if T is not None else seen.T @ seen
         D, V_y = scipy.linalg.eigh(T)
-        kept = D > _ROUNDING * max(float(D[-1]), 0.0)
+        kept = _ROUNDING * max(float(D[-1]), 0.0) < D
         D, V_y = D[kept][::-1], V_y[:, kept][:, ::-1]
         rest = max(objective.c - float(D.sum()), 0.0)
         return cls(W, D, V_y.T @ seen.T, rest, np.maximum(objective.floor / norms**2, _ROUNDING))

@@ -56,7 +56,7 @@ def drive(
     """
     assert stop.iterations is not None
     start = clock()
-    step = 256
+    step = 1  # a single evaluation of a costly criterion may take longer than a slice
     while search.iteration < stop.iterations:
         limit = stop.iterations
         if stop.patience is not None:

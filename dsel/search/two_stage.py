@@ -23,9 +23,7 @@ _RANK_TOLERANCE = 1e-12
 def principal_directions(objective: QuadraticObjective, k: int) -> tuple[Floats, Floats]:
     """The (at most k) largest eigenvalues of K, descending, and their eigenvectors (n, r). O(n^3)."""
     if objective.cross is not None:
-        raise OptionError(
-            "The objective has targets of its own.", "Select columns for X itself, without targets."
-        )
+        raise OptionError("The objective has targets of its own.", "Select columns for X itself, without targets.")
     n = objective.n
     values, vectors = scipy.linalg.eigh(objective.K, subset_by_index=[n - k, n - 1])
     real = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)

@@ -18,9 +18,7 @@ SIZES = {
 
 
 @given(**SIZES)
-def test_a_chunk_lies_in_the_array_and_in_the_limits(
-    shape: tuple[int, int], itemsize: int, worker_memory: int
-) -> None:
+def test_a_chunk_lies_in_the_array_and_in_the_limits(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
     rows, columns = choose_chunks(shape, itemsize, worker_memory=worker_memory)
     assert 1 <= rows <= shape[0]
     assert 1 <= columns <= shape[1]

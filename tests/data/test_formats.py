@@ -165,9 +165,7 @@ def test_parquet_nulls_are_nan_or_refused(tmp_path: Path, out: Path) -> None:
     check(whole(open_store(out)), np.array([[1, 1], [2, np.nan], [np.nan, 0]]))
 
 
-def test_parquet_without_pyarrow_names_the_extra(
-    tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parquet(tmp_path / "d.parquet")
     real = builtins.__import__
 
@@ -238,9 +236,7 @@ def test_npz_refused(tmp_path: Path, out: Path, case: str) -> None:
     assert not out.exists()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "message"), [("text", "not a numeric dtype"), ("complex64", "not a numeric")]
-)
+@pytest.mark.parametrize(("dtype", "message"), [("text", "not a numeric dtype"), ("complex64", "not a numeric")])
 def test_dtype_option_must_be_numeric(tmp_path: Path, out: Path, dtype: str, message: str) -> None:
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(OptionError, match=message):

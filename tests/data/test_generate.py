@@ -25,9 +25,7 @@ def generated(path: Path, **options: Any) -> tuple[Store, np.ndarray, np.ndarray
 def test_values_do_not_depend_on_chunks(tmp_path: Path) -> None:
     _, x, y = generated(tmp_path / "a")
     for number, chunks in enumerate([(2500, 40), (999, 7), (1, 40)]):
-        _, other_x, other_y = generated(
-            tmp_path / str(number), chunks=chunks, samples=2500 if number < 2 else 30
-        )
+        _, other_x, other_y = generated(tmp_path / str(number), chunks=chunks, samples=2500 if number < 2 else 30)
         np.testing.assert_array_equal(other_x, x[: len(other_x)])
         np.testing.assert_array_equal(other_y, y[: len(other_y)])
 
@@ -44,9 +42,7 @@ def test_the_target_is_the_stated_model_of_the_stored_values(tmp_path: Path, dty
     store, x, y = generated(tmp_path / "a", noise=0.0, dtype=dtype)
     truth = store.attributes["dsel_generator"]
     assert x.dtype == dtype
-    np.testing.assert_allclose(
-        x[:, truth["true_features"]].astype(float) @ truth["beta"], y[:, 0], atol=1e-12
-    )
+    np.testing.assert_allclose(x[:, truth["true_features"]].astype(float) @ truth["beta"], y[:, 0], atol=1e-12)
 
 
 def test_columns_have_variance_one_the_stated_correlation_and_r2(tmp_path: Path) -> None:

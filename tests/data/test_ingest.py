@@ -67,11 +67,7 @@ def make_source(folder: Path, kind: str, values: np.ndarray = X) -> tuple[Path, 
 
 def contents(store: Path) -> dict[str, bytes]:
     """Every file but the group's, which has the time of creation in it."""
-    return {
-        str(f.relative_to(store)): f.read_bytes()
-        for f in store.rglob("*")
-        if f.is_file() and f.parent != store
-    }
+    return {str(f.relative_to(store)): f.read_bytes() for f in store.rglob("*") if f.is_file() and f.parent != store}
 
 
 # --- resuming ---
@@ -252,9 +248,7 @@ def test_too_little_disk_is_refused_with_numbers_before_writing(
     ingest_arrays(X, tmp_path / "s", chunks=(ROWS, N))
 
 
-def test_a_full_disk_is_a_capacity_error_and_the_call_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_capacity_error_and_the_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, options = make_source(tmp_path, "npy")
     real = writing._store
 

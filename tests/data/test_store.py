@@ -55,9 +55,7 @@ def test_default_labels(tmp_path: Path) -> None:
 
 def test_xarray_opens_it_without_a_warning(tmp_path: Path) -> None:
     samples = [f"näme {i}" for i in range(M)]
-    ingest_arrays(
-        X, tmp_path / "s", y=Y, features=list("abcde"), targets=["t"], samples=samples, chunks=(7, 2)
-    )
+    ingest_arrays(X, tmp_path / "s", y=Y, features=list("abcde"), targets=["t"], samples=samples, chunks=(7, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset = open_dataset(tmp_path / "s")
@@ -214,9 +212,7 @@ def test_the_fingerprint_does_not_depend_on_where_the_store_lies(path: Path, tmp
 # --- stores of others ---
 
 
-def foreign(
-    path: Path, variables: dict[str, tuple[np.ndarray, tuple[str, ...] | None]], **options: Any
-) -> zarr.Group:
+def foreign(path: Path, variables: dict[str, tuple[np.ndarray, tuple[str, ...] | None]], **options: Any) -> zarr.Group:
     group = zarr.create_group(path)
     for name, (values, dims) in variables.items():
         array = group.create_array(
@@ -262,9 +258,7 @@ def test_a_store_that_is_not_a_data_set(tmp_path: Path, case: str) -> None:
 
 
 def test_an_empty_array_is_refused(tmp_path: Path) -> None:
-    zarr.create_group(tmp_path / "f").create_array(
-        "X", shape=(0, 4), chunks=(1, 4), dtype="f4", dimension_names=SF
-    )
+    zarr.create_group(tmp_path / "f").create_array("X", shape=(0, 4), chunks=(1, 4), dtype="f4", dimension_names=SF)
     with pytest.raises(DataError, match="empty"):
         open_store(tmp_path / "f")
 
@@ -366,9 +360,7 @@ def test_info_gives_advice(tmp_path: Path) -> None:
         assert advice in notes
 
 
-@pytest.mark.parametrize(
-    ("chunks", "advice"), [((100_000, 1000), "400.0 MB are slow"), ((10, 1000), "many small")]
-)
+@pytest.mark.parametrize(("chunks", "advice"), [((100_000, 1000), "400.0 MB are slow"), ((10, 1000), "many small")])
 def test_info_warns_of_chunks_of_the_wrong_size(tmp_path: Path, chunks: tuple[int, int], advice: str) -> None:
     zarr.create_group(tmp_path / "f").create_array(
         "X", shape=(1_000_000, 1000), chunks=chunks, dtype="f4", dimension_names=SF

@@ -129,9 +129,15 @@ def test_optima_on_full_standardised_data(name, r2, most_nodes):
 
 @pytest.mark.parametrize(
     ("name", "k", "error", "digits"),
-    [("eunite2001", 5, 1.154e6, 1e3), ("eunite2001", 10, 0.920e6, 1e3), ("spectf", 5, 38.64, 0.01), ("spectf", 7, 37.73, 0.01),
-     ("libras", 3, 5192.12, 0.01), ("libras", 5, 4723.07, 0.01)],
-)  # fmt: skip
+    [
+        ("eunite2001", 5, 1.154e6, 1e3),
+        ("eunite2001", 10, 0.920e6, 1e3),
+        ("spectf", 5, 38.64, 0.01),
+        ("spectf", 7, 37.73, 0.01),
+        ("libras", 3, 5192.12, 0.01),
+        ("libras", 5, 4723.07, 0.01),
+    ],
+)
 def test_one_target_of_table_1(name, k, error, digits):
     assert proved(regression(*paper_data(name)), k).best_value == pytest.approx(error, abs=digits)
 

@@ -56,9 +56,7 @@ def open_source(
     try:
         return _open(path, suffix, y, target, index, dtype)
     except OSError as error:
-        raise MissingInputError(
-            f"Cannot read {path}: {error}.", "Check its permissions and the disk."
-        ) from error
+        raise MissingInputError(f"Cannot read {path}: {error}.", "Check its permissions and the disk.") from error
 
 
 def _open(

@@ -89,9 +89,7 @@ def require_real(dtype: np.dtype[Any], where: str) -> None:
     if dtype.kind in "biuf":
         return
     if dtype.kind == "c":
-        raise DataError(
-            f"{where} has complex values ({dtype}).", "Store real and imaginary parts as columns."
-        )
+        raise DataError(f"{where} has complex values ({dtype}).", "Store real and imaginary parts as columns.")
     kind = "Python objects" if dtype.kind == "O" else "values that are not numbers"
     raise DataError(f"{where} has dtype {dtype}: {kind}.", "Encode them as numbers and save the array again.")
 

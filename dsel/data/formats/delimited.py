@@ -40,9 +40,7 @@ class DelimitedSource:
         self.delimiter = delimiter
         self.names = _header(path, delimiter)
         self.target_columns = find_columns(self.names, target, "target", str(path))
-        self.index_column = (
-            None if index is None else find_columns(self.names, [index], "index", str(path))[0]
-        )
+        self.index_column = None if index is None else find_columns(self.names, [index], "index", str(path))[0]
         taken = {*self.target_columns, self.index_column}
         self.feature_columns = [i for i in range(len(self.names)) if i not in taken]
         _require_named(path, [self.names[i] for i in self.feature_columns])
@@ -119,9 +117,7 @@ class DelimitedReader:
         if y is not None:
             wanted.append((y, table.target_columns))
         if all(out.dtype.kind == "f" for out, _ in wanted):  # one parse for X and Y
-            both = self._parse(
-                lines, first, [i for _, columns in wanted for i in columns], np.dtype(np.float64)
-            )
+            both = self._parse(lines, first, [i for _, columns in wanted for i in columns], np.dtype(np.float64))
             parts = np.split(both, [len(table.feature_columns)], axis=1)
         else:
             parts = [self._parse(lines, first, columns, _parsed_as(out.dtype)) for out, columns in wanted]
@@ -181,9 +177,7 @@ def _header(path: Path, delimiter: str) -> list[str]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline()
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not UTF-8 text: {error}.", "Convert it, or use the right suffix."
-        ) from error
+        raise DataError(f"{path} is not UTF-8 text: {error}.", "Convert it, or use the right suffix.") from error
     names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     if not names:
         raise DataError(f"{path} has no header line.", "Put the column names into the first line.")

@@ -68,16 +68,10 @@ def read_header(path: Path, member: str | None = None) -> NpyArray:
         where = NpyArray(path, member, (), np.dtype("u1"), False, 0).where
         try:
             version = np.lib.format.read_magic(file)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, fortran, dtype = read(file)
         except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DataError(
-                f"{where} is not an array in .npy format: {error}.", "Save it with numpy.save."
-            ) from error
+            raise DataError(f"{where} is not an array in .npy format: {error}.", "Save it with numpy.save.") from error
         array = NpyArray(path, member, shape, dtype, fortran and len(shape) > 1, file.tell())
     if dtype.hasobject:
         require_real(np.dtype(object), where)
@@ -147,9 +141,7 @@ class NpyRows:
 class NpyReader:
     """Reader of X and, beside it, Y and sample labels from arrays in .npy layout."""
 
-    def __init__(
-        self, x: NpyArray, y: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path
-    ) -> None:
+    def __init__(self, x: NpyArray, y: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path) -> None:
         self._x = NpyRows(x, start, scratch)
         self._y = None if y is None else NpyRows(y, start, scratch)
         self._samples = None if samples is None else NpyRows(samples, start, scratch)
@@ -203,9 +195,7 @@ def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], tupl
     if y is None:
         return shape, None
     if len(y.shape) not in (1, 2):
-        raise DataError(
-            f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one."
-        )
+        raise DataError(f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one.")
     if y.rows != x.rows:
         raise DataError(
             f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
@@ -241,6 +231,4 @@ def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[byte
 
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:
-    return DataError(
-        f"{array.where} cannot be read at row {row} and after: {error}.", "Copy or save the file again."
-    )
+    return DataError(f"{array.where} cannot be read at row {row} and after: {error}.", "Copy or save the file again.")

@@ -71,10 +71,6 @@ def _labels(path: Path, members: dict[str, str], name: str, count: int, of: str)
 
 def _check_labels(header: NpyArray, count: int, of: str) -> None:
     if header.dtype.kind not in "Uiu":
-        raise DataError(
-            f"{header.where} has dtype {header.dtype}.", "Labels must be strings: use astype(str)."
-        )
+        raise DataError(f"{header.where} has dtype {header.dtype}.", "Labels must be strings: use astype(str).")
     if header.shape != (count,):
-        raise DataError(
-            f"{header.where} has shape {header.shape}.", f"It must have one label for the {count} {of}."
-        )
+        raise DataError(f"{header.where} has shape {header.shape}.", f"It must have one label for the {count} {of}.")

@@ -25,9 +25,7 @@ class ParquetSource:
     default. A null is NaN, which only a float dtype can hold.
     """
 
-    def __init__(
-        self, path: Path, target: Sequence[str | int], index: str | int | None, dtype: str | None
-    ) -> None:
+    def __init__(self, path: Path, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
         file = _open(path)

@@ -1,0 +1,1 @@
+"""Runnable jobs that use `dsel` as anyone would: the papers' tables, benchmarks, examples."""

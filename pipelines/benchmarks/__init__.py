@@ -1,0 +1,1 @@
+"""Benchmarks: how fast and how good, beside plain programs and other packages."""

@@ -1,0 +1,46 @@
+"""python -m pipelines.papers TABLE: compute a paper's table again, beside the paper's figures."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.papers import pocss_table_1, poss_table_2
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+Only = Annotated[list[str] | None, typer.Option(help="This data set alone; may be given several times.")]
+Processes = Annotated[int, typer.Option(min=1, help="Processes, one BLAS thread each.")]
+
+
+def _known(only: list[str] | None, names: list[str]) -> list[str]:
+    for name in only or []:
+        if name not in names:
+            raise typer.BadParameter(f"{name} is not in this table: {', '.join(names)}.")
+    return only or []
+
+
+@app.command("poss-table-2")
+def table_2(
+    splits: Annotated[int, typer.Option(min=1, help="Random splits into halves.")] = 100,
+    only: Only = None,
+    processes: Processes = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the splits.")] = 0,
+) -> None:
+    """Training R^2 of POSS and its comparators for k = 8."""
+    poss_table_2.run(splits, _known(only, list(poss_table_2.PAPER)), processes, seed)
+
+
+@app.command("pocss-table-1")
+def table_1(
+    runs: Annotated[int, typer.Option(min=1, help="Runs of every randomised method.")] = 10,
+    only: Only = None,
+    processes: Processes = 2,
+) -> None:
+    """Error ratio of POCSS and its comparators for k = 50."""
+    pocss_table_1.run(runs, _known(only, list(pocss_table_1.PAPER)), processes)
+
+
+if __name__ == "__main__":
+    app()

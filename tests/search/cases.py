@@ -1,0 +1,32 @@
+"""Small data, and the objectives of the greedy methods' tests, with f computed from the data."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel.objective.quadratic import QuadraticObjective
+
+
+def error(X, Y, S):
+    """RSS of Y on the columns S, from the data."""
+    S = list(S)
+    if not S:
+        return float(np.square(Y).sum())
+    return float(np.square(Y - X[:, S] @ np.linalg.lstsq(X[:, S], Y, rcond=None)[0]).sum())
+
+
+def regression(X, Y, lam=0.0):
+    return QuadraticObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()), lam)
+
+
+def self_expression(X):
+    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
+
+
+def random_data(seed, m=60, n=14, N=1):
+    """Correlated standardised columns and N targets on five of them, with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)) @ (np.eye(n) + 0.4 * rng.standard_normal((n, n)))
+    Y = X[:, :5] @ rng.standard_normal((5, N)) + rng.standard_normal((m, N))
+    X, Y = X - X.mean(0), Y - Y.mean(0)
+    return X / X.std(0), Y / Y.std(0)
