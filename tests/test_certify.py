@@ -1,4 +1,4 @@
-"""`dsel certify RUN` and `certify:` in a job file: certificates for the result, and a better subset where there is one."""
+"""`dsel certify RUN` and `certify:` in a job file: certificates, and a better subset where there is one."""
 
 from __future__ import annotations
 

@@ -234,9 +234,10 @@ class AStar:
             [node.l, node.u, list(node.members), node.allowed, made, node.terminal] for _, _, made, node in self._fringe
         ]
         return {
-            "kind": "astar", "n": self.objective.n, "k": self.k,
-            "gamma": "inf" if math.isinf(self.gamma) else self.gamma, "bound": self.bound_name, "expanded": self.iteration, "made": self._made, "best": list(self.best),
-            "prune": self._prune, "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
+            "kind": "astar", "n": self.objective.n, "k": self.k, "bound": self.bound_name,
+            "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
+            "expanded": self.iteration, "made": self._made, "best": list(self.best), "prune": self._prune,
+            "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
             "closed": [format(key, "x") for key in self._closed],
             "trace": [[t.iteration, t.size, t.value] for t in self._trace], "last_gain": self.last_gain,
