@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,19 @@ class Explorer:
         """Least bound of what was pruned although it lies below the incumbent (by less than MARGIN)."""
         return float(self._numbers[at.PRUNED])
 
+    @property
+    def incumbent(self) -> float:
+        """f of the best subset known, as the inner loop computed it."""
+        return float(self._numbers[at.INCUMBENT])
+
+    def forget_pruned(self) -> None:
+        """Begin anew with `pruned`."""
+        self._numbers[at.PRUNED] = np.inf
+
+    def stop(self) -> None:
+        """Leave the subproblem."""
+        self._count[at.DEPTH] = -1
+
     def start(self, sub: Subproblem) -> None:
         """Stand at a subproblem."""
         memory, chosen, t = self._memory, sub.chosen, len(sub.allowed)
@@ -161,6 +174,36 @@ class Explorer:
         return found
 
 
+@dataclass(frozen=True)
+class Explored:
+    """What came of exploring some open nodes: nodes looked at, a better subset if there is one, what is still open."""
+
+    nodes: int
+    best: tuple[int, ...] | None
+    pruned: float
+    left: tuple[Subproblem, ...]
+
+
+def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
+    """Explore open nodes one after another, `budget` nodes in all; pure: the same answer wherever it is run."""
+    before = explorer.nodes
+    explorer.forget_pruned()
+    best: tuple[int, ...] | None = None
+    left: list[Subproblem] = []
+    for sub in subs:
+        rest = budget - (explorer.nodes - before)
+        if rest <= 0:
+            left.append(sub)
+            continue
+        explorer.start(sub)
+        found = explorer.explore(rest, incumbent)
+        if found is not None:
+            best, incumbent = found, explorer.incumbent
+        left += explorer.left()
+        explorer.stop()
+    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left))
+
+
 class BranchAndBound:
     """The best subset of at most k columns of an objective; `advance` goes on, everything can be read between calls.
 
@@ -182,6 +225,8 @@ class BranchAndBound:
         self._most_open = most_open
         self._heap: list[tuple[float, int, Subproblem]] = []
         self._pushed = 0
+        self._away: dict[int, list[Subproblem]] = {}
+        self._taken = 0
         self._nodes_before = 0
         self._pruned_before = np.inf
         self.best: tuple[int, ...] = ()
@@ -231,12 +276,13 @@ class BranchAndBound:
     @property
     def done(self) -> bool:
         """Whether no node is open: `best` is the best subset, to MARGIN."""
-        return not self._heap and self._explorer.idle
+        return not self._heap and self._explorer.idle and not self._away
 
     @property
     def lower(self) -> float:
         """No subset of at most k columns has an f below this."""
         open_ = [sub.lower for sub in self._explorer.left()] + [entry[0] for entry in self._heap[:1]]
+        open_ += [sub.lower for subs in self._away.values() for sub in subs]
         return min(self.best_value, self._pruned_before, self._explorer.pruned, *open_)
 
     @property
@@ -246,13 +292,13 @@ class BranchAndBound:
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on until so many nodes were looked at; True when done, or f <= target."""
-        while not self.done:
+        while self._heap or not self._explorer.idle:
             if target is not None and self.best_value <= target:
                 return True
             if self.iteration >= until:
                 return False
             if self._explorer.idle and not self._next():
-                return True
+                break
             full = len(self._heap) >= self._most_open
             slice_ = min(max(self.iteration // 200, 1), _LONGEST_SLICE)
             budget = until - self.iteration if full else min(slice_, until - self.iteration)
@@ -261,7 +307,42 @@ class BranchAndBound:
                 self.offer(found)
             if not full and not self._explorer.idle:
                 self._put_back()
-        return True
+        return self.done
+
+    def take(self, enough: Callable[[Sequence[Subproblem]], bool]) -> tuple[int, list[Subproblem]]:
+        """Open nodes for someone else to explore, the least bound first, until there are `enough`; and their ticket.
+
+        They stay open, in `lower` and `state`, until `report` or `give_back` is called with the ticket.
+        """
+        if not self._explorer.idle:
+            self._put_back()
+        taken: list[Subproblem] = []
+        while self._heap and not enough(taken):
+            lower, _, sub = heapq.heappop(self._heap)
+            if lower >= self.best_value - MARGIN * self.problem.c:
+                self._pruned_before = min(self._pruned_before, lower)
+                self._heap.clear()
+                break
+            taken.append(sub)
+        self._taken += 1
+        if taken:
+            self._away[self._taken] = taken
+        return self._taken, taken
+
+    def give_back(self, ticket: int) -> None:
+        """What was taken is to be explored here after all."""
+        for sub in self._away.pop(ticket):
+            self._push(sub)
+
+    def report(self, ticket: int, explored: Explored) -> None:
+        """What came of it: it is no longer open, but for what is left."""
+        del self._away[ticket]
+        self._nodes_before += explored.nodes
+        self._pruned_before = min(self._pruned_before, explored.pruned)
+        if explored.best is not None:
+            self.offer(explored.best)
+        for sub in explored.left:
+            self._push(sub)
 
     def _next(self) -> bool:
         """Take up the open node of the least bound; False where none can hold a better subset."""
@@ -276,7 +357,7 @@ class BranchAndBound:
     def _put_back(self) -> None:
         for sub in self._explorer.left():
             self._push(sub)
-        self._explorer._count[at.DEPTH] = -1
+        self._explorer.stop()
 
     def front(self) -> tuple[FrontPoint, ...]:
         """The empty set and the best subset."""
@@ -284,10 +365,11 @@ class BranchAndBound:
         return (empty, FrontPoint(len(self.best), self.best_value, self.best)) if self.best else (empty,)
 
     def open_subproblems(self) -> list[Subproblem]:
-        """All open nodes, the least bound first."""
+        """All open nodes: those away, then the others, the least bound first."""
         if not self._explorer.idle:
             self._put_back()
-        return [sub for _, _, sub in sorted(self._heap, key=lambda entry: entry[:2])]
+        away = [sub for subs in self._away.values() for sub in subs]
+        return away + [sub for _, _, sub in sorted(self._heap, key=lambda entry: entry[:2])]
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as JSON would hold it."""

@@ -14,6 +14,9 @@ from dsel.search.stopping import AnytimeSearch, Stop, drive
 
 _NO_LIMIT = 2**62
 
+#: What goes on with a proof until its stop: `drive` here, or `dsel.cluster.proof.Workers` on a cluster.
+Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -120,9 +123,9 @@ class Proof:
 
     def run(
         self, seconds: float | None = None, nodes: int | None = None,
-        on_slice: Callable[[AnytimeSearch], None] | None = None,
+        on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
     ) -> bool:  # fmt: skip
-        """Go on for so many seconds or nodes; True when the best subset is proved."""
+        """Go on for so many seconds or nodes; True when the best subset is proved. runner: who does the work."""
         import time
 
         limit = _NO_LIMIT if nodes is None else self.search.iteration + nodes
@@ -130,7 +133,7 @@ class Proof:
         start = time.monotonic()
         try:
             if not self.search.done:
-                drive(self.search, Stop(iterations=limit, seconds=seconds), on_slice)
+                (runner or drive)(self.search, Stop(iterations=limit, seconds=seconds), on_slice)
         finally:
             self.seconds += time.monotonic() - start
         return self.search.done
