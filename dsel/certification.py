@@ -24,7 +24,7 @@ from dsel.pipeline import (
     check,
 )
 from dsel.result.selection import FrontRow, Selection
-from dsel.search.certificate import Certificate, Proof, certify_sizes, spread
+from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
 from dsel.search.stopping import AnytimeSearch
 from dsel.stats.statistics import Statistics
 
@@ -53,12 +53,12 @@ class Effort:
 
 def certify_selection(
     source: Source, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
-    folder: Path | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None,
+    folder: Path | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
 
     Statistics that are saved are used, otherwise one pass is made; only a better subset reads the data again. folder:
-    where an unfinished proof is kept and gone on with. Errors: OptionError for a method whose criterion is not
+    where an unfinished proof is kept and gone on with. runner: who does the proof's work. Errors: OptionError for a method whose criterion is not
     the quadratic objective.
     """
     if selection.criterion is not None:
@@ -70,7 +70,7 @@ def certify_selection(
     checked = check(source, settings)
     statistics, passes = _statistics(source, settings, around)
     objective, _ = _objective(source, checked, statistics)
-    found = _prove(objective, settings, selection, effort, folder, on_slice)
+    found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         # The proof's own earlier work is in its node count already: only bound and value are merged.
         if old.size in found:
@@ -98,7 +98,7 @@ def describe(certificate: Certificate) -> str:
 
 def _prove(
     objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Path | None,
-    on_slice: Callable[[AnytimeSearch], None] | None,
+    on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     base = len(objective.included)
     local = {int(j): place for place, j in enumerate(objective.columns)}
@@ -131,7 +131,7 @@ def _prove(
             on_slice(search)
 
     try:
-        proof.run(seconds, effort.nodes, save_and_report)
+        proof.run(seconds, effort.nodes, save_and_report, runner)
     except Interrupted:
         if not effort.finish:
             raise

@@ -43,6 +43,7 @@ def certify(
     time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
     all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that prove together.")] = 1,
 ) -> None:
     """Prove how far a selection can be from the best one; called again it goes on and never gets worse."""
     from dsel.certification import Effort
@@ -51,7 +52,7 @@ def certify(
     from dsel.result.show import render
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(folder, effort)))
+    typer.echo(render(certify_run(folder, effort, workers)))
 
 
 @app.command()

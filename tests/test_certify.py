@@ -46,6 +46,10 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     assert 3 not in last.indices
     assert last.error == pytest.approx(last.certificate[-1]["value"])
     assert [row["size"] for row in last.certificate] == [2, 3, 4, 5]
+    (job.out / "proof.json").unlink()
+    two = certify_run(job.out, Effort(seconds=60.0), workers=2)
+    assert two.certificate[-1]["proven"]
+    assert two.indices == last.indices
     again = certify_run(job.out, Effort(nodes=1))
     assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
     assert again.certificate[-1]["proven"]

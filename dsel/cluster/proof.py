@@ -1,6 +1,6 @@
 """Branch and bound on workers: a future explores a few subtrees, the client keeps the open nodes and the incumbent.
 
-A future gets open nodes of least bound, as many as are estimated to take half a second, and the best value so far; it
+A future gets open nodes of least bound, as many as are estimated to take a fraction of a second, and the best value so far; it
 returns what it found and what it left open. Nothing else is shared, and nothing is lost with a worker: its nodes are
 open until their future is done, and are given to another one. So the proof can also be saved at any moment.
 """
@@ -22,7 +22,7 @@ from dsel.search.stopping import AnytimeSearch, Stop
 log = logging.getLogger("dsel")
 
 #: A future is to take about so long, so that the incumbent is shared often and a lost one costs little.
-FUTURE_SECONDS = 0.5
+FUTURE_SECONDS = 0.3
 #: Futures for each worker at a time, so that none waits for the client.
 _AHEAD = 2
 #: Between two looks at what has come back.
@@ -131,6 +131,8 @@ class Workers:
 
     def _hand_out(self, search: BranchAndBound, problem: Any, waiting: dict[Any, Any], most: int) -> None:
         budget, k = self.estimate.budget, search.k
+        if search.open_nodes < most:  # near the end: what is left is split sooner
+            budget = budget // 4
         while len(waiting) < most and search.open_nodes:
             share = max(search.open_nodes // most, 1)  # leave some for the others
 

@@ -36,7 +36,7 @@ COMPARED: dict[str, Callable[[QuadraticObjective, int], SearchOutcome]] = {
     "OMP": omp,
     "FoBa": foba,
 }
-#: What the paper has for f = l, f = l + gamma u and f = u, by name and k: (gamma: (error, bound or None)); None for "-".
+#: What the paper has for f = l, f = l + gamma u and f = u, by name and k: gamma: (error, bound or None); None for "-".
 PAPER: dict[tuple[str, int], dict[float, tuple[float, float | None] | None]] = {
     ("eunite2001", 5): {0.0: (1.154e6, 0.0), 1.0: (1.154e6, None), 5.0: (1.154e6, None), math.inf: (1.169e6, None)},
     ("eunite2001", 10): {0.0: (0.920e6, 0.0), 1.0: (0.920e6, None), 5.0: (0.931e6, None), math.inf: (1.035e6, None)},
@@ -179,7 +179,8 @@ def _print_row(row: dict[str, Any]) -> None:
     print(f"{row['data']}, k = {row['k']}\n")
     best = row["optimum"]
     state = "proved" if best["proven"] else f"best known; none is below {_number(best['bound'])}"
-    lines = [["optimum", _number(best["value"]), f"{best['relative_gap']:.3f}", "", "", f"{state}, {best['nodes']:,} nodes"]]
+    note = f"{state}, {best['nodes']:,} nodes"
+    lines = [["optimum", _number(best["value"]), f"{best['relative_gap']:.3f}", "", "", note]]
     for gamma, paper in PAPER[row["data"], row["k"]].items():
         found = row["search"][_label(gamma)]
         note = f"{found['nodes']:,} nodes" if found["ended"] else f"stopped after {found['nodes']:,} nodes"
