@@ -58,8 +58,8 @@ def certify_selection(
     """The selection with certificates; a better subset that the proof found takes its place.
 
     Statistics that are saved are used, otherwise one pass is made; only a better subset reads the data again. folder:
-    where an unfinished proof is kept and gone on with. runner: who does the proof's work. Errors: OptionError for a method whose criterion is not
-    the quadratic objective.
+    where an unfinished proof is kept and gone on with. runner: who does the proof's work. Errors: OptionError for a
+    method whose criterion is not the quadratic objective.
     """
     if selection.criterion is not None:
         raise OptionError(

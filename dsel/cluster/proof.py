@@ -1,8 +1,8 @@
 """Branch and bound on workers: a future explores a few subtrees, the client keeps the open nodes and the incumbent.
 
-A future gets open nodes of least bound, as many as are estimated to take a fraction of a second, and the best value so far; it
-returns what it found and what it left open. Nothing else is shared, and nothing is lost with a worker: its nodes are
-open until their future is done, and are given to another one. So the proof can also be saved at any moment.
+A future gets open nodes of least bound, as many as are estimated to take a fraction of a second, and the best value
+so far; it returns what it found and what it left open. Nothing else is shared, and nothing is lost with a worker: its
+nodes are open until their future is done, and are given to another one. So the proof can be saved at any moment, too.
 """
 
 from __future__ import annotations

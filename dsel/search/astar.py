@@ -283,7 +283,7 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
     R = np.asarray(node.allowed, np.int64)
     if not R.size:
         return []
-    G, B, f, _ = problem.residual(node.members, R)
+    G, B, f = problem.residual(node.members, R)
     d = np.diag(G)
     independent = d > problem.floor[R]
     gain = np.where(independent, np.square(B).sum(axis=1) / np.where(independent, d, 1.0), 0.0)

@@ -37,16 +37,14 @@ _PIVOT = 1e-5
 class Problem:
     """A quadratic objective as the bounds use it: lam has gone into K's diagonal, and the targets are as few as can be.
 
-    K: (n, n). B: (n, r) with B B' = M. T: (r, r) Gram matrix of the targets behind B. rest: the part of c that T's
-    trace lacks, which no column can explain; c = trace(T) + rest. floor: (n,) pivots at or below it are dependent.
+    K: (n, n). B: (n, r) with B B' = M. floor: (n,) pivots at or below it are dependent. target_gram: see `of`.
     """
 
     K: Floats
     B: Floats
-    T: Floats
-    rest: float
     c: float
     floor: Floats
+    target_gram: Floats | None = None
 
     @classmethod
     def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Problem:
@@ -57,11 +55,8 @@ class Problem:
         """
         K = objective.K + objective.lam * np.eye(objective.n)
         if target_gram is not None and objective.cross is not None:
-            T = np.asarray(target_gram, np.float64)
-            return cls(K, objective.cross, T, objective.c - float(np.trace(T)), objective.c, objective.floor)
-        B = few_targets(objective)
-        T = _explained_by_all(K, B)
-        return cls(K, np.ascontiguousarray(B), T, objective.c - float(np.trace(T)), objective.c, objective.floor)
+            return cls(K, objective.cross, objective.c, objective.floor, np.asarray(target_gram, np.float64))
+        return cls(K, np.ascontiguousarray(few_targets(objective)), objective.c, objective.floor)
 
     @property
     def n(self) -> int:
@@ -73,24 +68,39 @@ class Problem:
         """Number of targets kept."""
         return int(self.B.shape[1])
 
-    def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float, Floats]:
-        """Given S (independent): K of R (t, t), B of R (t, r), f(S), and the targets' Gram (r, r)."""
-        s, r = np.asarray(S, np.int64), np.asarray(R, np.int64)
-        if not s.size:
-            return self.K[np.ix_(r, r)], self.B[r], self.c, self.T
-        L = np.linalg.cholesky(self.K[np.ix_(s, s)])
+    @cached_property
+    def T(self) -> Floats:
+        """(r, r) Gram matrix of the targets behind B, or of their part in the span of the columns. O(n^3)."""
+        return _explained_by_all(self.K, self.B) if self.target_gram is None else self.target_gram
+
+    def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
+        """Given S (independent): K of R (t, t), B of R (t, r) and f(S)."""
+        r = np.asarray(R, np.int64)
+        if not len(S):
+            return self.K[np.ix_(r, r)], self.B[r], self.c
+        s, L, W = self._factor(S)
         V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, r)], lower=True)
-        W = scipy.linalg.solve_triangular(L, self.B[s], lower=True)
         f = self.c - float(np.square(W).sum())
-        return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f, self.T - W.T @ W
+        return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f
+
+    def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        """S, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
+        s = np.asarray(S, np.int64)
+        L = np.asarray(np.linalg.cholesky(self.K[np.ix_(s, s)]), np.float64)
+        return s, L, np.asarray(scipy.linalg.solve_triangular(L, self.B[s], lower=True))
+
+    def _residual_targets(self, S: Sequence[int]) -> Floats:
+        """(r, r) Gram matrix of the targets' residuals given S."""
+        W = self._factor(S)[2] if len(S) else self.B[:0]
+        return self.T - W.T @ W
 
     def bound(self, S: Sequence[int], R: Sequence[int], q: int, name: BoundName = "combined") -> float:
         """Lower bound on f(S + Q) over all Q of at most q columns of R."""
-        G, B, f, T = self.residual(S, R)
+        G, B, f = self.residual(S, R)
         if q == 0 or not len(R):
             return f
         if name == "eigenvalue":
-            return max(f - _largest(T, q), 0.0)
+            return max(f - _largest(self._residual_targets(S), q), 0.0)
         Z = orthonormalised(G, B, self.floor[np.asarray(R, np.int64)])
         if name == "leaps":
             return max(f - float(np.square(Z).sum()), 0.0)

@@ -58,8 +58,10 @@ class Subproblem:
 class Explorer:
     """Explores one subproblem at a time; its arrays are made once."""
 
-    def __init__(self, problem: Problem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30) -> None:
-        n, N, depths = problem.n, problem.N, max(k - 1, 1)
+    def __init__(
+        self, problem: Problem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30, pairs: bool = True
+    ) -> None:
+        n, N, depths = problem.n, problem.N, max(k - 1, 1) if pairs else k
         need = 8 * (depths * (n * n + 2 * n * N) + N * N * (2 + (depths if bound == "eigenvalue" else 0)) + n * n)
         if need > memory_limit:
             raise CapacityError(
@@ -77,8 +79,9 @@ class Explorer:
         }  # fmt: skip
         for place, shape in floats.items():
             memory.put(place, np.zeros(shape))
+        targets = problem.T if bound == "eigenvalue" else np.zeros((1, 1))
         given = {
-            at.FLOOR: problem.floor, at.ROOT_GRAM: problem.K, at.ROOT_CROSS: problem.B, at.ROOT_TARGETS: problem.T,
+            at.FLOOR: problem.floor, at.ROOT_GRAM: problem.K, at.ROOT_CROSS: problem.B, at.ROOT_TARGETS: targets,
         }  # fmt: skip
         for place, array in given.items():
             memory.put(place, np.ascontiguousarray(array, np.float64))
@@ -90,6 +93,7 @@ class Explorer:
             memory.put(place, np.zeros(shape, np.int64))
         self._count[at.DEPTH] = -1
         self._count[at.BOUND] = BOUNDS.index(bound)
+        self._count[at.PAIRS] = pairs
         self._numbers[at.MARGIN] = MARGIN * problem.c
         self._numbers[at.PRUNED] = np.inf
         self._chosen: tuple[int, ...] = ()
@@ -208,12 +212,13 @@ class BranchAndBound:
     """The best subset of at most k columns of an objective; `advance` goes on, everything can be read between calls.
 
     incumbent: a subset to begin with (local indices), the better the fewer nodes. bound: see dsel.search.bounds. Nodes
-    are counted where the columns that may be added to a subset are looked at; pairs need no node of their own.
+    are counted where the columns that may be added to a subset are looked at. pairs: find the last two columns by
+    looking at all pairs, which is faster than nodes with bounds of their own.
     """
 
     def __init__(
         self, objective: QuadraticObjective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
-        problem: Problem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN,
+        problem: Problem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN, pairs: bool = True,
     ) -> None:  # fmt: skip
         if not 1 <= k <= objective.n:
             raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= columns.")
@@ -221,7 +226,7 @@ class BranchAndBound:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
         self.objective, self.k, self.bound_name = objective, k, bound
         self.problem = problem or Problem.of(objective)
-        self._explorer = Explorer(self.problem, k, bound, memory_limit)
+        self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs)
         self._most_open = most_open
         self._heap: list[tuple[float, int, Subproblem]] = []
         self._pushed = 0

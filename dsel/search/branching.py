@@ -46,8 +46,8 @@ INCUMBENT, MARGIN, PRUNED = range(3)
 T, LEFT, CHOSEN = range(3)
 #: DEPTH is that of the present node, -1 at the end. Q: columns to choose at depth 0. BOUND: which bound. BEST_SIZE: of
 #: the subset in BEST, -1 for none. OPENED: whether depth 0 is. CAREFUL: bound every child as well as can be, not only
-#: well enough to see that it cannot be pruned.
-DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, COUNTERS = range(8)
+#: well enough to see that it cannot be pruned. PAIRS: whether the last two columns are found by looking at all pairs.
+DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, COUNTERS = range(9)
 COMBINED, EIGENVALUE, LEAPS = range(3)
 
 #: A pivot of at most this share of a column's squared norm is rounding: the column adds nothing to a bound. It is far
@@ -329,9 +329,9 @@ def _open(P: Ints, d: int) -> None:
     q = count[Q] - d
     frame[d, LEFT] = 0
     _singles(P, d)
-    if q == 2:
+    if q == 2 and count[PAIRS] > 0:
         _pairs(P, d)
-    elif q > 2:
+    elif q >= 2:
         _branch(P, d, q)
 
 

@@ -27,11 +27,11 @@ from tests.search.exact_cases import (
 ALL = 10**9
 
 
-@given(problems(), st.sampled_from(BOUNDS), st.sampled_from((0, 3, 20_000)))
+@given(problems(), st.sampled_from(BOUNDS), st.sampled_from((0, 3, 20_000)), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_the_answer_is_that_of_enumeration(case, bound, most_open):
+def test_the_answer_is_that_of_enumeration(case, bound, most_open, pairs):
     objective, k = case
-    search = BranchAndBound(objective, k, bound=bound, most_open=most_open)
+    search = BranchAndBound(objective, k, bound=bound, most_open=most_open, pairs=pairs)
     assert search.advance(ALL)
     best = exhaustive(objective, k)
     assert search.done
