@@ -36,7 +36,7 @@ F = 28  # (slots,) f(S)
 S = 32  # (slots, s_max) members in order of arrival
 SORTED = 36  # (slots, s_max) members in ascending order
 POSITION = 40  # (slots, n) where each column stands in S, -1 outside
-STATUS = 44  # (slots, 4) SIZE, DEPTH, CLASS, EXCHANGED
+STATUS = 44  # (slots, 3) SIZE, DEPTH, CLASS
 V = 48  # (VECTORS, max(s_max + 1, N)) scratch vectors along S
 E = 52  # (2, n) scratch vectors along the columns
 SMALL = 56  # (6, MOST_FLIPS, MOST_FLIPS) scratch
@@ -50,7 +50,7 @@ N_COLUMNS, N_TARGETS = LENGTH - 1, LENGTH - 2
 # Rows and columns with a meaning.
 LAM, ERROR_OF_EMPTY = range(2)
 TOLERANCE, MOMENT, OUTCOME, RESIDUAL = range(4)
-SIZE, DEPTH, CLASS, EXCHANGED = range(4)
+SIZE, DEPTH, CLASS = range(3)
 H, H_G, W, U = range(4)
 A_J = 4
 Y_J = A_J + MOST_FLIPS
@@ -146,7 +146,7 @@ def resize(memory: Memory, s_max: int, slots: int) -> None:
     """Room for `slots` subsets; those there are stay."""
     n, N = int(memory.P[N_COLUMNS]), int(memory.P[N_TARGETS])
     floats = {A: (s_max, s_max), G: (s_max, N or s_max), D: (RESIDUAL + N, n), F: ()}
-    integers = {S: (s_max,), SORTED: (s_max,), POSITION: (n,), STATUS: (4,)}
+    integers = {S: (s_max,), SORTED: (s_max,), POSITION: (n,), STATUS: (3,)}
     for shapes, dtype in ((floats, np.float64), (integers, np.int64)):
         for place, shape in shapes.items():
             array = np.zeros((slots, *shape), dtype)

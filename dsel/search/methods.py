@@ -46,8 +46,8 @@ class PossOptions(Options):
     isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
     file). warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
     starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
-    between rounds of best exchanges of one column (0: never). recombination: share of offspring with two parents.
-    memory: bytes for the archive's tables.
+    between exchange searches from a disturbed archived subset (0: never). recombination: share of offspring with two
+    parents. memory: bytes for the archive's tables.
 
     With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
     warm_start, exchange_every and recombination are not to be had.

@@ -16,10 +16,7 @@ from dsel.objective.memory import (
     CLASS,
     DEPTH,
     ERROR_OF_EMPTY,
-    EXCHANGED,
     FIRST_FREE,
-    FLOOR,
-    MOMENT,
     MOST_FLIPS,
     N_COLUMNS,
     OUTCOME,
@@ -28,10 +25,10 @@ from dsel.objective.memory import (
     SIZE,
     SORTED,
     STATUS,
-    TOLERANCE,
     D,
     F,
     Ints,
+    S,
     cube,
     int_matrix,
     int_vector,
@@ -39,6 +36,7 @@ from dsel.objective.memory import (
     vector,
 )
 from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
+from dsel.search.climb import climb, disturbed
 from dsel.search.random import draw_flips, stream, uniform
 
 #: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
@@ -204,7 +202,6 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
     for i in range(size):
         members[slot, i] = candidate[i]
     int_matrix(P, STATUS)[slot, CLASS] = cls
-    int_matrix(P, STATUS)[slot, EXCHANGED] = 0
     free[place] = free[free.shape[0] - count[MEMBERS] - 1]
     slots[cls, size] = slot
     int_vector(P, ORDER)[count[MEMBERS]] = slot
@@ -234,44 +231,38 @@ def _recombine(P: Ints, first: int, second: int, state: int) -> int:
 
 
 @compiled()
-def _best_exchange(P: Ints, slot: int) -> bool:
-    """The best exchange of one member of a slot for one other column, into `FLIPS`; False if none is better.
+def exchange(P: Ints, iteration: int) -> None:
+    """One exchange search from a disturbed archived subset, its local optimum put before the archive.
 
-    O(n s^2): after each deletion every insertion's value is in the table.
+    Three times in four the subset is the largest one of at most k columns, else any; one time in eight nothing of it is
+    kept but its size, else between 95 % and 70 % of its columns. The draws belong to the iteration, slot 1.
     """
-    members, position, table, f = int_matrix(P, SORTED), int_matrix(P, POSITION), cube(P, D), vector(P, F)
-    free, flips, floor, c = int_vector(P, FREE), int_vector(P, FLIPS), vector(P, FLOOR), vector(P, SCALARS)[1]
-    spare = free[free.shape[0] - int_vector(P, COUNT)[MEMBERS] - 1]
-    best = f[slot] - BAND * c
-    found = False
-    for x in range(int_matrix(P, STATUS)[slot, SIZE]):
-        i = members[slot, x]
-        copy(P, slot, spare)
-        delete(P, spare, i)
-        for j in range(P[N_COLUMNS]):
-            d = table[spare, TOLERANCE, j]
-            if position[spare, j] < 0 and d > floor[j]:
-                value = f[spare] - table[spare, MOMENT, j] / d
-                if value < best - 1e-13 * c:
-                    best = value
-                    flips[0] = i
-                    flips[1] = j
-                    found = True
-    return found
-
-
-@compiled()
-def exchange(P: Ints) -> None:
-    """One best exchange for every member that may have one (the step of IterFS, Ordozgoiti et al. 2016)."""
-    status, slots = int_matrix(P, STATUS), int_matrix(P, SLOT)
-    waiting = int_vector(P, ORDER)[: int_vector(P, COUNT)[MEMBERS]].copy()
-    for x in range(waiting.shape[0]):
-        slot = waiting[x]
-        size = status[slot, SIZE]
-        if size == 0 or status[slot, EXCHANGED] or slots[status[slot, CLASS], size] != slot:
-            continue
-        if not _best_exchange(P, slot) or not consider(P, slot, np.int64(2)):
-            status[slot, EXCHANGED] = 1
+    count, order, free, rules = int_vector(P, COUNT), int_vector(P, ORDER), int_vector(P, FREE), int_vector(P, RULES)
+    status, candidate, flips = int_matrix(P, STATUS), int_vector(P, CANDIDATE), int_vector(P, FLIPS)
+    members, position = int_matrix(P, S), int_matrix(P, POSITION)
+    k = rules[LIMIT]
+    state = stream(rules[SEED], iteration, np.int64(1))
+    parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
+    if uniform(state, 1) < 0.75:
+        for i in range(count[MEMBERS]):
+            if status[parent, SIZE] > k or status[parent, SIZE] < status[order[i], SIZE] <= k:
+                parent = order[i]
+    size = status[parent, SIZE] if status[parent, SIZE] > 0 else k
+    share = 1.0 if uniform(state, 2) < 0.125 else 0.05 + 0.25 * uniform(state, 3)
+    spare = free[free.shape[0] - count[MEMBERS] - 1]
+    disturbed(P, parent, spare, size, share, stream(rules[SEED], iteration, np.int64(2)))
+    climb(P, spare, candidate)
+    n_flips = np.int64(0)
+    for i in range(status[parent, SIZE]):
+        if position[spare, members[parent, i]] < 0:
+            flips[n_flips] = members[parent, i]
+            n_flips += 1
+    for i in range(status[spare, SIZE]):
+        if position[parent, members[spare, i]] < 0:
+            flips[n_flips] = members[spare, i]
+            n_flips += 1
+    if n_flips > 0:
+        consider(P, parent, n_flips)
 
 
 @compiled()
@@ -291,10 +282,8 @@ def run(P: Ints, until: int, script: Ints) -> int:
     while count[ITERATION] < until:
         iteration = count[ITERATION]
         exchanging = every > 0 and iteration % every == 0
-        # The offspring and an exchange for every member; with isolation each may be one member more.
-        most_new = count[MEMBERS] + 1 if exchanging else 1
-        most_more = most_new if rules[MIN_INDEX] else 1
-        if count[TRACED] + most_new > trace.shape[0] or count[MEMBERS] + most_more + 1 > slots:
+        # The offspring and what an exchange search finds; each may be one member more.
+        if count[TRACED] + 2 > trace.shape[0] or count[MEMBERS] + 3 > slots:
             return FULL
         if script.shape[0] > 0:
             parent = order[script[said]]
@@ -330,7 +319,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
             if value <= best[cls, size] + band:
                 consider(P, parent, n_flips)
         if exchanging:
-            exchange(P)
+            exchange(P, iteration)
         count[ITERATION] = iteration + 1
         if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:
             return TARGET_REACHED

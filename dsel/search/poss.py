@@ -38,9 +38,13 @@ def paper_iterations(k: int, n: int) -> int:
 class Poss:
     """The archive and its search; `advance` goes on to a given iteration, everything can be read between two calls.
 
+    Where it differs from the papers: a subset with a column that depends on the others is never archived (without that
+    column f is the same and the subset smaller; the literal algorithm lets it live until that is found), and with
+    isolation a subset of 2k columns or more is not archived even where its class is empty.
+
     objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
     isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
-    exchange_every: every so many iterations each archived subset makes its best exchange of one column (0: never).
+    exchange_every: every so many iterations an exchange search from a disturbed archived subset (0: never).
     recombination: share of offspring made from two parents (0: the paper's).
     memory_limit: bytes the tables may take. The cost of an iteration is a look-up for one flip, O(k^2) for more; of an
     archived solution O(n k).
@@ -74,7 +78,7 @@ class Poss:
         self.memory_limit = memory_limit
         self._s_max = min(2 * k - 1, n)
         self._trace: list[Improvement] = []
-        slots = 2 * k + 2
+        slots = 2 * k + 3
         self._check_memory(slots)
         self._memory = memory = objective.memory(self._s_max, slots)
         classes = n + 1 if isolation == "min-index" else 1
@@ -166,14 +170,10 @@ class Poss:
             self._make_room()
 
     def _make_room(self, solutions: int | None = None) -> None:
-        """Room for one more iteration, or for an exchange of every solution, beside so many solutions (those there)."""
+        """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
         memory = self._memory
-        there = int(self._count[engine.MEMBERS]) if solutions is None else solutions
-        if memory[engine.TRACE].shape[0] < there + 1:
-            self._flush_trace()
-            memory.put(engine.TRACE, np.zeros((2 * there, 3)))
         slots = memory[at.F].shape[0]
-        need = 2 * there + 2 if self.isolation == "min-index" else there + 2
+        need = 3 + (int(self._count[engine.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
         more = max(2 * slots, need)
@@ -201,15 +201,6 @@ class Poss:
         archived = bool(engine.consider(self._memory.P, empty, members.size))
         self._flush_trace()
         return archived
-
-    def exchange(self) -> None:
-        """Best exchanges of one column for every archived subset, until none brings anything."""
-        before = -1
-        while before != int(self._count[engine.ACCEPTED]):
-            before = int(self._count[engine.ACCEPTED])
-            self._make_room()
-            engine.exchange(self._memory.P)
-            self._flush_trace()
 
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
@@ -254,7 +245,6 @@ class Poss:
             **self.settings,
             "count": self._count.tolist(),
             "solutions": [list(self._point(int(slot)).members) for slot in order],
-            "exchanged": [int(self._memory[at.STATUS][slot, at.EXCHANGED]) for slot in order],
             "trace": [[t.iteration, t.size, t.value] for t in self.trace],
         }
 
@@ -270,13 +260,13 @@ class Poss:
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
         search._make_room(len(state["solutions"]))
         for position, members in enumerate(state["solutions"]):
-            search._put(position, members, state["exchanged"][position])
+            search._put(position, members)
         search._count[:] = state["count"]
         search._count[engine.TRACED] = 0
         search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
         return search
 
-    def _put(self, position: int, members: list[int], exchanged: int) -> None:
+    def _put(self, position: int, members: list[int]) -> None:
         """Place a solution of a saved archive; the empty set is there already."""
         memory, size, cls = self._memory, len(members), self._class_of(members)
         slots = memory[engine.SLOT]
@@ -289,7 +279,6 @@ class Poss:
             fill_outcome(memory.P, slot)
             memory[at.SORTED][slot, :size] = chosen
             memory[at.STATUS][slot, at.CLASS] = cls
-            memory[at.STATUS][slot, at.EXCHANGED] = exchanged
             slots[cls, size] = slot
             self._count[engine.MEMBERS] += 1
         memory[engine.ORDER][position] = slot

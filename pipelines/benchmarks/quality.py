@@ -20,7 +20,7 @@ from dsel.search.stopping import Stop, drive
 from pipelines.papers.preprocess import regression
 
 ENDLESS = 2**62
-EXCHANGE_EVERY = 20_000
+EXCHANGE_EVERY = 200
 #: No more than this is given to `dsel`, however long the other one took.
 MOST_SECONDS = 2.0
 

@@ -1,0 +1,78 @@
+"""The commands that no job runs: ingest, info, generate, show, and what is said when they cannot."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import dsel
+from dsel.cli import app
+from dsel.errors import DselError, MissingInputError, OutputError
+
+runner = CliRunner()
+
+
+def invoke(*arguments: object) -> str:
+    """Output of a command; an error of dsel is raised."""
+    result = runner.invoke(app, [str(a) for a in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def test_a_table_becomes_a_store_that_says_what_is_in_it(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 99, size=(50, 3))
+    table = tmp_path / "table.csv"
+    lines = ["name,a,b,yield", *(f"s{i},{r[0]},{r[1]},{r[2]}" for i, r in enumerate(rows))]
+    table.write_text("\n".join(lines) + "\n")
+    said = invoke("ingest", table, tmp_path / "t.zarr", "--target", "yield", "--index", "name")
+    assert "50 samples x 2 features and 1 targets" in said
+    said = invoke("info", tmp_path / "t.zarr")
+    assert "features: a, b" in said
+    assert "targets: yield" in said
+    store = dsel.open_store(tmp_path / "t.zarr")
+    np.testing.assert_array_equal(store.x.read(0, 50), rows[:, :2])
+    assert store.samples is not None
+    assert store.samples[7] == "s7"
+    with pytest.raises(OutputError):
+        invoke("ingest", table, tmp_path / "t.zarr")
+
+
+def test_generated_data_hold_what_the_generator_put_in(tmp_path: Path) -> None:
+    said = invoke("generate", tmp_path / "g.zarr", "--samples", 2000, "--features", 40, "--informative", 4)
+    assert "2000 x 40" in said
+    truth = dsel.open_store(tmp_path / "g.zarr").attributes["dsel_generator"]["true_features"]
+    assert set(dsel.select(tmp_path / "g.zarr", k=4).indices) == set(truth)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingInputError, match=r"selection\.json"):
+        invoke("show", tmp_path)
+    with pytest.raises(MissingInputError, match="no store"):
+        invoke("info", tmp_path / "none.zarr")
+    with pytest.raises(DselError, match="no job to resume"):
+        invoke("resume", tmp_path)
+
+
+def test_errors_are_one_line_on_standard_error(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "dsel", "info", str(tmp_path / "none.zarr")], capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 66
+    assert found.stderr.startswith("dsel: There is no store")
+    assert found.stderr.count("\n") == 1
+
+
+def test_help_names_every_command_and_is_quick_to_import() -> None:
+    found = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "dsel", "--help"], capture_output=True, text=True, timeout=120
+    )
+    for command in ("run", "resume", "demo", "show", "info", "ingest", "generate"):
+        assert command in found.stdout
+    imported = {line.split("|")[-1].strip() for line in found.stderr.splitlines()}
+    assert not {"numpy", "dask", "zarr", "numba", "xarray"} & imported
