@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
@@ -83,6 +83,14 @@ class JobFile(BaseModel):
     artefacts: Path | None = None
     checkpoint_seconds: float = Field(30.0, gt=0)
     certify: CertifySection | None = None
+
+    @model_validator(mode="after")
+    def _certificates_are_for_the_quadratic_objective(self) -> JobFile:
+        if self.certify is not None and self.criterion is not None:
+            raise OptionError(
+                "certify: there is no certificate for a criterion of one's own.", "Leave one of them out."
+            )
+        return self
 
     def settings(self) -> Settings:
         """What to select."""

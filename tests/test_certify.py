@@ -75,3 +75,8 @@ def test_what_cannot_be_certified_is_said(tmp_path):
         certify_run(job.out, Effort(nodes=1))
     with pytest.raises(OptionError, match="duration"):
         job_file(tmp_path, certify={"time": "soon"})
+
+
+def test_a_criterion_of_ones_own_has_no_certificate(tmp_path):
+    with pytest.raises(OptionError, match="no certificate"):
+        job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})
