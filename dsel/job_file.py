@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
 from dsel.pipeline import Column, Settings
@@ -29,6 +30,28 @@ class ClusterSection(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     local: LocalSection = LocalSection()
+
+
+class CertifySection(BaseModel):
+    """A proof of how far the selection can be from the best one, after the search: how long (90s, 10m, 2h), at most how
+    many nodes, for the size that was chosen or for all sizes up to k."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    time: str | float = "1m"
+    nodes: int | None = Field(None, ge=1)
+    sizes: Literal["chosen", "all"] = "chosen"
+
+    @field_validator("time")
+    @classmethod
+    def _a_duration(cls, value: str | float) -> str | float:
+        parse_duration(value)
+        return value
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return parse_duration(self.time)
 
 
 class JobFile(BaseModel):
@@ -59,6 +82,15 @@ class JobFile(BaseModel):
     out: Path | None = None
     artefacts: Path | None = None
     checkpoint_seconds: float = Field(30.0, gt=0)
+    certify: CertifySection | None = None
+
+    @model_validator(mode="after")
+    def _certificates_are_for_the_quadratic_objective(self) -> JobFile:
+        if self.certify is not None and self.criterion is not None:
+            raise OptionError(
+                "certify: there is no certificate for a criterion of one's own.", "Leave one of them out."
+            )
+        return self
 
     def settings(self) -> Settings:
         """What to select."""
@@ -70,7 +102,10 @@ class JobFile(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the result depends on, beside the data: not where it runs or is written."""
-        return self.model_dump(mode="json", exclude={"cluster", "out", "artefacts", "checkpoint_seconds"})
+        exclude = {"cluster", "out", "artefacts", "checkpoint_seconds"}
+        if self.certify is None:
+            exclude.add("certify")
+        return self.model_dump(mode="json", exclude=exclude)
 
 
 def read_job(path: Path, out: Path | None = None) -> JobFile:

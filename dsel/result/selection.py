@@ -48,8 +48,9 @@ class Selection:
     on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
     coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
     front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement (of the criterion, where there is one). criterion: the user's own, of the chosen columns. ended: which
-    rule stopped the search. bytes_read and passes: over the data, the final check included.
+    improvement (of the criterion, where there is one). criterion: the user's own, of the chosen columns. certificate:
+    what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule stopped the search.
+    bytes_read and passes: over the data, the final check included.
     """
 
     indices: tuple[int, ...]
@@ -83,6 +84,7 @@ class Selection:
     peak_memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     criterion: float | None = None
+    certificate: tuple[dict[str, Any], ...] = ()
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -168,5 +170,6 @@ def open_selection(path: str | Path) -> Selection:
     values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
     for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
         values[name] = tuple(values[name])
+    values["certificate"] = tuple(values.get("certificate", ()))
     values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
     return Selection(**values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from dsel.result.selection import Selection
 
@@ -29,6 +30,8 @@ def render(selection: Selection, width: int = 100) -> str:
     console.print("Best subset found of each size:")
     console.print(table)
     console.print(f"Chosen, in order of gain: {', '.join(selection.labels)}")
+    for certificate in selection.certificate:
+        console.print(_proof(certificate))
     console.print(_cost(selection))
     for note in selection.notes:
         console.print(f"note: {note}")
@@ -38,6 +41,17 @@ def render(selection: Selection, width: int = 100) -> str:
 def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str:
     shown = " ".join(str(i) for i in indices[:most])
     return shown + (" ..." if len(indices) > most else "")
+
+
+def _proof(row: dict[str, Any]) -> str:
+    effort = f"{row['nodes']:,} nodes, {row['seconds']:.1f} s"
+    if row["proven"]:
+        return f"Certificate, {row['size']} columns: proved optimal, R2 {row['r2']:.6f} ({effort})"
+    return (
+        f"Certificate, {row['size']} columns: R2 {row['r2']:.6f}, none is above {row['r2_bound']:.6f}; error "
+        f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
+        f"error; {effort})"
+    )
 
 
 def _cost(selection: Selection) -> str:

@@ -93,6 +93,31 @@ class ExchangeOptions(Options):
     start: Literal["random", "forward"] = "random"
 
 
+class BranchAndBoundOptions(Options):
+    """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
+    dsel.search.bounds. memory: bytes for its tables."""
+
+    seconds: float | None = Field(None, gt=0)
+    nodes: int | None = Field(None, ge=1)
+    bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
+    memory: int = Field(8 << 30, gt=0)
+
+
+class AStarOptions(Options):
+    """Best-first search with f = l + gamma u (gamma .inf: f = u). bound: "eigenvalue", the paper's, or "combined".
+
+    prune: whether a subset from a quick search cuts the fringe. seconds, nodes (expanded), memory (bytes) end it
+    before.
+    """
+
+    gamma: float = Field(0.0, ge=0)
+    seconds: float | None = Field(None, gt=0)
+    nodes: int | None = Field(None, ge=1)
+    bound: Literal["eigenvalue", "combined"] = "eigenvalue"
+    prune: bool = False
+    memory: int = Field(4 << 30, gt=0)
+
+
 @dataclass(frozen=True)
 class Run:
     """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
@@ -204,6 +229,44 @@ def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Ca
     return run
 
 
+def _branch_and_bound(run: Run) -> SearchOutcome:
+    from dsel.search.branch_and_bound import BranchAndBound, starting_subset
+
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = BranchAndBound.restore(objective, run.state, options.memory)
+    else:
+        start = starting_subset(objective, run.k, run.seed)
+        search = BranchAndBound(objective, run.k, incumbent=start, bound=options.bound, memory_limit=options.memory)
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
+    ended = "proven" if search.done else drive(search, stop, run.on_slice)
+    ended = "proven" if search.done else ended
+    counts = {"bound": search.lower, "proven": search.done, "open": search.open_nodes}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+def _astar(run: Run) -> SearchOutcome:
+    from dsel.search.astar import AStar
+    from dsel.search.branch_and_bound import starting_subset
+
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = AStar.restore(objective, run.state, memory_limit=options.memory)
+    else:
+        start = starting_subset(objective, run.k, run.seed) if options.prune else None
+        search = AStar(
+            objective, run.k, gamma=options.gamma, bound=options.bound, incumbent=start, memory_limit=options.memory
+        )
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    ended = "goal" if search.done else drive(search, stop, run.on_slice)
+    if search.memory_full:
+        ended = "memory"
+    ended = "goal" if search.done else ended
+    counts = {"bound": search.lower, "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
 METHODS: dict[str, Method] = {
     "poss": Method(PossOptions, _poss, anytime=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
@@ -212,6 +275,8 @@ METHODS: dict[str, Method] = {
     "backward": Method(NoOptions, _greedy("backward", "backward")),
     "rfe": Method(NoOptions, _greedy("backward", "rfe")),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
+    "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True),
+    "astar": Method(AStarOptions, _astar, anytime=True),
     "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
     "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
 }

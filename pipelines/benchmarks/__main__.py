@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import pareto
+from pipelines.benchmarks import certificate, pareto
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -22,6 +22,14 @@ def pareto_command(
 ) -> None:
     """The Pareto search on a quadratic objective."""
     pareto.run(quick)
+
+
+@app.command("certificate")
+def certificate_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller proofs, rougher figures.")] = False,
+) -> None:
+    """Branch and bound: nodes with each bound, nodes a second, speedup of a second worker."""
+    certificate.run(quick)
 
 
 if __name__ == "__main__":

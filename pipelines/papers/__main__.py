@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.papers import pocss_table_1, poss_table_2
+from pipelines.papers import heuristic_tables, pocss_table_1, poss_optima, poss_table_2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -40,6 +40,26 @@ def table_1(
 ) -> None:
     """Error ratio of POCSS and its comparators for k = 50."""
     pocss_table_1.run(runs, _known(only, list(pocss_table_1.PAPER)), processes)
+
+
+@app.command("heuristic-tables")
+def heuristic(
+    only: Only = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each best-first search.")] = 60.0,
+    proof_seconds: Annotated[float, typer.Option(min=0.1, help="For each proof of an optimum.")] = 600.0,
+) -> None:
+    """Errors and bounds of best-first search with f = l + gamma u, and the proved optima."""
+    names = sorted({name.split()[0] for name, _ in heuristic_tables.PAPER})
+    heuristic_tables.run(_known(only, names), seconds, proof_seconds)
+
+
+@app.command("poss-optima")
+def optima(
+    only: Only = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each proof.")] = 600.0,
+) -> None:
+    """Proved optima of R^2 for k = 8 on full data."""
+    poss_optima.run(_known(only, list(poss_optima.NAMES)), seconds)
 
 
 if __name__ == "__main__":
