@@ -87,7 +87,7 @@ class _Checkpoints:
     def __init__(self, job: JobFile, interrupts: Interrupts, reporter: Reporter) -> None:
         assert job.out is not None
         self._path = job.out / _CHECKPOINT
-        self._every = job.checkpoint_seconds
+        self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter

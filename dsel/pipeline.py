@@ -6,23 +6,26 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel.data.source import Labels, Source, nearest, resolve_labels
+from dsel.data.source import Labels, Source, make_source, nearest, resolve_labels
 from dsel.errors import CapacityError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.result.selection import FrontRow, Selection, TraceRow
+from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
+from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import METHODS, Method, OnSlice, Options, Run
-from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.gram import Missing, gram, partial_bytes
+from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import PREPROCESS, Preprocess, Statistics, duplicates
 from dsel.validation import first_error
@@ -94,21 +97,32 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
     checked = check(source, settings)
+    held_out = _held_out(source, checked)
     check_capacity(source, around.worker_memory)
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
         statistics, passes = _statistics(source, settings, around)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
-        outcome = _search(objective, checked, around)
-        best = outcome.best(settings.k - len(checked.include))
-        ordered = _by_gain(statistics, settings, objective.included, [int(objective.columns[j]) for j in best.members])
+        rows = _rows(source, checked, statistics, around) if checked.method.rounds else None
+        outcome = _search(objective, checked, around, rows)
+        if outcome.lam is not None and outcome.lam != settings.lam:
+            settings = replace(settings, lam=outcome.lam)
+            checked = replace(checked, settings=settings)
+            objective, _ = _objective(source, checked, statistics)
+        if outcome.chosen is not None:
+            ordered = np.asarray(outcome.chosen, np.int64)
+        else:
+            best = outcome.best(settings.k - len(checked.include))
+            chosen = [int(objective.columns[j]) for j in best.members]
+            ordered = _by_gain(statistics, settings, objective.included, chosen)
+        path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
     with clock.stage("check"):
         fit = _refit(source, settings, statistics, ordered, around)
     return _selection(
         source, checked, statistics, objective, outcome, ordered, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + 1,
-        bytes_read=passes * source.nbytes + _check_bytes(source, ordered),
+        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes + 1,
+        bytes_read=(passes + outcome.passes) * source.nbytes + _check_bytes(source, ordered), path=path, rows=rows,
     )  # fmt: skip
 
 
@@ -219,7 +233,67 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
-def _search(objective: QuadraticObjective, checked: Checked, around: Surroundings) -> SearchOutcome:
+def _rows(source: Source, checked: Checked, statistics: Statistics, around: Surroundings) -> RowsOfSource:
+    """The rows, for methods that value subsets on them."""
+    settings, options = checked.settings, checked.options
+    fill = statistics.mean_x if settings.missing == "mean" else None
+    return RowsOfSource(
+        source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
+        intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,
+    )  # fmt: skip
+
+
+def _held_out(source: Source, checked: Checked) -> Source | None:
+    """The held-out rows that the options name; options that do not fit each other are refused here too."""
+    options = checked.options
+    if not checked.method.rounds:
+        return None
+    if not source.n_targets:
+        raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
+    check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
+    given = getattr(options, "held_out", None)
+    if given is None:
+        return None
+    if isinstance(given, str | Path):
+        chosen = None if source.target_columns is None else source.targets.tolist()
+        held_out = make_source(given, targets=chosen)
+    else:
+        held_out = make_source(*given)
+    check_held_out(source, held_out)
+    return held_out
+
+
+def _path(
+    source: Source, checked: Checked, rows: RowsOfSource, outcome: SearchOutcome, held_out: Source | None,
+    around: Surroundings,
+) -> tuple[PathRow, ...]:  # fmt: skip
+    """The steps, with their errors on held-out rows where there are any (one pass over those)."""
+    tests: list[float | None] = [None] * len(outcome.path)
+    if held_out is not None:
+        start = [int(j) for j in checked.include]
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        problem = rows.problem(checked.settings.lam)
+        subsets = [subset_fit(problem, members) for members in members_along(outcome.path, start)]
+        tests = held_out_errors(held_out, subsets, rows.view, around.compute).tolist()
+    labelled = rows.view.loss == "zero-one"
+    N = source.n_targets
+
+    def row(point: PathPoint, test: float | None) -> PathRow:
+        error = point.error / source.m
+        return PathRow(
+            point.action, point.column, str(source.features[point.column]), point.size,
+            error / N if labelled else error, 1.0 - error / N if labelled else None,
+            test if test is None or not labelled else test / N,
+            1.0 - test / N if labelled and test is not None else None,
+        )  # fmt: skip
+
+    return tuple(row(point, test) for point, test in zip(outcome.path, tests, strict=True))
+
+
+def _search(
+    objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+) -> SearchOutcome:
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
         return SearchOutcome((FrontPoint(0, objective.c, ()),))
@@ -232,6 +306,7 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
             around.state,
             around.on_slice,
             checked.settings.criterion,
+            rows,
         )
     )
 
@@ -281,9 +356,17 @@ def _selection(
     source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
+    path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
     coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
+    notes += outcome.notes
+    if rows is not None and rows.recoded:
+        notes += ("labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is",)
+    if rows is not None and rows.intercept == "column":
+        notes += ("error and r2 are those of the chosen columns without the column of ones",)
+        fitted = subset_fit(rows.problem(settings.lam), S.tolist())
+        coefficients, intercept = rows.in_data_units(fitted)
     best = outcome.best(settings.k - base)
     by_criterion = settings.criterion is not None
     if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
@@ -322,6 +405,7 @@ def _selection(
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion else None,
+        path=path,
     )
 
 
@@ -333,7 +417,19 @@ def _front_row(objective: QuadraticObjective, point: FrontPoint, by_criterion: b
 
 
 def _as_text(options: Options) -> dict[str, Any]:
-    return {name: import_path(value) if callable(value) else value for name, value in options}
+    def text(value: Any) -> Any:
+        if callable(value):
+            return import_path(value)
+        return value if value is None or isinstance(value, str | int | float) else _plain(value)
+
+    return {name: text(value) for name, value in options}
+
+
+def _plain(value: Any) -> Any:
+    """Tuples of numbers as lists; data in memory by name only."""
+    if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
+        return list(value)
+    return str(value) if isinstance(value, Path) else "data in memory"
 
 
 def _in_data_units(
