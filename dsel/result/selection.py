@@ -64,8 +64,8 @@ class Selection:
     on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
     coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
     front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement (of the criterion, where there is one); path: every step of a method that values subsets on rows left out
-    (greedy-rls), for which front holds the answer alone, in the order of choice. criterion: the user's own, of the chosen columns. ended: which
+    improvement (of the criterion, where there is one); path: every step of a method that values subsets on rows left
+    out, for which front holds the answer alone. criterion: the user's own, of the chosen columns. ended: which
     rule stopped the search. bytes_read and passes: over the data, the final check included.
     """
 
