@@ -21,9 +21,10 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.greedy_rls import members_along, subset_fit
-from dsel.search.methods import METHODS, Method, OnSlice, Options, Run
+from dsel.search.methods import METHODS, KfoldOptions, Method, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.stats.artefact import ArtefactStore
+from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
 from dsel.stats.gram import Missing, gram, partial_bytes
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
@@ -98,13 +99,13 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     around = around or Surroundings()
     checked = check(source, settings)
     held_out = _held_out(source, checked)
-    check_capacity(source, around.worker_memory)
+    check_capacity(source, around.worker_memory, partial_sums(checked))
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
-        statistics, passes = _statistics(source, settings, around)
+        statistics, folds, passes = _with_folds(source, checked, around)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, around) if checked.method.rounds else None
+        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
@@ -162,20 +163,30 @@ def check(source: Source, settings: Settings) -> Checked:
     return Checked(settings, method, options, include, exclude)
 
 
-def check_capacity(source: Source, worker_memory: int | None) -> None:
-    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, three and a block at once on a worker."""
+def partial_sums(checked: Checked) -> int:
+    """Gram matrices that a partial result of the pass holds: one for each fold."""
+    options = checked.options
+    return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
+
+
+def check_capacity(source: Source, worker_memory: int | None, sums: int = 1) -> None:
+    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, three and a block at once on a worker.
+
+    sums: Gram matrices in each, one a fold where there are folds.
+    """
     import psutil
 
     n = source.n
     block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    need = 3 * partial_bytes(source) + 2 * block + (96 << 20)
+    partial_sum = sums * partial_bytes(source)
+    need = 3 * partial_sum + 2 * block + (96 << 20)
     if worker_memory is not None and need > worker_memory:
         raise CapacityError(
-            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_bytes(source) / 2**30:.2f} GiB a partial "
+            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_sum / 2**30:.2f} GiB a partial "
             f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
             f"Give each worker at least {need / 2**30:.1f} GiB, fewer columns, or smaller row blocks.",
         )
-    here = 6 * 8 * n * n
+    here = (4 + 2 * sums) * 8 * n * n
     available = psutil.virtual_memory().available
     if here > available:
         raise CapacityError(
@@ -188,6 +199,17 @@ def check_capacity(source: Source, worker_memory: int | None) -> None:
 def _named(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
     shown = ", ".join(str(labels[i]) for i in indices[:most])
     return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")
+
+
+def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
+    """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
+    settings, options = checked.settings, checked.options
+    if not isinstance(options, KfoldOptions):
+        statistics, passes = _statistics(source, settings, around)
+        return statistics, None, passes
+    return fold_gram(
+        source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
+    )
 
 
 def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
@@ -233,10 +255,14 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
-def _rows(source: Source, checked: Checked, statistics: Statistics, around: Surroundings) -> RowsOfSource:
-    """The rows, for methods that value subsets on them."""
+def _rows(
+    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
+) -> RowsOfSource:
+    """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
+    if folds is not None:
+        return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
     return RowsOfSource(
         source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
         intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,

@@ -103,7 +103,7 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
     assert found.indices == expected.indices
     assert found.lam == expected.lam
     assert found.counts["rounds"] == expected.counts["rounds"]
-    assert found.counts["passes_of_this_run"] <= expected.counts["passes_of_this_run"] - reached
+    assert found.counts["rounds_of_this_run"] <= expected.counts["rounds_of_this_run"] - reached
     assert not checkpoint.exists()
 
 
@@ -116,4 +116,4 @@ def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
         again = run_selection(source, settings, Surroundings(state=json.loads(json.dumps(state))))
         assert again.path == whole.path
         assert np.array_equal(again.coefficients, whole.coefficients)
-        assert again.counts["passes_of_this_run"] == 5 - len(state["path"])
+        assert again.counts["rounds_of_this_run"] == 5 - len(state["path"])

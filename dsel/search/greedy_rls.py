@@ -23,7 +23,9 @@ Direction = Literal["forward", "backward", "floating"]
 
 
 class LooRows(Protocol):
-    """The rows of the data, wherever they are: errors summed over all of them."""
+    """The rows of the data, wherever they are: errors summed over all of them, and the passes that took so far."""
+
+    passes: int
 
     def problem(self, lam: float) -> LooProblem: ...
     def errors(self, round: LooRound) -> Floats: ...
@@ -195,7 +197,7 @@ def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Float
 
 
 def run_rounds(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyRls], None] | None = None) -> int:
-    """Ask, value, tell, until the search has ended. Returns the passes over the rows."""
+    """Ask, value, tell, until the search has ended. Returns the rounds that took."""
     rounds = 0
     while (round := search.ask()) is not None:
         search.tell(rows.errors(round))

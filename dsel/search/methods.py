@@ -94,6 +94,12 @@ class ExchangeOptions(Options):
     start: Literal["random", "forward"] = "random"
 
 
+def _positive(value: Any) -> Any:
+    if isinstance(value, tuple) and (not value or not all(0.0 < lam < float("inf") for lam in value)):
+        raise ValueError("it must be auto or numbers > 0")
+    return value
+
+
 class GreedyRlsOptions(Options):
     """Greedy RLS: selection by the exact leave-one-out error of ridge regression.
 
@@ -111,12 +117,23 @@ class GreedyRlsOptions(Options):
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
 
-    @field_validator("lam_grid")
-    @classmethod
-    def _positive(cls, value: Any) -> Any:
-        if isinstance(value, tuple) and (not value or not all(0.0 < lam < float("inf") for lam in value)):
-            raise ValueError("it must be auto or numbers > 0")
-        return value
+    _positive = field_validator("lam_grid")(_positive)
+
+
+class KfoldOptions(Options):
+    """Selection by K-fold cross-validated squared error of ridge regression, from one pass over the data.
+
+    folds, repeats: rows fall into `folds` parts by their index and the seed, `repeats` times over. lam_grid (by
+    cross-validation), direction and held_out: as for greedy-rls.
+    """
+
+    folds: int = Field(10, ge=2)
+    repeats: int = Field(1, ge=1)
+    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    direction: Literal["forward", "backward", "floating"] = "forward"
+    held_out: Any = None
+
+    _positive = field_validator("lam_grid")(_positive)
 
 
 @dataclass(frozen=True)
@@ -247,17 +264,17 @@ def _greedy_rls(run: Run) -> SearchOutcome:
     search = GreedyRls(rows.problem(lam), run.k + len(include), candidates, include, options.direction)
     if run.state is not None:
         search.restore(run.state)
-    passes = run_rounds(search, rows, run.on_slice)
+    rounds = run_rounds(search, rows, run.on_slice)
     chosen = search.answer()
     local = {column: place for place, column in enumerate(candidates)}
     members = tuple(local[j] for j in chosen if j in local)
-    counts: dict[str, Any] = {"rounds": search.iteration, "passes_of_this_run": passes}
+    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds}
     if tried is not None:
         counts["lam_grid"] = tried
     return SearchOutcome(
         (FrontPoint(len(members), objective.value(members), members),), iterations=search.iteration,
         ended=search.ended, counts=counts, path=tuple(search.path), chosen=tuple(chosen), lam=lam,
-        passes=passes + (tried is not None),
+        passes=rows.passes,
     )  # fmt: skip
 
 
@@ -270,6 +287,7 @@ METHODS: dict[str, Method] = {
     "rfe": Method(NoOptions, _greedy("backward", "rfe")),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
     "greedy-rls": Method(GreedyRlsOptions, _greedy_rls, rounds=True),
+    "kfold": Method(KfoldOptions, _greedy_rls, rounds=True),
     "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
     "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
 }
