@@ -26,12 +26,16 @@ FoldMoments = dict[tuple[int, int], Moments]
 
 
 def folds_of(start: int, stop: int, folds: int, seed: int, repetition: int) -> NDArray[np.int64]:
-    """The fold of each row in [start, stop), by a hash of its index and the seed: chunks do not matter."""
+    """The fold of each row in [start, stop): of every `folds` rows in succession each falls into another fold, in an
+    order drawn by a hash of row, seed and repetition. Folds differ by one row at most, and chunks do not matter."""
+    first = start - start % folds
+    rows = np.arange(first, stop + (-stop) % folds, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        z = np.arange(start, stop, dtype=np.uint64)
+        z = rows
         for word in (seed, repetition):
             z = _splitmix(z ^ _splitmix(np.full(1, word, np.uint64) + np.uint64(0x51ED2701)))
-    return np.asarray(z % np.uint64(folds), np.int64)
+    places = np.argsort(z.reshape(-1, folds), axis=1, kind="stable")
+    return np.asarray(np.argsort(places, axis=1).ravel()[start - first : stop - first], np.int64)
 
 
 def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -72,16 +76,15 @@ def fold_gram(
 ) -> tuple[Statistics, FoldMoments, int]:  # fmt: skip
     """Statistics of all rows, moments of every fold, and the passes they took: one, two with `missing="mean"`.
 
-    A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError where a fold holds all rows.
+    A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
     """
+    if source.m < max(folds, 4):
+        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
     fill, passes = fill_values(source, missing, compute)
     per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=source.name)
     found: FoldMoments = reduce_blocks(
         source, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(source, folds, repeats), compute=compute
     )
-    least = min(source.m - moments.count for moments in found.values())
-    if least < 2:
-        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     return Statistics.from_moments(reduce(merge, first)), found, passes + 1
 
