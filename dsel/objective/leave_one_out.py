@@ -39,8 +39,9 @@ from dsel.objective.quadratic import DEPENDENCE_TOLERANCE
 Loss = Literal["squared", "zero-one"]
 Intercept = Literal["center", "column", "none"]
 
-#: Rows are worked through in pieces of about this many bytes of float64, which stay in the processor's cache.
-PIECE_BYTES = 1 << 20
+#: Rows are worked through in pieces of about this many bytes of float64, large enough for BLAS and near
+#: enough to the processor's cache.
+PIECE_BYTES = 4 << 20
 
 #: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it cannot be told from rounding.
 _ROUNDING = 1e-13
@@ -265,6 +266,7 @@ def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y
     targets, labels = view.targets(y, where)
     scaled = _scaled(round, view)
     step = max(16, PIECE_BYTES // (8 * round.n))
+    room = np.empty((min(step, x.shape[0]), round.n))  # made once: fresh pages cost more than the arithmetic
     for start in range(0, x.shape[0], step):
         rows = rows_of(x[start : start + step], view)
         t = targets[start : start + step]
@@ -273,7 +275,11 @@ def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y
         flip = labels[start : start + step] * view.scale_y if view.loss == "zero-one" else None
         flat[0] += plain_errors(e, g, flip)
         if round.insert:
-            D = np.hstack([z_S, np.ones((rows.shape[0], 1))]) @ scaled.M
+            D = room[: rows.shape[0]]
+            if z_S.shape[1]:
+                np.matmul(np.hstack([z_S, np.ones((rows.shape[0], 1))]), scaled.M, out=D)
+            else:
+                D[:] = scaled.M[0]
             _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, flip, flat[1 : 1 + round.n])
         if round.remove:
             flat[1 + round.n :] += removal_errors(round, e, g, h, flip)
@@ -349,7 +355,7 @@ def block_lam_errors(x: Any, y: Any, spectrum: LamSpectrum, view: RowView, where
     lams = spectrum.shrink.shape[1]
     errors = np.zeros(lams)
     targets, labels = view.targets(y, where)
-    step = max(16, 4 * PIECE_BYTES // (8 * spectrum.V.shape[0]))
+    step = max(16, PIECE_BYTES // (8 * spectrum.V.shape[0]))
     for start in range(0, x.shape[0], step):
         rows = rows_of(x[start : start + step], view)
         z = member_rows(rows, spectrum.members, spectrum.constant, view) @ spectrum.V

@@ -107,10 +107,8 @@ def test_labels_0_and_1_count_as_minus_1_and_1() -> None:
 def test_duplicates_and_ties_go_to_the_lowest_index() -> None:
     X, Y = problem(50, 5, 1, 1)
     doubled = np.hstack([X, X])
-    found = dsel.select(doubled, Y, k=3, method="greedy-rls", lam=0.5, preprocess="none")
-    assert found.indices == dsel.select(X, Y, k=3, method="greedy-rls", lam=0.5, preprocess="none").indices[:3] or (
-        found.indices[0] < 5
-    )
+    found = dsel.select(doubled, Y, k=1, method="greedy-rls", lam=0.5, preprocess="none")
+    assert found.indices == dsel.select(X, Y, k=1, method="greedy-rls", lam=0.5, preprocess="none").indices
     with_penalty = dsel.select(doubled, Y, k=10, method="greedy-rls", lam=0.5, preprocess="none")
     assert sorted(with_penalty.indices) == list(range(10))
     without = dsel.select(doubled, Y, k=10, method="greedy-rls", preprocess="none")
