@@ -81,7 +81,7 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
     options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}
     settings = Settings(k=20, method="greedy-rls", options=options)
     expected = run_selection(make_source(str(store)), settings, Surroundings())
-    job = write_job(store, method="greedy-rls", k=20, options=options)
+    job = write_job(store, method="greedy-rls", k=20, options={**options, "held_out": "held.zarr"})
     checkpoint = store.parent / "job.result" / "checkpoint.json"
 
     def rounds() -> int:

@@ -22,7 +22,6 @@ from dsel.objective.leave_one_out import (
     flat_size,
     member_rows,
     plain_errors,
-    removal_errors,
     residuals,
     rows_of,
 )
@@ -81,7 +80,7 @@ def _sweep_zero_one(
 
 @dataclass
 class _Block:
-    """Preprocessed rows: Z (r, n), as R; what is left of the targets, e; g; h of the last round if asked for."""
+    """Preprocessed rows: Z (r, n), as R; and e and g of the present S."""
 
     x: Any
     targets: Floats
@@ -89,7 +88,6 @@ class _Block:
     R: Floats
     e: Floats
     g: Floats
-    z_S: Floats | None = None
 
 
 def cache_bytes(m: int, n: int) -> int:
@@ -121,9 +119,10 @@ class LooCache:
                 )  # fmt: skip
 
     def errors(self, round: LooRound) -> Floats:
-        """As `leave_one_out.block_errors`, over all rows."""
+        """As `leave_one_out.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        assert not round.remove
         last = self._last
-        step = last is not None and self._updates < REBUILD_AFTER and not round.remove
+        step = last is not None and self._updates < REBUILD_AFTER
         step = step and last is not None and list(round.members[:-1]) == list(last.members)
         step = step and last is not None and round.members.size > last.members.size
         self._updates = self._updates + 1 if step else 0
@@ -153,7 +152,6 @@ class LooCache:
         if z_S.shape[1]:
             block.R -= z_S @ round.P
         block.e, block.g, _ = residuals(z_S, block.targets, round)
-        block.z_S = z_S if round.remove else None
 
     @staticmethod
     def _advance(block: _Block, last: LooRound, b: int) -> None:
@@ -170,8 +168,4 @@ class LooCache:
             _sweep_squared(block.R, u, rho, block.e, block.g, inverse, tau, inserted)
         else:
             _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, inserted)
-        if round.remove:
-            assert block.z_S is not None
-            h = block.z_S @ round.A
-            flat[1 + round.n :] = removal_errors(round, block.e, block.g, h, block.flip)
         return flat

@@ -113,10 +113,11 @@ class RowsOfSource:
     def errors(self, round: LooRound) -> Floats:
         """One pass, without one where the rows are in memory and so is the cache."""
         source = self._source
-        if self._cache is None and source.in_memory and cache_bytes(source.m, source.n) <= _room():
+        forward = round.insert and not round.remove
+        if forward and self._cache is None and source.in_memory and cache_bytes(source.m, source.n) <= _room():
             parts = [(b.x, load_block(b.y, source.target_columns)) for b in source.blocks]
             self._cache = LooCache(parts, self.view)
-        if self._cache is not None:
+        if forward and self._cache is not None:
             return self._cache.errors(round)
         return self._pass(partial(_loo_block, round=round, view=self.view, where=source.name), flat_size(round), "loo")
 
