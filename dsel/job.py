@@ -27,7 +27,7 @@ from dsel.errors import DataError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.pipeline import Surroundings, check, check_capacity, run_selection
+from dsel.pipeline import Surroundings, check, check_capacity, partial_sums, run_selection
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
@@ -50,9 +50,9 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     assert job.out is not None
     source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
     settings = job.settings()
-    check(source, settings)
+    checked = check(source, settings)
     spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    check_capacity(source, worker_memory(spec))
+    check_capacity(source, worker_memory(spec), partial_sums(checked))
     reporter = reporter or Reporter.for_terminal()
     with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
         done = _already_done(job, source)
@@ -142,7 +142,7 @@ class _Checkpoints:
     def __init__(self, job: JobFile, interrupts: Interrupts, reporter: Reporter) -> None:
         assert job.out is not None
         self._path = job.out / _CHECKPOINT
-        self._every = job.checkpoint_seconds
+        self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter

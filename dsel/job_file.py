@@ -128,7 +128,11 @@ def read_job(path: Path, out: Path | None = None) -> JobFile:
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
     folder = path.absolute().parent
-    beside = {name: folder / getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
+    beside: dict[str, Any] = {
+        name: folder / getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)
+    }
+    if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
+        beside["options"] = {**job.options, "held_out": str(folder / job.options["held_out"])}
     job = job.model_copy(update=beside)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})

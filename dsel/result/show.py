@@ -27,15 +27,39 @@ def render(selection: Selection, width: int = 100) -> str:
         if len(selection.include) <= row.size <= selection.k:
             marks = " <-" if set(row.indices) == set(selection.indices) else ""
             table.add_row(str(row.size), f"{row.error:.6g}", f"{row.r2:.6f}", _names(selection, row.indices) + marks)
-    console.print("Best subset found of each size:")
-    console.print(table)
-    console.print(f"Chosen, in order of gain: {', '.join(selection.labels)}")
+    if selection.path:
+        console.print("Steps, by the error on rows left out:")
+        console.print(_path(selection))
+    else:
+        console.print("Best subset found of each size:")
+        console.print(table)
+    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {', '.join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate))
     console.print(_cost(selection))
     for note in selection.notes:
         console.print(f"note: {note}")
     return console.export_text()
+
+
+def _path(selection: Selection) -> Any:
+    """The steps, at most the first and last 20."""
+    from rich.table import Table
+
+    path = selection.path
+    names = ["size", "step", "column", "error"]
+    extra = [name for name in ("accuracy", "test_error", "test_accuracy") if getattr(path[0], name) is not None]
+    table = Table(box=None, pad_edge=False)
+    for name in [*names, *(name.replace("_", " ") for name in extra)]:
+        table.add_column(name, justify="left" if name in ("step", "column") else "right")
+    for i, row in enumerate(path):
+        if 20 <= i < len(path) - 20:
+            if i == 20:
+                table.add_row("...")
+            continue
+        figures = [f"{getattr(row, name):.6g}" for name in ("error", *extra)]
+        table.add_row(str(row.size), row.action, row.label, *figures)
+    return table
 
 
 def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str:
