@@ -38,6 +38,24 @@ def resume(folder: Annotated[Path, typer.Argument(help="Result folder of an inte
 
 
 @app.command()
+def certify(
+    folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")],
+    time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
+    nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
+    all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that prove together.")] = 1,
+) -> None:
+    """Prove how far a selection can be from the best one; called again it goes on and never gets worse."""
+    from dsel.certification import Effort
+    from dsel.durations import parse_duration
+    from dsel.job import certify_run
+    from dsel.result.show import render
+
+    effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
+    typer.echo(render(certify_run(folder, effort, workers)))
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo"),
 ) -> None:

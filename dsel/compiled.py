@@ -14,13 +14,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def compiled(*, fast: bool = False, inline: bool = False) -> Callable[[_Function], _Function]:
+def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -> Callable[[_Function], _Function]:
     """Decorator: compile for this processor, once, and keep the result in numba's cache.
 
     fast: the order of operations may change, for figures that decide nothing. inline: the body goes into each caller.
+    nogil: threads of one process may run it side by side.
     Call compiled functions with typed integers (np.int64(2), not 2): for a literal numba compiles the callee anew.
     """
-    options: dict[str, Any] = {"error_model": "numpy"}
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil}
     if fast:
         options["fastmath"] = _FAST
     options["inline" if inline else "cache"] = "always" if inline else True

@@ -10,8 +10,8 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,16 @@ from typing import Any
 from dask.utils import format_bytes
 from pydantic import ValidationError
 
+from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
+from dsel.cluster.proof import Workers
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.pipeline import Surroundings, check, check_capacity, run_selection
+from dsel.pipeline import Surroundings, check, check_capacity, partial_sums, run_selection
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
@@ -39,11 +41,6 @@ _JOB, _CHECKPOINT = "job.json", "checkpoint.json"
 
 CHECKPOINT_FORMAT = 1
 #: What every saved search holds, and beside it the compiled one or that of a criterion.
-_STATE = {"k", "n", "seed", "isolation", "solutions", "trace"}
-_STATES = (
-    _STATE | {"count", "exchange_every", "recombination"},
-    _STATE | {"iteration", "last_gain", "accepted", "recalled", "values"},
-)
 
 
 def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
@@ -58,9 +55,9 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     _check_places(job)
     source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
     settings = job.settings()
-    check(source, settings)
+    checked = check(source, settings)
     spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    check_capacity(source, worker_memory(spec))
+    check_capacity(source, worker_memory(spec), partial_sums(checked))
     reporter = reporter or Reporter.for_terminal()
     with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
         done = _already_done(job, source)
@@ -90,10 +87,63 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     with local_cluster(spec) as client:
         around.compute = make_compute(client, on_tasks)
         selection = run_selection(source, job.settings(), around)
+        if job.certify is not None:
+            selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
         peaks = peak_memory(client)
     for address, (peak, limit) in peaks.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return replace(selection, peak_memory=peaks)
+
+
+def _certified(
+    job: JobFile, source: Source, selection: Selection, around: Surroundings, reporter: Reporter,
+    interrupts: Interrupts, workers: Workers,
+) -> Selection:  # fmt: skip
+    assert job.certify is not None
+    certify = job.certify
+    effort = Effort(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds)
+    reporter.stage("certificate")
+    interrupts.deferred = True
+    on_slice = _proof_slice(reporter, interrupts)
+    return certify_selection(source, job.settings(), selection, effort, around, job.out, on_slice, workers)
+
+
+def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
+    def on_slice(search: AnytimeSearch) -> None:
+        reporter.search(search)
+        interrupts.raise_received()
+
+    return on_slice
+
+
+def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+    """Attach certificates to the result in `folder`, or better ones than it has; an unfinished proof is gone on with.
+
+    workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
+    OutputError where there is no finished job, DataError where its data have changed since.
+    """
+    described = read_json(folder / _JOB)
+    if described is None:
+        raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
+    job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
+    selection = open_selection(folder)
+    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    if source.fingerprint != described["identity"]["fingerprint"]:
+        raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
+    reporter = reporter or Reporter.for_terminal()
+    with _locked(folder), reporter.logging_to(folder / "run.log"), Interrupts() as interrupts:
+        around = Surroundings(artefacts=_artefacts(job), on_stage=reporter.stage)
+        reporter.stage("certificate")
+        interrupts.deferred = True
+        on_slice = _proof_slice(reporter, interrupts)
+        effort = replace(effort, finish=True)
+        with local_cluster(LocalSpec(workers)) if workers > 1 else nullcontext() as client:
+            certified = certify_selection(
+                source, job.settings(), selection, effort, around, folder.absolute(), on_slice,
+                None if client is None else Workers(client),
+            )  # fmt: skip
+        certified.save(folder, overwrite=True)
+        return certified
 
 
 class _Checkpoints:
@@ -103,7 +153,7 @@ class _Checkpoints:
         assert job.out is not None
         self._path = job.out / _CHECKPOINT
         self._head = {"format": CHECKPOINT_FORMAT, "identity": identity}
-        self._every = job.checkpoint_seconds
+        self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter
@@ -120,7 +170,7 @@ class _Checkpoints:
         if not isinstance(saved, dict) or {name: saved.get(name) for name in self._head} != self._head:
             return None
         state = saved.get("state")
-        return state if isinstance(state, dict) and any(keys <= state.keys() for keys in _STATES) else None
+        return state if isinstance(state, dict) and state else None
 
     def on_stage(self, stage: str) -> None:
         self._reporter.stage(stage)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
 from dsel.pipeline import Column, Settings
@@ -45,6 +46,28 @@ class ClusterSection(BaseModel):
     local: LocalSection = LocalSection()
 
 
+class CertifySection(BaseModel):
+    """A proof of how far the selection can be from the best one, after the search: how long (90s, 10m, 2h), at most how
+    many nodes, for the size that was chosen or for all sizes up to k."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    time: str | float = "1m"
+    nodes: int | None = Field(None, ge=1)
+    sizes: Literal["chosen", "all"] = "chosen"
+
+    @field_validator("time")
+    @classmethod
+    def _a_duration(cls, value: str | float) -> str | float:
+        parse_duration(value)
+        return value
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds."""
+        return parse_duration(self.time)
+
+
 class JobFile(BaseModel):
     """What to select, from what, where to run, and where the result goes.
 
@@ -73,6 +96,7 @@ class JobFile(BaseModel):
     out: Path | None = None
     artefacts: Path | None = None
     checkpoint_seconds: _Float = Field(30.0, gt=0)
+    certify: CertifySection | None = None
 
     @field_validator("options")
     @classmethod
@@ -81,6 +105,14 @@ class JobFile(BaseModel):
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{name} is not a number (nan)")
         return options
+
+    @model_validator(mode="after")
+    def _certificates_are_for_the_quadratic_objective(self) -> JobFile:
+        if self.certify is not None and self.criterion is not None:
+            raise OptionError(
+                "certify: there is no certificate for a criterion of one's own.", "Leave one of them out."
+            )
+        return self
 
     def settings(self) -> Settings:
         """What to select."""
@@ -92,7 +124,10 @@ class JobFile(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the result depends on, beside the data: not where it runs or is written."""
-        return self.model_dump(mode="json", exclude={"cluster", "out", "artefacts", "checkpoint_seconds"})
+        exclude = {"cluster", "out", "artefacts", "checkpoint_seconds"}
+        if self.certify is None:
+            exclude.add("certify")
+        return self.model_dump(mode="json", exclude=exclude)
 
 
 def read_job(path: Path, out: Path | None = None) -> JobFile:
@@ -118,7 +153,9 @@ def read_job(path: Path, out: Path | None = None) -> JobFile:
         raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
     folder = path.absolute().parent
     named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
-    beside = {name: folder / os.path.expanduser(value) for name, value in named.items()}
+    beside: dict[str, Any] = {name: folder / os.path.expanduser(value) for name, value in named.items()}
+    if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
+        beside["options"] = {**job.options, "held_out": str(folder / job.options["held_out"])}
     job = job.model_copy(update=beside)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})

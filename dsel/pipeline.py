@@ -8,25 +8,29 @@ import numbers
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from dsel.data.source import Labels, Source, nearest, resolve_labels
+from dsel.data.source import Labels, Source, make_source, nearest, resolve_labels
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.result.selection import FrontRow, Selection, TraceRow
+from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
-from dsel.search.methods import METHODS, Method, OnSlice, Options, Run
-from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.greedy_rls import members_along, subset_fit
+from dsel.search.methods import METHODS, KfoldOptions, Method, OnSlice, Options, Run
+from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import FAN_IN
+from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
 from dsel.stats.gram import Missing, gram, partial_bytes
+from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import PREPROCESS, Preprocess, Statistics, duplicates
 from dsel.validation import first_error
@@ -98,23 +102,33 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
     checked = check(source, settings)
-    check_capacity(source, around.worker_memory)
+    held_out = _held_out(source, checked)
+    check_capacity(source, around.worker_memory, partial_sums(checked))
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
-        statistics, passes = _statistics(source, settings, around)
+        statistics, folds, passes = _with_folds(source, checked, around)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
-        outcome = _search(objective, checked, around)
-        best = outcome.best(settings.k - len(checked.include))
-        chosen = [int(objective.columns[j]) for j in best.members]
-        independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
+        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
+        outcome = _search(objective, checked, around, rows)
+        if outcome.lam is not None and outcome.lam != settings.lam:
+            settings = replace(settings, lam=outcome.lam)
+            checked = replace(checked, settings=settings)
+            objective, _ = _objective(source, checked, statistics)
+        if outcome.chosen is not None:
+            independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
+        else:
+            best = outcome.best(settings.k - len(checked.include))
+            chosen = [int(objective.columns[j]) for j in best.members]
+            independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
+        path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
     with clock.stage("check"):
         fit = _refit(source, settings, statistics, independent, around)
         _require_variation(fit.total)
     return _selection(
         source, checked, statistics, objective, outcome, independent, dependent, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + 1,
-        bytes_read=passes * source.nbytes + _check_bytes(source, independent),
+        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes + 1,
+        bytes_read=(passes + outcome.passes) * source.nbytes + _check_bytes(source, independent), path=path, rows=rows,
     )  # fmt: skip
 
 
@@ -166,21 +180,31 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def check_capacity(source: Source, worker_memory: int | None) -> None:
+def partial_sums(checked: Checked) -> int:
+    """Gram matrices that a partial result of the pass holds: one for each fold."""
+    options = checked.options
+    return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
+
+
+def check_capacity(source: Source, worker_memory: int | None, sums: int = 1) -> None:
     """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, as many as a merge takes, its result and one
-    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed."""
+    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed.
+
+    sums: Gram matrices in each, one a fold where there are folds.
+    """
     import psutil
 
     n = source.n
     block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    need = ((FAN_IN + 2) * partial_bytes(source) + 2 * block + (160 << 20)) / 0.9
+    partial_sum = sums * partial_bytes(source)
+    need = ((FAN_IN + 2) * partial_sum + 2 * block + (160 << 20)) / 0.9
     if worker_memory is not None and need > worker_memory:
         raise CapacityError(
-            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_bytes(source) / 2**30:.2f} GiB a partial "
+            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_sum / 2**30:.2f} GiB a partial "
             f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
             f"Give each worker at least {math.ceil(10 * need / 2**30) / 10} GiB, fewer columns, or smaller row blocks.",
         )
-    here = 6 * 8 * n * n
+    here = (4 + 2 * sums) * 8 * n * n
     available = psutil.virtual_memory().available
     if here > available:
         raise CapacityError(
@@ -193,6 +217,17 @@ def check_capacity(source: Source, worker_memory: int | None) -> None:
 def _named(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
     shown = ", ".join(str(labels[i]) for i in indices[:most])
     return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")
+
+
+def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
+    """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
+    settings, options = checked.settings, checked.options
+    if not isinstance(options, KfoldOptions):
+        statistics, passes = _statistics(source, settings, around)
+        return statistics, None, passes
+    return fold_gram(
+        source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
+    )
 
 
 def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
@@ -249,7 +284,71 @@ def _require_variation(total: float) -> None:
         )
 
 
-def _search(objective: QuadraticObjective, checked: Checked, around: Surroundings) -> SearchOutcome:
+def _rows(
+    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
+) -> RowsOfSource:
+    """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
+    settings, options = checked.settings, checked.options
+    fill = statistics.mean_x if settings.missing == "mean" else None
+    if folds is not None:
+        return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
+    return RowsOfSource(
+        source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
+        intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,
+    )  # fmt: skip
+
+
+def _held_out(source: Source, checked: Checked) -> Source | None:
+    """The held-out rows that the options name; options that do not fit each other are refused here too."""
+    options = checked.options
+    if not checked.method.rounds:
+        return None
+    if not source.n_targets:
+        raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
+    check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
+    given = getattr(options, "held_out", None)
+    if given is None:
+        return None
+    if isinstance(given, str | Path):
+        chosen = None if source.target_columns is None else source.targets.tolist()
+        held_out = make_source(given, targets=chosen)
+    else:
+        held_out = make_source(*given)
+    check_held_out(source, held_out)
+    return held_out
+
+
+def _path(
+    source: Source, checked: Checked, rows: RowsOfSource, outcome: SearchOutcome, held_out: Source | None,
+    around: Surroundings,
+) -> tuple[PathRow, ...]:  # fmt: skip
+    """The steps, with their errors on held-out rows where there are any (one pass over those)."""
+    tests: list[float | None] = [None] * len(outcome.path)
+    if held_out is not None:
+        start = [int(j) for j in checked.include]
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        problem = rows.problem(checked.settings.lam)
+        subsets = [subset_fit(problem, members) for members in members_along(outcome.path, start)]
+        tests = held_out_errors(held_out, subsets, rows.view, around.compute).tolist()
+    labelled = rows.view.loss == "zero-one"
+    N = source.n_targets
+
+    def row(point: PathPoint, test: float | None) -> PathRow:
+        error = point.error / source.m
+        return PathRow(
+            point.action, point.column, str(source.features[point.column]), point.size,
+            error / N if labelled else error, 1.0 - error / N if labelled else None,
+            test if test is None or not labelled else test / N,
+            1.0 - test / N if labelled and test is not None else None,
+        )  # fmt: skip
+
+    return tuple(row(point, test) for point, test in zip(outcome.path, tests, strict=True))
+
+
+def _search(
+    objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+) -> SearchOutcome:
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
         criterion = checked.settings.criterion
@@ -265,6 +364,7 @@ def _search(objective: QuadraticObjective, checked: Checked, around: Surrounding
             around.state,
             around.on_slice,
             checked.settings.criterion,
+            rows,
         )
     )
 
@@ -312,9 +412,17 @@ def _selection(
     source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
+    path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
     coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
+    notes += outcome.notes
+    if rows is not None and rows.recoded:
+        notes += ("labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is",)
+    if rows is not None and rows.intercept == "column":
+        notes += ("error and r2 are those of the chosen columns without the column of ones",)
+        fitted = subset_fit(rows.problem(settings.lam), S.tolist())
+        coefficients, intercept = rows.in_data_units(fitted)
     best = outcome.best(settings.k - base)
     by_criterion = settings.criterion is not None
     if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
@@ -359,6 +467,7 @@ def _selection(
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,
+        path=path,
     )
 
 
@@ -370,7 +479,19 @@ def _front_row(objective: QuadraticObjective, point: FrontPoint, by_criterion: b
 
 
 def _as_text(options: Options) -> dict[str, Any]:
-    return {name: import_path(value) if callable(value) else value for name, value in options}
+    def text(value: Any) -> Any:
+        if callable(value):
+            return import_path(value)
+        return value if value is None or isinstance(value, str | int | float) else _plain(value)
+
+    return {name: text(value) for name, value in options}
+
+
+def _plain(value: Any) -> Any:
+    """Tuples of numbers as lists; data in memory by name only."""
+    if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
+        return list(value)
+    return str(value) if isinstance(value, Path) else "data in memory"
 
 
 def _in_data_units(

@@ -42,6 +42,22 @@ class TraceRow:
 
 
 @dataclass(frozen=True)
+class PathRow:
+    """One step of a method that values subsets on rows left out: the column inserted or removed, how many there are
+    then, and the error per row (squared, on the preprocessed data and summed over targets; or the share of wrong
+    labels) left out; test_error likewise on held-out rows, where there are any. Accuracies for the zero-one loss."""
+
+    action: str
+    index: int
+    label: str
+    size: int
+    error: float
+    accuracy: float | None = None
+    test_error: float | None = None
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
 class Selection:
     """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
 
@@ -49,8 +65,10 @@ class Selection:
     on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
     coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
     front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement (of the criterion, where there is one). criterion: the user's own, of the chosen columns. ended: which
-    rule stopped the search. bytes_read and passes: over the data, the final check included.
+    improvement (of the criterion, where there is one); path: every step of a method that values subsets on rows left
+    out, for which front holds the answer alone. criterion: the user's own, of the chosen columns.
+    certificate: what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule stopped
+    the search. bytes_read and passes: over the data, the final check included.
     """
 
     indices: tuple[int, ...]
@@ -84,6 +102,8 @@ class Selection:
     peak_memory: dict[str, tuple[int, int]] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     criterion: float | None = None
+    certificate: tuple[dict[str, Any], ...] = ()
+    path: tuple[PathRow, ...] = ()
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -168,6 +188,8 @@ def open_selection(path: str | Path) -> Selection:
         trace = np.asarray(group["trace"])
         values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
+        values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
+        values["certificate"] = tuple(values.get("certificate", ()))
         for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from dsel.result.selection import Selection
 
@@ -27,18 +28,55 @@ def render(selection: Selection, width: int = 100) -> str:
         if len(selection.include) <= row.size <= selection.k:
             marks = " <-" if set(row.indices) == set(selection.indices) else ""
             table.add_row(str(row.size), f"{row.error:.6g}", f"{row.r2:.6f}", _names(selection, row.indices) + marks)
-    console.print("Best subset found of each size:")
-    console.print(table)
-    console.print(f"Chosen, in order of gain: {', '.join(selection.labels)}")
+    if selection.path:
+        console.print("Steps, by the error on rows left out:")
+        console.print(_path(selection))
+    else:
+        console.print("Best subset found of each size:")
+        console.print(table)
+    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {', '.join(selection.labels)}")
+    for certificate in selection.certificate:
+        console.print(_proof(certificate))
     console.print(_cost(selection))
     for note in selection.notes:
         console.print(f"note: {note}")
     return console.export_text()
 
 
+def _path(selection: Selection) -> Any:
+    """The steps, at most the first and last 20."""
+    from rich.table import Table
+
+    path = selection.path
+    names = ["size", "step", "column", "error"]
+    extra = [name for name in ("accuracy", "test_error", "test_accuracy") if getattr(path[0], name) is not None]
+    table = Table(box=None, pad_edge=False)
+    for name in [*names, *(name.replace("_", " ") for name in extra)]:
+        table.add_column(name, justify="left" if name in ("step", "column") else "right")
+    for i, row in enumerate(path):
+        if 20 <= i < len(path) - 20:
+            if i == 20:
+                table.add_row("...")
+            continue
+        figures = [f"{getattr(row, name):.6g}" for name in ("error", *extra)]
+        table.add_row(str(row.size), row.action, row.label, *figures)
+    return table
+
+
 def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str:
     shown = " ".join(str(i) for i in indices[:most])
     return shown + (" ..." if len(indices) > most else "")
+
+
+def _proof(row: dict[str, Any]) -> str:
+    effort = f"{row['nodes']:,} nodes, {row['seconds']:.1f} s"
+    if row["proven"]:
+        return f"Certificate, {row['size']} columns: proved optimal, R2 {row['r2']:.6f} ({effort})"
+    return (
+        f"Certificate, {row['size']} columns: R2 {row['r2']:.6f}, none is above {row['r2_bound']:.6f}; error "
+        f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
+        f"error; {effort})"
+    )
 
 
 def _cost(selection: Selection) -> str:

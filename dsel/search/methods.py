@@ -18,7 +18,8 @@ from dsel.search import pareto_engine
 from dsel.search.criterion import Criterion, CriterionPoss
 from dsel.search.exchange import exchange
 from dsel.search.forward import forward
-from dsel.search.outcome import SearchOutcome
+from dsel.search.greedy_rls import LAM_GRID, GreedyRls, LooRows, choose_lam, run_rounds
+from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
 
@@ -93,6 +94,73 @@ class ExchangeOptions(Options):
     start: Literal["random", "forward"] = "random"
 
 
+class BranchAndBoundOptions(Options):
+    """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
+    dsel.search.bounds. memory: bytes for its tables."""
+
+    seconds: float | None = Field(None, gt=0)
+    nodes: int | None = Field(None, ge=1)
+    bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
+    memory: int = Field(8 << 30, gt=0)
+
+
+class AStarOptions(Options):
+    """Best-first search with f = l + gamma u (gamma .inf: f = u). bound: "eigenvalue", the paper's, or "combined".
+
+    prune: whether a subset from a quick search cuts the fringe. seconds, nodes (expanded), memory (bytes) end it
+    before.
+    """
+
+    gamma: float = Field(0.0, ge=0)
+    seconds: float | None = Field(None, gt=0)
+    nodes: int | None = Field(None, ge=1)
+    bound: Literal["eigenvalue", "combined"] = "eigenvalue"
+    prune: bool = False
+    memory: int = Field(4 << 30, gt=0)
+
+
+def _positive(value: Any) -> Any:
+    if isinstance(value, tuple) and (not value or not all(0.0 < lam < float("inf") for lam in value)):
+        raise ValueError("it must be auto or numbers > 0")
+    return value
+
+
+class GreedyRlsOptions(Options):
+    """Greedy RLS: selection by the exact leave-one-out error of ridge regression.
+
+    loss: squared, or zero-one (labels -1 and +1, or 0 and 1). intercept: "center", not penalised, exact under
+    leave-one-out (default where preprocess centres); "column", the paper's column of ones, always in and penalised;
+    "none". lam_grid: choose lam by leave-one-out with all columns, from these or "auto" (4^-8 ... 4^8); else the job's
+    lam. direction: forward, backward elimination, or floating (after each insertion, deletions as long as they make a
+    better subset of their size). held_out: a store with rows to report the test error of every step on (from Python
+    also a pair X, Y).
+    """
+
+    loss: Literal["squared", "zero-one"] = "squared"
+    intercept: Literal["center", "column", "none"] | None = None
+    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    direction: Literal["forward", "backward", "floating"] = "forward"
+    held_out: Any = None
+
+    _positive = field_validator("lam_grid")(_positive)
+
+
+class KfoldOptions(Options):
+    """Selection by K-fold cross-validated squared error of ridge regression, from one pass over the data.
+
+    folds, repeats: rows fall into `folds` parts by their index and the seed, `repeats` times over. lam_grid (by
+    cross-validation), direction and held_out: as for greedy-rls.
+    """
+
+    folds: int = Field(10, ge=2)
+    repeats: int = Field(1, ge=1)
+    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    direction: Literal["forward", "backward", "floating"] = "forward"
+    held_out: Any = None
+
+    _positive = field_validator("lam_grid")(_positive)
+
+
 @dataclass(frozen=True)
 class Run:
     """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
@@ -104,17 +172,19 @@ class Run:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     criterion: Criterion | None = None  # of ascending columns in the data; in place of the objective's f
+    rows: LooRows | None = None  # of methods that value subsets on the rows of the data
 
 
 @dataclass(frozen=True)
 class Method:
     """A method: model of its options, function that runs it, whether it can be interrupted and resumed, whether it is
-    for Y = X alone."""
+    for Y = X alone; whether it works in rounds over the rows, each followed by a checkpoint."""
 
     options: type[Options]
     run: Callable[[Run], SearchOutcome]
     anytime: bool = False
     unsupervised_only: bool = False
+    rounds: bool = False
 
 
 def _poss(run: Run) -> SearchOutcome:
@@ -204,6 +274,73 @@ def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Ca
     return run
 
 
+def _branch_and_bound(run: Run) -> SearchOutcome:
+    from dsel.search.branch_and_bound import BranchAndBound, starting_subset
+
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = BranchAndBound.restore(objective, run.state, options.memory)
+    else:
+        start = starting_subset(objective, run.k, run.seed)
+        search = BranchAndBound(objective, run.k, incumbent=start, bound=options.bound, memory_limit=options.memory)
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
+    ended = "proven" if search.done else drive(search, stop, run.on_slice)
+    ended = "proven" if search.done else ended
+    counts = {"bound": search.lower, "proven": search.done, "open": search.open_nodes}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+def _astar(run: Run) -> SearchOutcome:
+    from dsel.search.astar import AStar
+    from dsel.search.branch_and_bound import starting_subset
+
+    objective, options = run.objective, run.options
+    if run.state is not None:
+        search = AStar.restore(objective, run.state, memory_limit=options.memory)
+    else:
+        start = starting_subset(objective, run.k, run.seed) if options.prune else None
+        search = AStar(
+            objective, run.k, gamma=options.gamma, bound=options.bound, incumbent=start, memory_limit=options.memory
+        )
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    ended = "goal" if search.done else drive(search, stop, run.on_slice)
+    if search.memory_full:
+        ended = "memory"
+    ended = "goal" if search.done else ended
+    counts = {"bound": search.lower, "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+def _greedy_rls(run: Run) -> SearchOutcome:
+    objective, options, rows = run.objective, run.options, run.rows
+    assert rows is not None
+    include = list(objective.included)
+    candidates = [int(j) for j in objective.columns]
+    lam, tried = objective.lam, None
+    if run.state is not None:
+        lam = run.state["lam"]
+    elif options.lam_grid is not None:
+        grid = LAM_GRID if options.lam_grid == "auto" else options.lam_grid
+        lam, tried = choose_lam(rows, grid, sorted([*include, *candidates]))
+        log.info("lam = %g by leave-one-out with all columns", lam)
+    search = GreedyRls(rows.problem(lam), run.k + len(include), candidates, include, options.direction)
+    if run.state is not None:
+        search.restore(run.state)
+    rounds = run_rounds(search, rows, run.on_slice)
+    chosen = search.answer()
+    local = {column: place for place, column in enumerate(candidates)}
+    members = tuple(local[j] for j in chosen if j in local)
+    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds}
+    if tried is not None:
+        counts["lam_grid"] = tried
+    return SearchOutcome(
+        (FrontPoint(len(members), objective.value(members), members),), iterations=search.iteration,
+        ended=search.ended, counts=counts, path=tuple(search.path), chosen=tuple(chosen), lam=lam,
+        passes=rows.passes,
+    )  # fmt: skip
+
+
 METHODS: dict[str, Method] = {
     "poss": Method(PossOptions, _poss, anytime=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
@@ -212,6 +349,10 @@ METHODS: dict[str, Method] = {
     "backward": Method(NoOptions, _greedy("backward", "backward")),
     "rfe": Method(NoOptions, _greedy("backward", "rfe")),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
+    "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True),
+    "astar": Method(AStarOptions, _astar, anytime=True),
+    "greedy-rls": Method(GreedyRlsOptions, _greedy_rls, rounds=True),
+    "kfold": Method(KfoldOptions, _greedy_rls, rounds=True),
     "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
     "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
 }

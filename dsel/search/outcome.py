@@ -25,9 +25,22 @@ class Improvement:
 
 
 @dataclass(frozen=True)
+class PathPoint:
+    """One step of a method that values subsets on rows left out: the data's column inserted or removed, the size then,
+    and the error summed over rows and targets."""
+
+    action: str
+    column: int
+    size: int
+    error: float
+
+
+@dataclass(frozen=True)
 class SearchOutcome:
     """Front (ascending size), trace of improvement, and why the search ended.
 
+    path, chosen, lam, passes: of methods that value subsets on the rows: their steps, the answer in their own order as
+    columns of the data (included ones first), the penalty they chose, and the passes over the data they took.
     `iterations` counts offspring for the Pareto searches and steps for the greedy ones; `evaluations` what was valued.
     """
 
@@ -36,6 +49,11 @@ class SearchOutcome:
     iterations: int = 0
     ended: str = "complete"
     counts: dict[str, Any] = field(default_factory=dict)
+    path: tuple[PathPoint, ...] = ()
+    chosen: tuple[int, ...] | None = None
+    lam: float | None = None
+    passes: int = 0
+    notes: tuple[str, ...] = ()
 
     def best(self, k: int) -> FrontPoint:
         """The point of least f with at most k columns; of equal ones the smallest."""

@@ -87,11 +87,13 @@ def reduce_blocks(
     partial_bytes: int,
     columns: Any = None,
     compute: Callable[[Any], Any] | None = None,
+    share: bool = False,
 ) -> Any:
     """Result of one pass over `source`: in this process for data in memory, else as a Dask graph given to `compute`.
 
     per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. `compute`
-    takes a Dask delayed object and returns its value.
+    takes a Dask delayed object and returns its value. share: per_block carries arrays, so that each worker gets it once
+    and not with every task.
     """
     targets = source.target_columns
     by_task = groups(source, partial_bytes)
@@ -105,11 +107,12 @@ def reduce_blocks(
     here = compute is None or source.in_memory
     leaf, join = delayed(work_through if here else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
+    function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
     for i, group in enumerate(by_task):
         bare = tuple(Block(b.start, b.stop, None, None) for b in group)
         parts = [(b.x, b.y) for b in group]
         key = f"{name}-{token}-{i}"
-        level.append(leaf(bare, parts, per_block, merge, columns, targets, dask_key_name=key))
+        level.append(leaf(bare, parts, function, merge, columns, targets, dask_key_name=key))
     depth = 0
     while len(level) > 1:
         depth += 1

@@ -35,6 +35,19 @@ def partial_bytes(source: Source) -> int:
     return 8 * source.n * (source.n + source.n_targets)
 
 
+def fill_values(
+    source: Source, missing: Missing, compute: Callable[[Any], Any] | None
+) -> tuple[NDArray[np.float64] | None, int]:
+    """What stands for NaN in each column, if anything, and the passes that took: none, or one for the means."""
+    if missing != "mean":
+        return None, 0
+    per_block = partial(_present_of, where=source.name)
+    present = reduce_blocks(
+        source, per_block, merge_present, name="present", partial_bytes=16 * source.n, compute=compute
+    )
+    return np.asarray(present.mean), 1
+
+
 def gram(
     source: Source, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None
 ) -> tuple[Statistics, int]:
@@ -44,13 +57,7 @@ def gram(
     present in their place, for which the means are counted in a pass of their own. NaN in Y is refused.
     A worker holds one block, a float64 piece of it, and a few partial sums of n (n + N) float64.
     """
-    fill, passes = None, 1
-    if missing == "mean":
-        per_block = partial(_present_of, where=source.name)
-        present = reduce_blocks(
-            source, per_block, merge_present, name="present", partial_bytes=16 * source.n, compute=compute
-        )
-        fill, passes = present.mean, 2
+    fill, passes = fill_values(source, missing, compute)
     moments = reduce_blocks(
         source,
         partial(_moments_of, fill=fill, where=source.name),
@@ -61,7 +68,7 @@ def gram(
     )
     _require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
     _require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
-    return Statistics.from_moments(moments), passes
+    return Statistics.from_moments(moments), passes + 1
 
 
 def _require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:

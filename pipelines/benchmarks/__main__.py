@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import pareto
+from pipelines.benchmarks import certificate, greedy_rls, pareto
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -22,6 +23,25 @@ def pareto_command(
 ) -> None:
     """The Pareto search on a quadratic objective."""
     pareto.run(quick)
+
+
+@app.command("certificate")
+def certificate_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller proofs, rougher figures.")] = False,
+) -> None:
+    """Branch and bound: nodes with each bound, nodes a second, speedup of a second worker."""
+    certificate.run(quick)
+
+
+@app.command("greedy-rls")
+def greedy_rls_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Small data, rougher figures.")] = False,
+    store: Annotated[
+        Path | None, typer.Option(help="Store with Y to go through out of core; else 4 GB are made.")
+    ] = None,
+) -> None:
+    """Greedy RLS in memory, and out of core on two workers of 1 GiB."""
+    greedy_rls.run(quick, store)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pipelines.papers import pocss_table_1, poss_table_2
+from pipelines.papers import greedy_rls_curves, heuristic_tables, pocss_table_1, poss_optima, poss_table_2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -40,6 +41,40 @@ def table_1(
 ) -> None:
     """Error ratio of POCSS and its comparators for k = 50."""
     pocss_table_1.run(runs, _known(only, list(pocss_table_1.PAPER)), processes)
+
+
+@app.command("heuristic-tables")
+def heuristic(
+    only: Only = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each best-first search.")] = 60.0,
+    proof_seconds: Annotated[float, typer.Option(min=0.1, help="For each proof of an optimum.")] = 600.0,
+) -> None:
+    """Errors and bounds of best-first search with f = l + gamma u, and the proved optima."""
+    names = sorted({name.split()[0] for name, _ in heuristic_tables.PAPER})
+    heuristic_tables.run(_known(only, names), seconds, proof_seconds)
+
+
+@app.command("poss-optima")
+def optima(
+    only: Only = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each proof.")] = 600.0,
+) -> None:
+    """Proved optima of R^2 for k = 8 on full data."""
+    poss_optima.run(_known(only, list(poss_optima.NAMES)), seconds)
+
+
+@app.command("greedy-rls")
+def greedy_rls(
+    only: Only = None,
+    folds: Annotated[int, typer.Option(min=1, max=10, help="How many of the ten folds to run.")] = 10,
+    most: Annotated[int, typer.Option(min=1, help="Features to choose at most (colon-cancer has 2000).")] = 800,
+    processes: Processes = 2,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the curves.")] = Path("greedy-rls-curves"),
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds and of random selection.")] = 0,
+) -> None:
+    """Accuracy curves of greedy RLS, random selection and the majority; leave-one-out against test."""
+    names = _known(only, list(greedy_rls_curves.SETS)) or list(greedy_rls_curves.SETS)
+    greedy_rls_curves.run(names, folds, most, processes, folder, seed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,205 @@
+"""A certificate for a Selection: from its data and settings, after the search or long after it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dsel.data.source import Source
+from dsel.errors import Interrupted, OptionError
+from dsel.files import read_json, write_json
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.pipeline import (
+    Settings,
+    Surroundings,
+    _by_gain,
+    _in_data_units,
+    _objective,
+    _refit,
+    _statistics,
+    check,
+)
+from dsel.result.selection import FrontRow, Selection
+from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
+from dsel.search.stopping import AnytimeSearch
+from dsel.stats.statistics import Statistics
+
+log = logging.getLogger("dsel")
+
+Sizes = Literal["chosen", "all"]
+
+#: The open nodes of an unfinished proof are saved up to about so many numbers.
+_MOST_SAVED = 20_000_000
+_PROOF = "proof.json"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to prove, and for what: the size that was chosen, or every size of the front up to k.
+
+    save_seconds: so often the state of the proof is saved. finish: interrupted, take what is proved so far.
+    """
+
+    seconds: float | None = None
+    nodes: int | None = None
+    sizes: Sizes = "chosen"
+    save_seconds: float = 30.0
+    finish: bool = False
+
+
+def certify_selection(
+    source: Source, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
+    folder: Path | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
+) -> Selection:  # fmt: skip
+    """The selection with certificates; a better subset that the proof found takes its place.
+
+    Statistics that are saved are used, otherwise one pass is made; only a better subset reads the data again. folder:
+    where an unfinished proof is kept and gone on with. runner: who does the proof's work. Errors: OptionError for a
+    method whose criterion is not the quadratic objective.
+    """
+    if selection.criterion is not None:
+        raise OptionError(
+            f"{selection.method} minimises a criterion of its own, which has no certificate.",
+            "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
+        )
+    around = around or Surroundings()
+    checked = check(source, settings)
+    statistics, passes = _statistics(source, settings, around)
+    objective, _ = _objective(source, checked, statistics)
+    found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
+    for old in (Certificate.from_dict(values) for values in selection.certificate):
+        # The proof's own earlier work is in its node count already: only bound and value are merged.
+        if old.size in found:
+            new = found[old.size]
+            merged = old.merged(new)
+            found[old.size] = replace(merged, nodes=max(old.nodes, new.nodes), seconds=max(old.seconds, new.seconds))
+        else:
+            found[old.size] = old
+    certificates = spread(found)
+    selection = replace(
+        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + passes
+    )
+    for certificate in certificates.values():
+        log.info("%s", describe(certificate))
+    return _with_better(source, settings, selection, statistics, objective, certificates, around)
+
+
+def describe(certificate: Certificate) -> str:
+    """One line for a log."""
+    if certificate.proven:
+        return f"{certificate.size} columns: proved optimal ({certificate.nodes:,} nodes)"
+    share = certificate.relative_to_total
+    return f"{certificate.size} columns: at most {share:.2%} of ||Y||^2 from the best ({certificate.nodes:,} nodes)"
+
+
+def _prove(
+    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Path | None,
+    on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
+) -> dict[int, Certificate]:  # fmt: skip
+    base = len(objective.included)
+    local = {int(j): place for place, j in enumerate(objective.columns)}
+    k = min(settings.k - base, objective.n)
+    chosen = [local[j] for j in selection.indices if j in local]
+    if k == 0:
+        return {c.size: c for c in certify_sizes(objective, {0: ()}).values()}
+    incumbents = {
+        row.size - base: [local[j] for j in row.indices if j in local]
+        for row in selection.front
+        if base < row.size < base + k
+    } if effort.sizes == "all" else {}  # fmt: skip
+    found = {}
+    seconds = effort.seconds
+    if incumbents:
+        share = None if seconds is None else seconds * len(incumbents) / (len(incumbents) + 1)
+        part = certify_sizes(objective, incumbents, seconds=share, nodes=effort.nodes, seed=settings.seed)
+        found = {c.size: c for c in part.values()}
+        spent = sum(c.seconds for c in part.values())
+        seconds = None if seconds is None else max(seconds - spent, 0.001)
+    proof = _proof(objective, k, chosen, settings.seed, folder, selection.fingerprint)
+    last = time.monotonic()
+
+    def save_and_report(search: AnytimeSearch) -> None:
+        nonlocal last
+        if folder is not None and time.monotonic() - last >= effort.save_seconds:
+            _save(proof, folder, objective, selection.fingerprint)
+            last = time.monotonic()
+        if on_slice is not None:
+            on_slice(search)
+
+    try:
+        proof.run(seconds, effort.nodes, save_and_report, runner)
+    except Interrupted:
+        if not effort.finish:
+            raise
+    finally:
+        if folder is not None:
+            _save(proof, folder, objective, selection.fingerprint)
+    certificate = proof.certificate()
+    found[certificate.size] = certificate
+    return found
+
+
+def _identity(objective: QuadraticObjective, k: int, fingerprint: str | None) -> dict[str, Any]:
+    return {
+        "fingerprint": fingerprint, "k": k, "n": objective.n, "c": objective.c, "lam": objective.lam,
+        "columns": objective.columns.tolist(), "included": list(objective.included),
+    }  # fmt: skip
+
+
+def _proof(
+    objective: QuadraticObjective, k: int, chosen: list[int], seed: int, folder: Path | None, fingerprint: str | None
+) -> Proof:
+    saved = read_json(folder / _PROOF) if folder is not None else None
+    if saved is not None and saved["identity"] == _identity(objective, k, fingerprint):
+        log.info("going on with the proof in %s", folder)
+        return Proof.resume(objective, saved["proof"], chosen)
+    return Proof.begin(objective, k, chosen, seed=seed)
+
+
+def _save(proof: Proof, folder: Path, objective: QuadraticObjective, fingerprint: str | None) -> None:
+    if proof.search.open_nodes * objective.n > _MOST_SAVED:
+        log.info("the proof has too many open nodes to be saved: another one starts anew")
+        return
+    identity = _identity(objective, proof.search.k, fingerprint)
+    write_json(folder / _PROOF, {"identity": identity, "proof": proof.state()})
+
+
+def _with_better(
+    source: Source, settings: Settings, selection: Selection, statistics: Statistics, objective: QuadraticObjective,
+    certificates: dict[int, Certificate], around: Surroundings,
+) -> Selection:  # fmt: skip
+    """Subsets that are better than the selection's take their place in the front, and as the answer."""
+    total = objective.total
+    front = {row.size: row for row in selection.front}
+    for certificate in certificates.values():
+        before = front.get(certificate.size)
+        if certificate.better and (before is None or certificate.value < before.error):
+            size = len(certificate.indices)
+            front[size] = FrontRow(size, certificate.value, 1.0 - certificate.value / total, certificate.indices)
+    rows = tuple(front[size] for size in sorted(front))
+    best = min((row for row in rows if row.size <= selection.k), key=lambda row: (row.error, row.size))
+    if set(best.indices) == set(selection.indices) or not any(c.better for c in certificates.values()):
+        return replace(selection, front=rows)
+    if not best.error < selection.error - 1e-9 * total:
+        return replace(selection, front=rows)
+    included = list(objective.included)
+    S, _ = _by_gain(statistics, settings, included, [j for j in best.indices if j not in included])
+    fit = _refit(source, settings, statistics, S, around)
+    coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
+    note = f"the certificate's search found these columns: they explain {1.0 - fit.rss / fit.total:.4%}, those of "
+    return replace(
+        selection,
+        indices=tuple(int(j) for j in S),
+        labels=tuple(str(source.features[j]) for j in S),
+        error=fit.error,
+        r2=1.0 - fit.rss / fit.total,
+        coefficients=coefficients,
+        intercept=intercept,
+        front=rows,
+        notes=(*selection.notes, f"{note}{selection.method} {selection.r2:.4%}"),
+        passes=selection.passes + 1,
+    )

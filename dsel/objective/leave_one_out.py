@@ -1,0 +1,367 @@
+"""Leave-one-out errors of ridge regression on S, on S + j for every j, and on S - i for every i in S, row by row.
+
+Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010 (greedy RLS).
+The paper keeps a = G y, d = diag(G) and C = G X', G = (X_S X_S' + lam I)^-1, an array as large as the data. But with
+A = (K_SS + lam I)^-1, P = A K_S: and w = A B_S the same numbers, times lam, can be had from a row z alone:
+
+    e = y - z_S w               (lam a)          delta_j = K_jj + lam - K_jS P_j     (lam (1 + v' C_j))
+    g = g0 - z_S A z_S'         (lam d)          T_j = B_j - K_jS w                  (lam v' a)
+    R_j = z_j - z_S P_j         (lam C_j)
+
+and the residual of the row under the model fitted without it is
+
+    S      e / g
+    S + j  (e - R_j T_j / delta_j) / (g - R_j^2 / delta_j)
+    S - i  (e + h_i w_i / A_ii) / (g + h_i^2 / A_ii)       with h = z_S A
+
+so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
+
+The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
+that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
+models that were fitted anew, intercept included, without the row. (The scales of standardised columns are those of all
+rows: they only say how strongly lam weighs on each column.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dsel.compiled import compiled
+from dsel.errors import DataError
+from dsel.objective.memory import Floats, Ints
+from dsel.objective.quadratic import DEPENDENCE_TOLERANCE
+
+Loss = Literal["squared", "zero-one"]
+Intercept = Literal["center", "column", "none"]
+
+#: Rows are worked through in pieces of about this many bytes of float64, large enough for BLAS and near
+#: enough to the processor's cache.
+PIECE_BYTES = 4 << 20
+
+#: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it cannot be told from rounding.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class LooProblem:
+    """What all rounds share, in preprocessed units: K (n, n), B (n, N), sums over rows of X (n,) and Y (N,), m rows."""
+
+    K: Floats
+    B: Floats
+    sum_x: Floats
+    sum_y: Floats
+    m: int
+    lam: float
+    intercept: Intercept
+
+    @property
+    def constant(self) -> bool:
+        """Whether a column of ones is always in."""
+        return self.intercept == "column"
+
+    @property
+    def g0(self) -> float:
+        """1 - h of a row before any column is chosen."""
+        return 1.0 - 1.0 / self.m if self.intercept == "center" else 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class LooRound:
+    """The small arrays for one S (s columns; the column of ones, if any, stands before them): all that a block needs.
+
+    P (s, n), A (s, s), w (s, N), delta (n,), T (n, N); `insert`, `remove`: what is asked for.
+    """
+
+    members: Ints
+    constant: bool
+    P: Floats
+    A: Floats
+    w: Floats
+    delta: Floats
+    T: Floats
+    g0: float
+    insert: bool = True
+    remove: bool = False
+
+    @property
+    def n(self) -> int:
+        """Columns of the data."""
+        return int(self.delta.size)
+
+    @property
+    def lead(self) -> int:
+        """Places before the columns of the data in S: 1 with the column of ones."""
+        return int(self.constant)
+
+
+@dataclass(frozen=True, eq=False)
+class RowView:
+    """How rows of the data become z and y: (value - center) / scale; `fill` stands for NaN in X.
+
+    zero_coded: (N,) targets with labels 0 and 1, which count as -1 and +1 (their center and scale are those of that).
+    """
+
+    center_x: Floats
+    scale_x: Floats
+    center_y: Floats
+    scale_y: Floats
+    loss: Loss
+    zero_coded: NDArray[np.bool_]
+    fill: Floats | None = None
+
+    def targets(self, y: Any, where: str = "Y") -> tuple[Floats, Floats]:
+        """Preprocessed targets (r, N), and the labels (zero-one loss; else all 1). Errors: DataError."""
+        raw = np.asarray(y, np.float64)
+        if self.loss == "squared":
+            return (raw - self.center_y) / self.scale_y, np.ones((1, 1))
+        raw = np.where(self.zero_coded, 2.0 * raw - 1.0, raw)
+        if not np.isin(raw, (-1.0, 1.0)).all():
+            row, column = np.argwhere(~np.isin(raw, (-1.0, 1.0)))[0]
+            raise not_labels(f"{where}: {np.asarray(y)[row, column]} in row {row}, column {column}")
+        return (raw - self.center_y) / self.scale_y, raw
+
+
+def not_labels(what: str) -> DataError:
+    """The error for targets that are not labels."""
+    return DataError(f"The zero-one loss needs labels -1 and +1, or 0 and 1 ({what}).", "Recode Y, or loss: squared.")
+
+
+def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
+    """The small arrays for S. O(n s^2) by BLAS-3."""
+    S = np.asarray(members, np.int64)
+    K_S, K_SS, B_S = problem.K[S], problem.K[np.ix_(S, S)], problem.B[S]
+    if problem.constant:
+        K_S = np.vstack([problem.sum_x, K_S])
+        K_SS = np.block([[np.array([[problem.m]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
+        B_S = np.vstack([problem.sum_y, B_S])
+    s = K_SS.shape[0]
+    diagonal = np.diag(problem.K)
+    if not s:
+        N = problem.B.shape[1]
+        return LooRound(
+            S, False, np.zeros((0, diagonal.size)), np.zeros((0, 0)), np.zeros((0, N)), diagonal + problem.lam,
+            problem.B, problem.g0, insert, remove,
+        )  # fmt: skip
+    factor = scipy.linalg.cho_factor(K_SS + problem.lam * np.eye(s), lower=True)
+    P, w, A = (np.asarray(scipy.linalg.cho_solve(factor, right)) for right in (K_S, B_S, np.eye(s)))
+    delta = diagonal + problem.lam - np.einsum("sn,sn->n", K_S, P)
+    return LooRound(
+        S, problem.constant, P, (A + A.T) / 2.0, w, delta, problem.B - K_S.T @ w, problem.g0, insert, remove
+    )
+
+
+def coefficients(problem: LooProblem, members: Ints) -> Floats:
+    """(s, N) ridge coefficients on the columns S, the column of ones first. O(s^3)."""
+    K_SS = prepare_gram(problem, members)
+    B_S = problem.B[members]
+    if problem.constant:
+        B_S = np.vstack([problem.sum_y, B_S])
+    return np.asarray(scipy.linalg.solve(K_SS + problem.lam * np.eye(K_SS.shape[0]), B_S, assume_a="pos"))
+
+
+def independent(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
+    """(n,) columns that may be inserted: without a penalty those that do not depend on S."""
+    diagonal = np.diag(problem.K)
+    tolerance = _ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE
+    return np.asarray(delta > tolerance * (diagonal + problem.lam))
+
+
+@compiled(nogil=True)
+def _add_squared(
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, errors: Floats
+) -> None:  # pragma: no cover
+    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - sign u^2))^2 with u = x a_j + D."""
+    r, n = x.shape
+    for i in range(r):
+        x_i, D_i, g_i = x[i], D[i], g[i]
+        for t in range(e.shape[1]):
+            e_it, tau_t = e[i, t], tau[t]
+            for j in range(n):
+                u = x_i[j] * a[j] + D_i[j]
+                q = (e_it - u * tau_t[j]) / (g_i - sign * u * u)
+                errors[j] += q * q
+
+
+@compiled(nogil=True)
+def _add_zero_one(
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats, errors: Floats
+) -> None:  # pragma: no cover
+    """errors_j += rows and targets where flip (e - u tau_j) >= g - sign u^2: the label times the prediction is <= 0."""
+    r, n = x.shape
+    for i in range(r):
+        x_i, D_i, g_i = x[i], D[i], g[i]
+        for t in range(e.shape[1]):
+            e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
+            for j in range(n):
+                u = x_i[j] * a[j] + D_i[j]
+                errors[j] += 1.0 if c * (e_it - u * tau_t[j]) >= g_i - sign * u * u else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Scaled:
+    """A round's arrays in the form that the kernels take: u = x a + [z_S 1] M has unit delta."""
+
+    a: Floats
+    M: Floats
+    tau: Floats  # (N, n)
+
+
+def _scaled(round: LooRound, view: RowView) -> _Scaled:
+    root = 1.0 / np.sqrt(np.where(round.delta > 0.0, round.delta, np.inf))
+    M = np.vstack([round.P, view.center_x / view.scale_x])
+    return _Scaled(root / view.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T))
+
+
+def flat_size(round: LooRound) -> int:
+    """Length of a vector of errors: of S, of S + j for all j, of S - i for the members i."""
+    return 1 + round.n + round.members.size
+
+
+def split_errors(round: LooRound, flat: Floats) -> tuple[float, Floats, Floats]:
+    """Errors of S, of S + j (n,), and of S - i (s,); what was not asked for, or is not finite, is inf."""
+    flat = np.where(np.isnan(flat), np.inf, flat)
+    insert, remove = flat[1 : 1 + round.n], flat[1 + round.n :]
+    return (
+        float(flat[0]),
+        insert if round.insert else np.full(insert.size, np.inf),
+        remove if round.remove else np.full(remove.size, np.inf),
+    )
+
+
+def rows_of(x: Any, view: RowView) -> NDArray[Any]:
+    """Rows as a C-ordered float32 or float64 array, NaN filled, not yet preprocessed."""
+    if hasattr(x, "toarray"):
+        x = x.toarray()
+    if x.dtype not in (np.float32, np.float64):
+        x = x.astype(np.float64)
+    if view.fill is not None and np.isnan(x).any():
+        x = np.where(np.isnan(x), view.fill, x)
+    return np.ascontiguousarray(x)
+
+
+def member_rows(x: NDArray[Any], members: Ints, constant: bool, view: RowView) -> Floats:
+    """z_S (r, s) of preprocessed values, the column of ones first."""
+    z = (x[:, members].astype(np.float64) - view.center_x[members]) / view.scale_x[members]
+    return np.hstack([np.ones((x.shape[0], 1)), z]) if constant else z
+
+
+def residuals(z_S: Floats, targets: Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
+    """e (r, N), g (r,) and h = z_S A (r, s)."""
+    h = z_S @ round.A
+    return targets - z_S @ round.w, round.g0 - np.einsum("rs,rs->r", h, z_S), h
+
+
+def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y") -> Floats:
+    """Errors of S, S + j and S - i summed over the rows of one block: x (r, n) dense or sparse, y (r, N), unscaled.
+
+    2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
+    beside the block. Errors: DataError where the zero-one loss meets what is not a label.
+    """
+    flat = np.zeros(flat_size(round))
+    targets, labels = view.targets(y, where)
+    scaled = _scaled(round, view)
+    step = max(16, PIECE_BYTES // (8 * round.n))
+    room = np.empty((min(step, x.shape[0]), round.n))  # made once: fresh pages cost more than the arithmetic
+    for start in range(0, x.shape[0], step):
+        rows = rows_of(x[start : start + step], view)
+        t = targets[start : start + step]
+        z_S = member_rows(rows, round.members, round.constant, view)
+        e, g, h = residuals(z_S, t, round)
+        flip = labels[start : start + step] * view.scale_y if view.loss == "zero-one" else None
+        flat[0] += plain_errors(e, g, flip)
+        if round.insert:
+            D = room[: rows.shape[0]]
+            if z_S.shape[1]:
+                np.matmul(np.hstack([z_S, np.ones((rows.shape[0], 1))]), scaled.M, out=D)
+            else:
+                D[:] = scaled.M[0]
+            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, flip, flat[1 : 1 + round.n])
+        if round.remove:
+            flat[1 + round.n :] += removal_errors(round, e, g, h, flip)
+    return flat
+
+
+def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None) -> Floats:
+    """(s,) errors of S - i over some rows."""
+    lead = round.lead
+    root = 1.0 / np.sqrt(np.diag(round.A)[lead:])
+    u = np.ascontiguousarray(h[:, lead:] * root)
+    tau = np.ascontiguousarray(-(round.w[lead:] * root[:, None]).T)
+    errors = np.zeros(u.shape[1])
+    _add(u, np.ones(u.shape[1]), np.zeros_like(u), e, g, tau, -1.0, flip, errors)
+    return errors
+
+
+def _add(
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats | None, errors: Floats
+) -> None:
+    e, tau = np.ascontiguousarray(e), np.ascontiguousarray(tau)
+    if flip is None:
+        _add_squared(x, a, D, e, g, tau, sign, errors)
+    else:
+        _add_zero_one(x, a, D, e, g, tau, sign, np.ascontiguousarray(flip), errors)
+
+
+def plain_errors(e: Floats, g: Floats, flip: Floats | None) -> float:
+    """Error of S itself over some rows; flip (r, N) is label times scale for the zero-one loss."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if flip is None:
+            return float(np.square(e / g[:, None]).sum())
+    return float(np.count_nonzero(flip * e >= g[:, None]))
+
+
+# -- the ridge penalty, as in section 4.2 of the paper: by leave-one-out with all columns ------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LamSpectrum:
+    """K = V diag(values) V' of the columns (data columns, ones first if `constant`), and V' B; for a grid of lam."""
+
+    members: Ints
+    constant: bool
+    V: Floats
+    shrink: Floats  # (n, lams) 1 / (value + lam)
+    VB: Floats
+    g0: float
+
+
+def lam_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> LamSpectrum:
+    """What a block needs to value every lam > 0 with the columns `members`. O(n^3)."""
+    whole = prepare_gram(problem, members)
+    values, V = scipy.linalg.eigh(whole)
+    B = problem.B[members]
+    if problem.constant:
+        B = np.vstack([problem.sum_y, B])
+    shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
+    return LamSpectrum(np.asarray(members, np.int64), problem.constant, V, shrink, V.T @ B, problem.g0)
+
+
+def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
+    """K of some columns, the column of ones before them if there is one."""
+    S = np.asarray(members, np.int64)
+    K = problem.K[np.ix_(S, S)]
+    if problem.constant:
+        K = np.block([[np.array([[problem.m]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
+    return K
+
+
+def block_lam_errors(x: Any, y: Any, spectrum: LamSpectrum, view: RowView, where: str = "Y") -> Floats:
+    """(lams,) errors with all columns over one block, for every lam of the grid. 2 r n^2 multiplications."""
+    lams = spectrum.shrink.shape[1]
+    errors = np.zeros(lams)
+    targets, labels = view.targets(y, where)
+    step = max(16, PIECE_BYTES // (8 * spectrum.V.shape[0]))
+    for start in range(0, x.shape[0], step):
+        rows = rows_of(x[start : start + step], view)
+        z = member_rows(rows, spectrum.members, spectrum.constant, view) @ spectrum.V
+        g = spectrum.g0 - np.square(z) @ spectrum.shrink
+        flip = labels[start : start + step] * view.scale_y if view.loss == "zero-one" else None
+        for l in range(lams):
+            e = targets[start : start + step] - z @ (spectrum.VB * spectrum.shrink[:, l, None])
+            errors[l] += plain_errors(e, g[:, l], flip)
+    return errors

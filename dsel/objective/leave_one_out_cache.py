@@ -1,0 +1,171 @@
+"""Algorithm 3 of the greedy RLS paper for data in memory: what stands in for its cache C is updated and read in one go.
+
+R = Z - Z_S P (the paper's lam C) is kept as float64. When column b enters S, R_j - R_b rho_j is the new R, rho the last
+row of the new P; that update and the errors of all S + j are one sweep over R, block by block, on some threads. Errors
+are added up in the order of the blocks, so that not a bit depends on the threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel.compiled import compiled
+from dsel.objective.leave_one_out import (
+    LooRound,
+    RowView,
+    flat_size,
+    member_rows,
+    plain_errors,
+    residuals,
+    rows_of,
+)
+from dsel.objective.memory import Floats
+
+#: After so many updates R is made anew from the data, so that rounding cannot pile up.
+REBUILD_AFTER = 128
+
+#: Blocks of R.
+_BLOCK_BYTES = 8 << 20
+
+
+@compiled(nogil=True)
+def _sweep_squared(
+    R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, errors: Floats
+) -> None:  # pragma: no cover
+    """R_j -= u rho_j, and errors_j += ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2, row by row."""
+    r, n = R.shape
+    single = e.shape[1] == 1
+    for i in range(r):
+        R_i, u_i, g_i = R[i], u[i], g[i]
+        if single:
+            e_i, tau_0 = e[i, 0], tau[0]
+            for j in range(n):
+                v = R_i[j] - u_i * rho[j]
+                R_i[j] = v
+                q = (e_i - v * tau_0[j]) / (g_i - v * v * inverse[j])
+                errors[j] += q * q
+        else:
+            for j in range(n):
+                R_i[j] -= u_i * rho[j]
+            for t in range(e.shape[1]):
+                e_it, tau_t = e[i, t], tau[t]
+                for j in range(n):
+                    v = R_i[j]
+                    q = (e_it - v * tau_t[j]) / (g_i - v * v * inverse[j])
+                    errors[j] += q * q
+
+
+@compiled(nogil=True)
+def _sweep_zero_one(
+    R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, flip: Floats, errors: Floats
+) -> None:  # pragma: no cover
+    """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error."""
+    r, n = R.shape
+    for i in range(r):
+        R_i, u_i, g_i = R[i], u[i], g[i]
+        for j in range(n):
+            R_i[j] -= u_i * rho[j]
+        for t in range(e.shape[1]):
+            e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
+            for j in range(n):
+                v = R_i[j]
+                errors[j] += 1.0 if c * (e_it - v * tau_t[j]) >= g_i - v * v * inverse[j] else 0.0
+
+
+@dataclass
+class _Block:
+    """Preprocessed rows: Z (r, n), as R; and e and g of the present S."""
+
+    x: Any
+    targets: Floats
+    flip: Floats | None
+    R: Floats
+    e: Floats
+    g: Floats
+
+
+def cache_bytes(m: int, n: int) -> int:
+    """Memory that the cache takes."""
+    return 8 * m * n
+
+
+class LooCache:
+    """Rows in memory with their R. parts: (x, y) of row blocks, dense or sparse; threads: by default one a core."""
+
+    def __init__(self, parts: Sequence[tuple[Any, Any]], view: RowView, threads: int | None = None) -> None:
+        self._view = view
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._blocks: list[_Block] = []
+        self._last: LooRound | None = None
+        self._updates = 0
+        for x, y in parts:
+            step = max(64, _BLOCK_BYTES // (8 * x.shape[1]))
+            targets, labels = view.targets(y)
+            for start in range(0, x.shape[0], step):
+                rows = x[start : start + step]
+                t = targets[start : start + step]
+                flip = np.ascontiguousarray(labels[start : start + step] * view.scale_y)
+                self._blocks.append(
+                    _Block(
+                        rows, t, flip if view.loss == "zero-one" else None,
+                        np.empty(0), t.copy(), np.empty(0),
+                    )
+                )  # fmt: skip
+
+    def errors(self, round: LooRound) -> Floats:
+        """As `leave_one_out.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        assert not round.remove
+        last = self._last
+        step = last is not None and self._updates < REBUILD_AFTER
+        step = step and last is not None and list(round.members[:-1]) == list(last.members)
+        step = step and last is not None and round.members.size > last.members.size
+        self._updates = self._updates + 1 if step else 0
+        self._last = round
+        inverse = 1.0 / np.where(round.delta > 0.0, round.delta, np.inf)
+        tau = np.ascontiguousarray((round.T * inverse[:, None]).T)
+        rho = np.ascontiguousarray(round.P[-1]) if step else np.zeros(round.n)
+
+        def work(block: _Block) -> Floats:
+            if step:
+                assert last is not None
+                self._advance(block, last, int(round.members[-1]))
+            else:
+                self._rebuild(block, round)
+            return self._sweep(block, round, rho, inverse, tau, step)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            total = np.zeros(flat_size(round))
+            for part in pool.map(work, self._blocks):
+                total += part
+        return total
+
+    def _rebuild(self, block: _Block, round: LooRound) -> None:
+        rows = rows_of(block.x, self._view)
+        z_S = member_rows(rows, round.members, round.constant, self._view)
+        block.R = (rows - self._view.center_x) / self._view.scale_x
+        if z_S.shape[1]:
+            block.R -= z_S @ round.P
+        block.e, block.g, _ = residuals(z_S, block.targets, round)
+
+    @staticmethod
+    def _advance(block: _Block, last: LooRound, b: int) -> None:
+        u = block.R[:, b]
+        block.e = block.e - u[:, None] * (last.T[b] / last.delta[b])
+        block.g = block.g - np.square(u) / last.delta[b]
+
+    def _sweep(self, block: _Block, round: LooRound, rho: Floats, inverse: Floats, tau: Floats, step: bool) -> Floats:
+        flat = np.zeros(flat_size(round))
+        flat[0] = plain_errors(block.e, block.g, block.flip)
+        u = block.R[:, round.members[-1]].copy() if step else np.zeros(block.R.shape[0])
+        inserted = flat[1 : 1 + round.n]
+        if block.flip is None:
+            _sweep_squared(block.R, u, rho, block.e, block.g, inverse, tau, inserted)
+        else:
+            _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, inserted)
+        return flat

@@ -1,0 +1,309 @@
+"""Best-first search over subsets, optimal, weighted or greedy.
+
+Source: Wan, Schweitzer, "Heuristic search algorithms for approximating one matrix in terms of another matrix", AAAI
+2021, Figure 2. Each node S has an upper bound u = f(S) and a lower bound l on the best subset of k columns that holds
+it; the node of least l + gamma u comes first, of equal ones the larger, and a child is closed as soon as it is made.
+gamma = 0 is optimal (Theorem 1), gamma = inf takes f = u and is greedy (Theorem 2), what lies between ends within
+gamma (u_max - l**) of the optimum (Theorem 6). Y = X gives the A* and weighted A* of Arai et al. (AAAI 2015 and 2016).
+
+bound "eigenvalue" is the paper's l. "combined" (DESIGN section 4) is a search tree instead of a graph: a node also has
+the columns that may still be added, so that each subset is made once and its bound knows what is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dsel.errors import OptionError
+from dsel.objective.memory import Floats
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.bounds import Problem, orthonormalised
+from dsel.search.branch_and_bound import MARGIN
+from dsel.search.outcome import FrontPoint, Improvement
+from dsel.search.reduced import Reduced
+
+AStarBound = Literal["eigenvalue", "combined"]
+
+#: A node in the fringe with its place in the closed list takes about so many bytes, and one for every column.
+_NODE_BYTES = 450
+
+_Allowed = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class _Node:
+    members: tuple[int, ...]
+    l: float
+    u: float
+    allowed: _Allowed
+    terminal: bool = False  # no column is left to add: l = u, like a node of k columns
+
+
+class AStar:
+    """The search; `advance` goes on, everything can be read between two calls.
+
+    objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of u;
+    math.inf means f = u. incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which
+    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. memory_limit: bytes for the
+    fringe and the closed list, at which the search stops.
+    """
+
+    def __init__(
+        self,
+        objective: QuadraticObjective,
+        k: int,
+        *,
+        gamma: float = 0.0,
+        bound: AStarBound = "eigenvalue",
+        incumbent: Iterable[int] | None = None,
+        target_gram: Floats | None = None,
+        memory_limit: int = 4 << 30,
+    ) -> None:
+        if not 1 <= k <= objective.n:
+            raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= columns.")
+        if not gamma >= 0.0:
+            raise OptionError(f"gamma is {gamma}; the weight of u is a number >= 0, or inf for f = u.")
+        if bound not in ("eigenvalue", "combined"):
+            raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
+        self.objective, self.k, self.gamma, self.bound_name = objective, k, gamma, bound
+        self._reduced = Reduced.of(objective, target_gram) if bound == "eigenvalue" else None
+        self._problem = Problem.of(objective) if bound == "combined" else None
+        self._most_nodes = max(memory_limit // (_NODE_BYTES + objective.n // 8), 1)
+        self._margin = MARGIN * objective.c
+        self._fringe: list[tuple[float, int, int, _Node]] = []
+        self._closed: set[int] = set()
+        self._made = 0
+        self._pruned = math.inf
+        self.iteration = 0
+        self.best: tuple[int, ...] = ()
+        self.best_value = objective.c
+        self.last_gain = 0
+        self._trace: list[Improvement] = []
+        self._prune = incumbent is not None
+        if incumbent is not None:
+            self._offer(tuple(sorted(int(j) for j in incumbent)))
+        self.goal: tuple[int, ...] | None = None
+        self.memory_full = False
+        if self._reduced is not None:
+            l, u = self._reduced.root(k)
+            self._push(_Node((), l, u, None))
+        else:
+            assert self._problem is not None
+            everything = tuple(range(objective.n))
+            self._push(_Node((), self._problem.bound((), everything, k), objective.c, everything))
+
+    def _f(self, node: _Node) -> float:
+        return node.u if math.isinf(self.gamma) else node.l + self.gamma * node.u
+
+    def _push(self, node: _Node) -> None:
+        self._made += 1
+        heapq.heappush(self._fringe, (self._f(node), -len(node.members), self._made, node))
+
+    def _offer(self, members: tuple[int, ...]) -> None:
+        value = self.objective.value(members)
+        if value < self.best_value:
+            self.best, self.best_value, self.last_gain = members, value, self.iteration
+            self._trace.append(Improvement(self.iteration, len(members), value))
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """Every improvement of the best subset seen, whether or not the search stops at it."""
+        return tuple(self._trace)
+
+    @property
+    def done(self) -> bool:
+        """Whether the search has its answer."""
+        return self.goal is not None or not self._fringe
+
+    @property
+    def answer(self) -> tuple[int, ...]:
+        """The subset the search stopped at; while it has not, and where pruning left none, the best one seen."""
+        return self.best if self.goal is None else self.goal
+
+    @property
+    def lower(self) -> float:
+        """No subset of at most k columns has an f below this: the least l of the fringe (eq. 12), or the best value."""
+        waiting = min((entry[3].l for entry in self._fringe), default=math.inf)
+        return max(min(waiting, self._pruned, self.best_value), 0.0)
+
+    @property
+    def suboptimality(self) -> float:
+        """b of eq. (12): the answer's f is at most so much above the optimum."""
+        return max(self.objective.value(self.answer) - self.lower, 0.0)
+
+    @property
+    def u_max(self) -> float:
+        """Largest u left in the fringe (Theorem 6)."""
+        return max((entry[3].u for entry in self._fringe), default=0.0)
+
+    @property
+    def made(self) -> int:
+        """Nodes put into the fringe."""
+        return self._made
+
+    def advance(self, until: int, target: float | None = None) -> bool:
+        """Go on until so many nodes were expanded; True when done, out of memory, or f <= target."""
+        while not self.done and not self.memory_full:
+            if target is not None and self.best_value <= target:
+                return True
+            if self.iteration >= until:
+                return False
+            self._step()
+        return True
+
+    def _step(self) -> None:
+        """Lines 2 to 12 of Figure 2."""
+        node = heapq.heappop(self._fringe)[3]
+        if self._cannot_be_better(node):
+            return
+        if len(node.members) == self.k or node.terminal:
+            self._finish(node)
+            return
+        children = self._children(node)
+        self.iteration += 1
+        if children is None:
+            self._push(_Node(node.members, node.u, node.u, (), terminal=True))
+            return
+        if not children:
+            return
+        best = min(children, key=lambda child: child.u)
+        if best.u < self.best_value:
+            self._offer(tuple(sorted(best.members)))
+        for child in children:
+            if not self._cannot_be_better(child):
+                self._push(child)
+        self.memory_full = max(len(self._closed), len(self._fringe)) > self._most_nodes
+
+    def _cannot_be_better(self, node: _Node) -> bool:
+        """With an incumbent: whether nothing below this node beats the best subset seen."""
+        if not self._prune or node.l < self.best_value - self._margin:
+            return False
+        self._pruned = min(self._pruned, node.l)
+        return True
+
+    def _finish(self, node: _Node) -> None:
+        self.goal = tuple(sorted(node.members))
+        self._offer(self.goal)
+        self._push(node)  # its own l counts among the fringe's
+
+    def _children(self, node: _Node) -> list[_Node] | None:
+        """The new children, None where no column can be added."""
+        q = self.k - len(node.members)
+        if self._reduced is not None:
+            return self._in_the_graph(node, q, self._reduced)
+        assert self._problem is not None
+        return in_the_tree(self._problem, node, q) or None
+
+    def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
+        """Children that are not closed yet; they are closed now."""
+        found = reduced.children(node.members, q)
+        if not found.columns.size:
+            return None
+        mask = 0
+        for j in node.members:
+            mask |= 1 << j
+        children = []
+        for j, l, u in zip(found.columns.tolist(), found.l.tolist(), found.u.tolist(), strict=True):
+            key = mask | 1 << j
+            if key not in self._closed:
+                self._closed.add(key)
+                children.append(_Node((*node.members, j), max(l, node.l), u, None))
+        return children
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """The empty set and the answer."""
+        empty = FrontPoint(0, self.objective.c, ())
+        S = self.answer
+        return (empty, FrontPoint(len(S), self.objective.value(S), S)) if S else (empty,)
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, as JSON would hold it. The closed list is made of the fringe's ancestors and kept
+        whole."""
+        fringe = [
+            [node.l, node.u, list(node.members), node.allowed, made, node.terminal] for _, _, made, node in self._fringe
+        ]
+        return {
+            "kind": "astar", "n": self.objective.n, "k": self.k, "bound": self.bound_name,
+            "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
+            "expanded": self.iteration, "made": self._made, "best": list(self.best), "prune": self._prune,
+            "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
+            "goal": None if self.goal is None else list(self.goal),
+            "closed": [format(key, "x") for key in self._closed],
+            "trace": [[t.iteration, t.size, t.value] for t in self._trace], "last_gain": self.last_gain,
+        }  # fmt: skip
+
+    @classmethod
+    def restore(
+        cls,
+        objective: QuadraticObjective,
+        state: dict[str, Any],
+        *,
+        target_gram: Floats | None = None,
+        memory_limit: int = 4 << 30,
+    ) -> AStar:
+        """The search as it was when `state` was taken: it goes on with the same nodes."""
+        if state["n"] != objective.n:
+            raise OptionError(
+                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
+                "Resume with the data and options it was started with, or start anew.",
+            )
+        search = cls(
+            objective, state["k"], gamma=float(state["gamma"]), bound=state["bound"], target_gram=target_gram,
+            incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
+        )  # fmt: skip
+        if state["best"]:
+            search._offer(tuple(state["best"]))
+        search._fringe = []
+        for l, u, members, allowed, made, terminal in state["fringe"]:
+            node = _Node(tuple(members), l, u, None if allowed is None else tuple(allowed), terminal)
+            search._fringe.append((search._f(node), -len(members), made, node))
+        heapq.heapify(search._fringe)
+        search._closed = {int(key, 16) for key in state["closed"]}
+        search.iteration, search._made, search.last_gain = state["expanded"], state["made"], state["last_gain"]
+        search._pruned = math.inf if state["pruned"] is None else state["pruned"]
+        search.goal = None if state["goal"] is None else tuple(state["goal"])
+        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
+        return search
+
+
+def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
+    """Each column that may be added, with those after it left to add: the child's own combined bound."""
+    assert node.allowed is not None
+    R = np.asarray(node.allowed, np.int64)
+    if not R.size:
+        return []
+    G, B, f = problem.residual(node.members, R)
+    d = np.diag(G)
+    independent = d > problem.floor[R]
+    gain = np.where(independent, np.square(B).sum(axis=1) / np.where(independent, d, 1.0), 0.0)
+    order = np.argsort(-gain, kind="stable")
+    R, gain, independent = R[order], gain[order], independent[order]
+    G, B = G[np.ix_(order, order)], B[order]
+    lower = f - gain
+    if q > 1:
+        Z = orthonormalised(G, B, problem.floor[R])
+        A = np.cumsum((Z[:, :, None] * Z[:, None, :])[::-1], axis=0)[::-1]
+        trace = np.einsum("tii->t", A)
+        after = min(q - 1, problem.N)
+        if problem.N == 1 or after >= problem.N:
+            explained = trace
+        else:
+            w = B / np.sqrt(np.where(independent, d[order], 1.0))[:, None]
+            values = np.linalg.eigvalsh(A - w[:, :, None] * w[:, None, :])[:, problem.N - after :]
+            explained = np.minimum(trace, gain + np.maximum(values, 0.0).sum(axis=1))
+        lower = f - explained
+    return [
+        _Node((*node.members, int(R[i])), max(float(lower[i]), node.l), float(f - gain[i]), tuple(R[i + 1 :].tolist()))
+        for i in np.flatnonzero(independent)
+    ]

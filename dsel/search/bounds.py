@@ -1,0 +1,169 @@
+"""Lower bounds on what the best completion of a partial selection can reach.
+
+For a selection S with q columns still to choose from R:
+
+    combined    f(S) - the q largest eigenvalues of Z_R Z_R'   (DESIGN section 4; Z_R: residual cross-Gram of R given S,
+                orthonormalised over R)
+    eigenvalue  f(S) - the q largest eigenvalues of Y_S'Y_S    (Wan and Schweitzer, AAAI 2021, Theorem 4: the completion
+                may leave the span of R; Y_S: residual targets)
+    leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
+
+None is above the value of any completion; combined is never below the two others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+
+from dsel.objective.memory import Floats, Ints
+from dsel.objective.quadratic import QuadraticObjective
+
+BoundName = Literal["combined", "eigenvalue", "leaps"]
+BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
+
+#: Directions of K or M with at most this share of the largest eigenvalue are rounding.
+_ROUNDING = 1e-14
+#: A pivot of at most this share of FLOOR (see dsel.search.branching) is rounding.
+_PIVOT = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A quadratic objective as the bounds use it: lam has gone into K's diagonal, and the targets are as few as can be.
+
+    K: (n, n). B: (n, r) with B B' = M. floor: (n,) pivots at or below it are dependent. target_gram: see `of`.
+    """
+
+    K: Floats
+    B: Floats
+    c: float
+    floor: Floats
+    target_gram: Floats | None = None
+
+    @classmethod
+    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Problem:
+        """The problem of an objective. O(n^3) where Y = X or N > n.
+
+        target_gram: (N, N) Y'Y of the targets behind `cross`, for the eigenvalue bound as published. Without it the
+        part of the targets in the span of X stands for them, which makes that bound sharper.
+        """
+        K = objective.K + objective.lam * np.eye(objective.n)
+        if target_gram is not None and objective.cross is not None:
+            return cls(K, objective.cross, objective.c, objective.floor, np.asarray(target_gram, np.float64))
+        return cls(K, np.ascontiguousarray(few_targets(objective)), objective.c, objective.floor)
+
+    @property
+    def n(self) -> int:
+        """Number of candidate columns."""
+        return int(self.K.shape[0])
+
+    @property
+    def N(self) -> int:
+        """Number of targets kept."""
+        return int(self.B.shape[1])
+
+    @cached_property
+    def T(self) -> Floats:
+        """(r, r) Gram matrix of the targets behind B, or of their part in the span of the columns. O(n^3)."""
+        return _explained_by_all(self.K, self.B) if self.target_gram is None else self.target_gram
+
+    def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
+        """Given S (independent): K of R (t, t), B of R (t, r) and f(S)."""
+        r = np.asarray(R, np.int64)
+        if not len(S):
+            return self.K[np.ix_(r, r)], self.B[r], self.c
+        s, L, W = self._factor(S)
+        V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, r)], lower=True)
+        f = self.c - float(np.square(W).sum())
+        return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f
+
+    def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
+        """S, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
+        s = np.asarray(S, np.int64)
+        L = np.asarray(np.linalg.cholesky(self.K[np.ix_(s, s)]), np.float64)
+        return s, L, np.asarray(scipy.linalg.solve_triangular(L, self.B[s], lower=True))
+
+    def _residual_targets(self, S: Sequence[int]) -> Floats:
+        """(r, r) Gram matrix of the targets' residuals given S."""
+        W = self._factor(S)[2] if len(S) else self.B[:0]
+        return self.T - W.T @ W
+
+    def bound(self, S: Sequence[int], R: Sequence[int], q: int, name: BoundName = "combined") -> float:
+        """Lower bound on f(S + Q) over all Q of at most q columns of R."""
+        G, B, f = self.residual(S, R)
+        if q == 0 or not len(R):
+            return f
+        if name == "eigenvalue":
+            return max(f - _largest(self._residual_targets(S), q), 0.0)
+        Z = orthonormalised(G, B, self.floor[np.asarray(R, np.int64)])
+        if name == "leaps":
+            return max(f - float(np.square(Z).sum()), 0.0)
+        return max(f - _largest(Z.T @ Z, q), 0.0)
+
+    @cached_property
+    def unexplained(self) -> float:
+        """What all columns together leave: no subset is below it."""
+        return self.bound((), range(self.n), self.n, "leaps")
+
+
+def few_targets(objective: QuadraticObjective) -> Floats:
+    """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding)."""
+    norms = column_norms(objective.K + objective.lam * np.eye(objective.n))
+    if objective.moments is not None:
+        values, vectors = scipy.linalg.eigh(objective.moments / np.outer(norms, norms))
+        real = values > _ROUNDING * max(float(values[-1]), 0.0)
+        return np.asarray(norms[:, None] * vectors[:, real] * np.sqrt(values[real]))
+    if objective.cross is None:
+        values, vectors = scipy.linalg.eigh(objective.K)
+        real = np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0))
+        return np.asarray(vectors[:, real] * values[real])
+    if objective.cross.shape[1] == 1:
+        return objective.cross
+    U, values, _ = scipy.linalg.svd(objective.cross / norms[:, None], full_matrices=False)
+    real = values > _ROUNDING * max(float(values[0]), 0.0)
+    return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else objective.cross[:, :1]
+
+
+def column_norms(K: Floats) -> Floats:
+    """sqrt(K_jj), 1 for a column of zeros. What is small beside others is judged after dividing by them."""
+    norms = np.sqrt(np.maximum(np.diag(K), 0.0))
+    return np.where(norms > 0.0, norms, 1.0)
+
+
+def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
+    """Z (t, r): the residual of B_i over the columns after i, divided by its norm, by one elimination from the end.
+
+    sum_{l >= i} z_l z_l' is then what columns i to t explain together. Dependent columns have z = 0. O(t^3 / 3).
+    """
+    G, Z = G.copy(), B.astype(np.float64)
+    for a in range(G.shape[0] - 1, -1, -1):
+        d = G[a, a]
+        if d <= _PIVOT * floor[a]:
+            Z[a] = 0.0
+            continue
+        u = G[:a, a] / d
+        Z[:a] -= np.outer(u, Z[a])
+        G[:a, :a] -= np.outer(u, G[a, :a])
+        Z[a] /= np.sqrt(d)
+    return Z
+
+
+def _explained_by_all(K: Floats, B: Floats) -> Floats:
+    """B' K^+ B, the Gram matrix of the targets' part in the span of the columns."""
+    norms = column_norms(K)
+    values, vectors = scipy.linalg.eigh(K / np.outer(norms, norms))
+    real = values > 1e-13 * max(float(values[-1]), 0.0)
+    Q = (vectors[:, real] / np.sqrt(values[real])).T @ (B / norms[:, None])
+    return np.asarray(Q.T @ Q)
+
+
+def _largest(H: Floats, q: int) -> float:
+    if q >= H.shape[0]:
+        return float(np.trace(H))
+    return float(np.maximum(np.linalg.eigvalsh(H)[H.shape[0] - q :], 0.0).sum())

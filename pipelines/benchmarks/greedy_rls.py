@@ -1,0 +1,214 @@
+"""Greedy RLS: in memory beside Algorithm 3 in plain NumPy, time against the height, and out of core beside reading
+alone and the arithmetic alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dsel
+from dsel.cluster.compute import make_compute, peak_memory
+from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.data.generate import generate_regression
+from dsel.data.source import Block, Source, make_source
+from dsel.objective.leave_one_out import block_errors
+from dsel.objective.memory import Floats
+from dsel.search.greedy_rls import GreedyRls
+from dsel.stats.blockwise import reduce_blocks
+from dsel.stats.gram import gram
+from dsel.stats.loo_pass import RowsOfSource, add
+from pipelines.benchmarks.synthetic import regression_data
+
+N, K = 1000, 50
+
+
+def run(quick: bool, store: Path | None) -> None:
+    """Print every figure, and the four that matter on the last line as JSON."""
+    report = _show(in_memory(5_000 if quick else 50_000))
+    with tempfile.TemporaryDirectory() as folder:
+        if store is None:
+            store = Path(folder) / "generated.zarr"
+            generate_regression(store, samples=50_000 if quick else 1_000_000, features=N)
+        report |= _show(out_of_core(store, rounds=6))
+    for m in (5_000, 10_000) if quick else (50_000, 100_000, 200_000, 400_000, 1_000_000):
+        _show({f"seconds_a_round_{m}_rows": seconds_of_a_round(m)})
+    keys = ("numpy_over_dsel", "out_of_core_over_floor", "reads_per_round", "bytes_written")
+    print(json.dumps({key: report[key] for key in keys}))
+
+
+def _show(figures: dict[str, Any]) -> dict[str, Any]:
+    for key, value in figures.items():
+        print(f"{key}: {value}", flush=True)
+    return figures
+
+
+def plain_algorithm_3(X: Floats, y: Floats, k: int, lam: float) -> list[int]:
+    """Algorithm 3 in plain NumPy, blocked: all candidates of some columns at once. Squared loss."""
+    m, n = X.shape
+    a, d, C = y / lam, np.ones(m) / lam, X / lam
+    S: list[int] = []
+    step = max(1, (1 << 18) // m)
+    while len(S) < k:
+        errors = np.empty(n)
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            v, c = X[:, part], C[:, part]
+            u = c / (1.0 + np.einsum("mn,mn->n", v, c))
+            left = (a[:, None] - u * (a @ v)) / (d[:, None] - u * c)
+            errors[part] = np.einsum("mn,mn->n", left, left)
+        errors[S] = np.inf
+        b = int(np.argmin(errors))
+        u = C[:, b] / (1.0 + X[:, b] @ C[:, b])
+        a, d = a - u * (X[:, b] @ a), d - u * C[:, b]
+        C -= np.outer(u, X[:, b] @ C)
+        S.append(b)
+    return S
+
+
+def in_memory(m: int) -> dict[str, Any]:
+    """k = 50 of 1000 columns: wall seconds of the whole of `dsel.select`, and of Algorithm 3."""
+    X, y = regression_data(m, N)
+    _ours(X[:500], y[:500], 2)
+    seconds, found = _timed(lambda: _ours(X, y, K))
+    plain, expected = _timed(lambda: plain_algorithm_3(X, y[:, 0], K, 1.0))
+    search = found.seconds["search"]
+    same = _ours(X, y, K, preprocess="none").indices == tuple(expected)
+    return {
+        "rows_in_memory": m, "seconds_dsel": seconds, "seconds_of_its_search": search, "seconds_numpy": plain,
+        "numpy_over_dsel": plain / seconds, "numpy_over_search": plain / search, "same_selection": same,
+    }  # fmt: skip
+
+
+def _ours(X: Floats, y: Floats, k: int, **options: Any) -> dsel.Selection:
+    return dsel.select(X, y, k=k, method="greedy-rls", lam=1.0, **options)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    answer = work()
+    return time.perf_counter() - start, answer
+
+
+def seconds_of_a_round(m: int) -> float:
+    """Seconds of a round on m rows in memory, mean of ten; without a cache where there is no room for one."""
+    import psutil
+
+    room = 3 * 8 * m * N <= psutil.virtual_memory().available  # else float32, and no cache: streamed
+    X: Any = np.random.default_rng(0).standard_normal((m, N), np.float64 if room else np.float32)
+    y = X[:, :5].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).standard_normal(m)
+    source = make_source(X, y)
+    statistics, _ = gram(source)
+    search, rows = _search(source, statistics, None)
+    return _timed(partial(_rounds, search, rows, 10))[0] / 10
+
+
+def _search(source: Source, statistics: Any, compute: Any) -> tuple[GreedyRls, RowsOfSource]:
+    rows = RowsOfSource(source, statistics, "standardize", compute=compute)
+    return GreedyRls(rows.problem(1.0), K, range(source.n)), rows
+
+
+def _rounds(search: GreedyRls, rows: RowsOfSource, count: int) -> None:
+    for _ in range(count):
+        round = search.ask()
+        assert round is not None
+        search.tell(rows.errors(round))
+
+
+def _touch(x: Any, y: Any, block: Block) -> Floats:
+    return np.zeros(1)
+
+
+def _chunk_reads(client: Any) -> int:
+    counts = client.run(_reads_of_x)
+    return int(sum(counts.values()))
+
+
+def _count_reads() -> None:
+    from dsel.data.stored_array import StoredArray
+
+    if hasattr(StoredArray, "_rows_read"):
+        StoredArray._rows_read = 0
+        return
+    plain = StoredArray.read
+    StoredArray._rows_read = 0  # type: ignore[attr-defined]
+
+    def read(self: Any, start: int, stop: int, columns: Any = None) -> Any:
+        if self.variable == "X":
+            StoredArray._rows_read += stop - start  # type: ignore[attr-defined]
+        return plain(self, start, stop, columns)
+
+    StoredArray.read = read  # type: ignore[method-assign]
+
+
+def _reads_of_x() -> int:
+    from dsel.data.stored_array import StoredArray
+
+    return int(getattr(StoredArray, "_rows_read", 0))
+
+
+def _written() -> int:
+    """Bytes that this process has had written to storage so far."""
+    with open("/proc/self/io") as io:
+        return next(int(line.split()[1]) for line in io if line.startswith("write_bytes"))
+
+
+def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
+    """Rounds on two workers of 1 GiB, beside reading alone, and the arithmetic of a round on blocks in memory."""
+    source = make_source(str(store))
+    with local_cluster(LocalSpec(2, "1GiB")) as client:
+        compute = make_compute(client)
+        statistics, _ = gram(source, compute=compute)
+        reading = _timed(lambda: reduce_blocks(source, _touch, add, name="read", partial_bytes=8, compute=compute))[0]
+        search, rows = _search(source, statistics, compute)
+        _rounds(search, rows, 1)  # the compiled code is loaded
+        client.run(_count_reads)
+        before, files = sum(client.run(_written).values()), _bytes_under(store)
+        seconds, _ = _timed(lambda: _rounds(search, rows, rounds))
+        written = sum(client.run(_written).values()) - before + _bytes_under(store) - files
+        reads = _chunk_reads(client) / source.m / rounds
+        arithmetic = _arithmetic_alone(source, search, rows, client, rounds)
+        peaks = [f"{peak / 2**20:.0f} of {limit / 2**20:.0f} MiB" for peak, limit in peak_memory(client).values()]
+    floor = max(reading, arithmetic)
+    return {
+        "store": str(store), "rows": source.m, "seconds_a_round": seconds / rounds, "seconds_reading_alone": reading,
+        "seconds_arithmetic_alone": arithmetic, "out_of_core_over_floor": seconds / rounds / floor,
+        "reads_per_round": reads, "bytes_written": written, "worker_memory": peaks,
+    }  # fmt: skip
+
+
+def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, client: Any, rounds: int) -> float:
+    """Seconds of a round's arithmetic for all rows on both workers at once, on one block that they hold: with as many
+    columns chosen as there were halfway through the rounds."""
+    from dsel.objective.leave_one_out import prepare
+
+    half = prepare(search.problem, np.asarray(search.members[: 1 + rounds // 2], np.int64))
+    block = source.blocks[0]
+    share = source.m / (block.stop - block.start) / 2
+
+    spent = client.run(_repeat_block, block, half, rows.view, max(1, round(share / 10)))
+    return float(max(spent.values()) * share)
+
+
+def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
+    """Seconds of one block, from some repetitions."""
+    from threadpoolctl import threadpool_limits
+
+    from dsel.data.source import load_block
+
+    x, y = load_block(block.x), load_block(block.y)
+    with threadpool_limits(1, "blas"):
+        start = time.perf_counter()
+        for _ in range(times):
+            block_errors(x, y, round, view)
+    return (time.perf_counter() - start) / times
+
+
+def _bytes_under(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.parent.rglob("*") if path.is_file())

@@ -1,0 +1,154 @@
+"""Figures 4 to 15 of Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010:
+accuracy against the number of chosen features, by stratified ten-fold cross-validation.
+
+In each fold lam is chosen by leave-one-out accuracy with all features, then features by leave-one-out accuracy. The
+paper does not say how features were scaled nor whether there was an intercept: here both are dsel's defaults
+(standardised, an intercept that is not penalised). ijcnn1 is not to be had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dsel
+from dsel.data.source import make_source
+from dsel.errors import MissingExtraError
+from dsel.objective.memory import Floats, Ints
+from dsel.search.greedy_rls import subset_fit
+from dsel.stats.gram import gram
+from dsel.stats.loo_pass import RowsOfSource, held_out_errors
+from pipelines.papers.datasets import load, missing
+from pipelines.processes import map_processes
+from pipelines.table import text_table
+
+#: Name in the paper, file, and figures: accuracy against random selection, and leave-one-out against test.
+SETS = {
+    "adult": ("a9a", 4, 10), "australian": ("australian", 5, 11), "colon-cancer": ("colon-cancer", 6, 12),
+    "german.numer": ("german.numer", 7, 13), "mnist5": ("mnist", 9, 15),
+}  # fmt: skip
+FOLDS = 10
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Accuracies after each step, of one fold or the mean of several; `lam` that was chosen."""
+
+    test: Floats
+    loo: Floats
+    random: Floats
+    majority: float
+    lam: float
+
+
+def run(names: list[str], folds: int, most: int, processes: int, folder: Path, seed: int) -> None:
+    """Compute `folds` of the ten folds of each data set with up to `most` features; draw the curves into `folder`."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("The curves need matplotlib.", "pip install 'dsel[plots]'.") from error
+    rows = []
+    for name in names:
+        if load(SETS[name][0]) is None:
+            print(missing(SETS[name][0]))
+            continue
+        found = map_processes(_fold_of, [(name, fold, most, seed) for fold in range(folds)], processes)
+        curves = mean_curves(found)
+        _draw(name, curves, folder)
+        best = int(np.argmax(curves.test))
+        half = len(curves.test) // 2
+        rows.append([
+            name, len(curves.test), curves.majority, float(curves.test[0]), float(curves.test[best]), best + 1,
+            float(curves.test[-1]),
+            float((curves.test - curves.random)[: max(half, 1)].mean()), float((curves.loo - curves.test).mean()),
+            curves.lam,
+        ])  # fmt: skip
+    print(f"Accuracy, mean of {folds} of {FOLDS} folds; curves in {folder}")
+    header = ["data", "features", "majority", "test, 1", "best", "at", "last", "over random*", "LOO - test", "lam"]
+    print(text_table(header, [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in r] for r in rows]))
+    print("* mean over the first half of the curve")
+
+
+def problem(name: str) -> tuple[Any, Floats]:
+    """X (m, n) and labels -1, +1 (m, 1)."""
+    arrays = load(SETS[name][0])
+    assert arrays is not None
+    Y = arrays["Y"][:, :1]
+    return arrays["X"], np.where(Y == 5.0, 1.0, -1.0) if name == "mnist5" else np.where(Y > 0.0, 1.0, -1.0)
+
+
+def stratified(y: Floats, folds: int, seed: int) -> Ints:
+    """(m,) the fold of each row: each class is dealt out in random order."""
+    rng = np.random.default_rng(seed)
+    fold = np.empty(y.size, np.int64)
+    dealt = 0
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        fold[rows] = (dealt + np.arange(rows.size)) % folds
+        dealt += rows.size
+    return fold
+
+
+def _fold_of(task: tuple[str, int, int, int]) -> Curves:
+    name, number, most, seed = task
+    X, Y = problem(name)
+    inside = stratified(Y[:, 0], FOLDS, seed) == number
+    return fold_curves(X[~inside], Y[~inside], X[inside], Y[inside], most, seed + number)
+
+
+def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int, seed: int) -> Curves:
+    """All curves for one split into training and test rows."""
+    varying = np.flatnonzero(np.ptp(X, axis=0) > 0.0)
+    X, X_test = X[:, varying], X_test[:, varying]
+    k = min(most, varying.size)
+    found = dsel.select(X, Y, k=k, method="greedy-rls", loss="zero-one", lam_grid="auto", held_out=(X_test, Y_test))
+    order = np.random.default_rng(seed).permutation(varying.size)[:k]
+    source = make_source(X, Y)
+    statistics, _ = gram(source)
+    rows = RowsOfSource(source, statistics, "standardize", loss="zero-one")
+    whole = rows.problem(found.lam)
+    nested = [subset_fit(whole, np.sort(order[: s + 1]).tolist()) for s in range(k)]
+    wrong = held_out_errors(make_source(X_test, Y_test), nested, rows.view)
+    majority = 1.0 if (Y > 0).mean() >= 0.5 else -1.0
+    return Curves(
+        np.array([p.test_accuracy for p in found.path], np.float64),
+        np.array([p.accuracy for p in found.path], np.float64),
+        1.0 - wrong, float((Y_test == majority).mean()), found.lam,
+    )  # fmt: skip
+
+
+def mean_curves(curves: list[Curves]) -> Curves:
+    """Mean over folds, as far as all of them go."""
+    length = min(c.test.size for c in curves)
+    test, loo, random = (
+        np.mean([getattr(c, part)[:length] for c in curves], axis=0) for part in ("test", "loo", "random")
+    )
+    return Curves(
+        test, loo, random, float(np.mean([c.majority for c in curves])), float(np.median([c.lam for c in curves]))
+    )
+
+
+def _draw(name: str, curves: Curves, folder: Path) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4))
+    FigureCanvasAgg(figure)
+    sizes = np.arange(1, curves.test.size + 1)
+    left, right = figure.subplots(1, 2)
+    left.plot(sizes, curves.test, label="greedy RLS")
+    left.plot(sizes, curves.random, label="random selection")
+    left.axhline(curves.majority, color="gray", linestyle="--", label="majority voter")
+    left.set(title=f"{name} (figure {SETS[name][1]})", xlabel="selected features", ylabel="test accuracy")
+    right.plot(sizes, curves.test, label="test")
+    right.plot(sizes, curves.loo, label="LOO")
+    right.set(title=f"{name} (figure {SETS[name][2]})", xlabel="selected features", ylabel="accuracy")
+    for axes in (left, right):
+        axes.legend()
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(folder / f"{name}.png", dpi=100)
+    np.savez(folder / f"{name}.npz", test=curves.test, loo=curves.loo, random=curves.random, majority=curves.majority)

@@ -1,0 +1,38 @@
+"""The tables of exact answers run, and their last line is JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipelines.benchmarks import certificate
+from pipelines.papers import heuristic_tables, poss_optima
+
+
+def test_the_optimum_of_sonar_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    poss_optima.run(["sonar"], 60.0)
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    if not report["rows"]:
+        pytest.skip("there is no sonar.npz")
+    assert report["rows"][0]["proven"]
+    assert report["rows"][0]["r2"] == pytest.approx(0.438258, abs=5e-7)
+
+
+def test_a_row_of_table_2_stands_beside_the_papers() -> None:
+    row = heuristic_tables.one_row("spectf 22/23", 5, 20.0, 20.0)
+    if row is None:
+        pytest.skip("there is no spectf.npz")
+    assert row["optimum"]["proven"]
+    for label, bound in (("f=l", 0.0), ("f=l+u", 0.635), ("f=l+2u", 0.639), ("f=u", 0.639)):
+        assert row["search"][label]["bound"] == pytest.approx(bound, abs=5e-4)
+    assert row["compared"]["OMP"] == pytest.approx(431650, abs=1.0)
+
+
+def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
+    data = certificate.several_targets("spectf", 22)
+    if data is None:
+        pytest.skip("there is no spectf.npz")
+    row = certificate.compare("spectf", 5, data, 100_000)
+    assert row["eigenvalue"]["nodes"] == 9109  # what f = l expands
+    assert row["ratio"] > 5.0

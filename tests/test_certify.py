@@ -1,0 +1,82 @@
+"""`dsel certify RUN` and `certify:` in a job file: certificates, and a better subset where there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dsel.certification import Effort
+from dsel.cli import app
+from dsel.data.ingest import ingest_arrays
+from dsel.errors import DataError, OptionError, OutputError
+from dsel.job import certify_run, run_job
+from dsel.job_file import read_job
+from dsel.result.selection import open_selection
+
+RNG = np.random.default_rng(21)
+X = RNG.standard_normal((60, 14)) @ (np.eye(14) + RNG.standard_normal((14, 14)) / 2)
+Y = X[:, :6] @ RNG.standard_normal((6, 1)) + 4 * RNG.standard_normal((60, 1))
+
+
+def job_file(folder, **more):
+    store = folder / "store"
+    if not store.exists():
+        ingest_arrays(X, store, y=Y)
+    path = folder / "job.yaml"
+    values = {"store": str(store), "k": 5, "method": "omp", "cluster": {"local": {"workers": 1}}, **more}
+    path.write_text(yaml.safe_dump(values))
+    return read_job(path, folder / "result")
+
+
+def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
+    job = job_file(tmp_path, include=[2], exclude=[3])
+    first = run_job(job)
+    assert first.certificate == ()
+    quick = certify_run(job.out, Effort(nodes=1))
+    shown = CliRunner().invoke(app, ["certify", str(job.out), "--time", "1m", "--all-sizes"])
+    assert shown.exit_code == 0, shown.output
+    assert "proved optimal" in shown.output
+    last = open_selection(job.out)
+    assert last.certificate[-1]["proven"]
+    assert last.certificate[-1]["bound"] >= quick.certificate[-1]["bound"]
+    assert last.error <= first.error
+    assert 2 in last.indices
+    assert 3 not in last.indices
+    assert last.error == pytest.approx(last.certificate[-1]["value"])
+    assert [row["size"] for row in last.certificate] == [2, 3, 4, 5]
+    (job.out / "proof.json").unlink()
+    two = certify_run(job.out, Effort(seconds=60.0), workers=2)
+    assert two.certificate[-1]["proven"]
+    assert two.indices == last.indices
+    again = certify_run(job.out, Effort(nodes=1))
+    assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
+    assert again.certificate[-1]["proven"]
+
+
+def test_a_job_can_ask_for_it(tmp_path):
+    job = job_file(tmp_path, method="forward", certify={"time": "20s"})
+    found = run_job(job)
+    assert found.certificate[0]["proven"]
+    exact = run_job(job_file(tmp_path, method="branch-and-bound").model_copy(update={"out": tmp_path / "exact"}))
+    assert exact.ended == "proven"
+    assert exact.error == pytest.approx(found.error)
+    assert set(exact.indices) == set(found.indices)
+
+
+def test_what_cannot_be_certified_is_said(tmp_path):
+    job = job_file(tmp_path)
+    with pytest.raises(OutputError, match="holds no job"):
+        certify_run(tmp_path, Effort(nodes=1))
+    run_job(job)
+    ingest_arrays(X + 1.0, tmp_path / "store", y=Y, overwrite=True)
+    with pytest.raises(DataError, match="was written to since"):
+        certify_run(job.out, Effort(nodes=1))
+    with pytest.raises(OptionError, match="duration"):
+        job_file(tmp_path, certify={"time": "soon"})
+
+
+def test_a_criterion_of_ones_own_has_no_certificate(tmp_path):
+    with pytest.raises(OptionError, match="no certificate"):
+        job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})
