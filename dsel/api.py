@@ -36,10 +36,10 @@ def select(
     where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
     method: poss (also POCSS, where Y = X), forward, omp, foba, backward, rfe, exchange, greedy-rls, kfold,
     branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.methods. lam: ridge penalty on
-    the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not centred), none. include, exclude: columns always or never chosen, by label
-    (a string) or by position: an integer counts columns from 0, also where a DataFrame's own labels are integers.
-    missing: refuse NaN in X (masked values count as NaN), or put the column's mean in their place. targets: some of
-    Y's columns, likewise; they stay in Y's order.
+    the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not centred), none.
+    include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
+    0, also where a DataFrame's own labels are integers. missing: refuse NaN in X (masked values count
+    as NaN), or put the column's mean in their place. targets: some of Y's columns, likewise; they stay in Y's order.
     criterion: a function of the ascending columns chosen, to be minimised in place of the squared error (poss only;
     called once for every subset met). Of the columns it chooses, those that depend on the others have coefficient 0.
 

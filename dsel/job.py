@@ -40,7 +40,6 @@ log = logging.getLogger("dsel")
 _JOB, _CHECKPOINT = "job.json", "checkpoint.json"
 
 CHECKPOINT_FORMAT = 1
-#: What every saved search holds, and beside it the compiled one or that of a criterion.
 
 
 def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:

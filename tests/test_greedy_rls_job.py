@@ -85,7 +85,7 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
     checkpoint = store.parent / "job.result" / "checkpoint.json"
 
     def rounds() -> int:
-        return len(json.loads(checkpoint.read_text())["path"]) if checkpoint.exists() else 0
+        return len(json.loads(checkpoint.read_text())["state"]["path"]) if checkpoint.exists() else 0
 
     reached = 0
     for number, at in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
