@@ -6,7 +6,7 @@ it; the node of least l + gamma u comes first, of equal ones the larger, and a c
 gamma = 0 is optimal (Theorem 1), gamma = inf takes f = u and is greedy (Theorem 2), what lies between ends within
 gamma (u_max - l**) of the optimum (Theorem 6). Y = X gives the A* and weighted A* of Arai et al. (AAAI 2015 and 2016).
 
-bound "eigenvalue" is the paper's l. "combined" (DESIGN section 4) is a search tree instead of a graph: a node also has
+bound "eigenvalue" is the paper's l. "combined" is a search tree instead of a graph: a node also has
 the columns that may still be added, so that each subset is made once and its bound knows what is left.
 """
 

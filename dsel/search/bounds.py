@@ -2,7 +2,7 @@
 
 For a selection S with q columns still to choose from R:
 
-    combined    f(S) - the q largest eigenvalues of Z_R Z_R'   (DESIGN section 4; Z_R: residual cross-Gram of R given S,
+    combined    f(S) - the q largest eigenvalues of Z_R Z_R'   (Z_R: residual cross-Gram of R given S,
                 orthonormalised over R)
     eigenvalue  f(S) - the q largest eigenvalues of Y_S'Y_S    (Wan and Schweitzer, AAAI 2021, Theorem 4: the completion
                 may leave the span of R; Y_S: residual targets)
