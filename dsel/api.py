@@ -7,8 +7,9 @@ from typing import Any
 
 from dsel.cluster.connect import active_client
 from dsel.data.source import as_columns, make_source
-from dsel.pipeline import Column, Settings, Surroundings, run_selection
+from dsel.pipeline import Surroundings, run_selection
 from dsel.result.selection import Selection
+from dsel.settings import Column, Settings
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import Preprocess
 

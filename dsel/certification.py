@@ -14,18 +14,17 @@ from dsel.errors import Interrupted, OptionError
 from dsel.files import read_json, write_json
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.pipeline import (
-    Settings,
     Surroundings,
     _by_gain,
     _in_data_units,
     _objective,
     _refit,
     _statistics,
-    check,
 )
 from dsel.result.selection import FrontRow, Selection
 from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
 from dsel.search.stopping import AnytimeSearch
+from dsel.settings import Settings, check
 from dsel.stats.statistics import Statistics
 
 log = logging.getLogger("dsel")

@@ -28,11 +28,12 @@ from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.pipeline import Surroundings, check, check_capacity, partial_sums, run_selection
+from dsel.pipeline import Surroundings, run_selection
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
+from dsel.settings import check, check_capacity, partial_sums
 from dsel.stats.artefact import ArtefactStore
 
 log = logging.getLogger("dsel")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
-from dsel.pipeline import Column, Settings
+from dsel.settings import Column, Settings
 from dsel.validation import first_error
 
 

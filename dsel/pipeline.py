@@ -4,60 +4,36 @@ from __future__ import annotations
 
 import logging
 import math
-import numbers
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from dsel.data.source import Labels, Source, make_source, nearest, resolve_labels
-from dsel.errors import CapacityError, DataError, OptionError
+from dsel.data.source import Source, make_source
+from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
-from dsel.search.methods import METHODS, KfoldOptions, Method, OnSlice, Options, Run
+from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
+from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.blockwise import FAN_IN
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
-from dsel.stats.gram import Missing, gram, partial_bytes
+from dsel.stats.gram import gram
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
-from dsel.stats.statistics import PREPROCESS, Preprocess, Statistics, duplicates
-from dsel.validation import first_error
+from dsel.stats.statistics import Preprocess, Statistics, duplicates
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
-
-Column = str | int
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to select. include and exclude name columns by label or 0-based index; options are the method's own.
-
-    criterion: a function of the ascending columns chosen, to be minimised in place of f; +inf where not allowed.
-    """
-
-    k: int
-    method: str = "poss"
-    lam: float = 0.0
-    preprocess: Preprocess = "standardize"
-    missing: Missing = "refuse"
-    include: tuple[Column, ...] = ()
-    exclude: tuple[Column, ...] = ()
-    seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
-    criterion: Callable[[tuple[int, ...]], float] | None = None
 
 
 @dataclass
@@ -71,17 +47,6 @@ class Surroundings:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Settings after every check that needs no data."""
-
-    settings: Settings
-    method: Method
-    options: Options
-    include: NDArray[np.int64]
-    exclude: NDArray[np.int64]
 
 
 class _Clock:
@@ -132,93 +97,6 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     )  # fmt: skip
 
 
-def check(source: Source, settings: Settings) -> Checked:
-    """Refuse what can be seen without the data: k, the method and its options, columns that are not there."""
-    n = source.n
-    if not isinstance(settings.method, str) or settings.method not in METHODS:
-        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
-    method = METHODS[settings.method]
-    try:
-        options = method.options(**settings.options)
-    except ValidationError as error:
-        raise OptionError(f"Options of {settings.method}: {first_error(error, method.options)}") from error
-    if not (_is_whole(settings.k) and 1 <= settings.k <= n):
-        raise OptionError(f"k is {settings.k!r}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
-    if not (_is_whole(settings.seed) and 0 <= settings.seed < 2**63):
-        raise OptionError(f"seed is {settings.seed!r}.", "It is a whole number from 0 to 2^63 - 1.")
-    if not (_is_real(settings.lam) and 0 <= settings.lam < math.inf):
-        raise OptionError(f"lam is {settings.lam!r}.", "The ridge penalty is a number >= 0.")
-    if settings.preprocess not in PREPROCESS:
-        raise OptionError(
-            f"There is no preprocess {settings.preprocess!r}.", nearest(str(settings.preprocess), PREPROCESS)
-        )
-    if settings.missing not in ("refuse", "mean"):
-        raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
-    if settings.criterion is not None and not callable(settings.criterion):
-        raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
-    if settings.criterion is not None and settings.method != "poss":
-        raise OptionError(f"{settings.method} does not take a criterion.", "Use poss.")
-    if method.unsupervised_only and source.n_targets:
-        raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
-    include = resolve_labels(settings.include, source.features, "feature", "include")
-    exclude = resolve_labels(settings.exclude, source.features, "feature", "exclude")
-    both = np.intersect1d(include, exclude)
-    if both.size:
-        raise OptionError(f"Columns {_named(source.features, both)} are both included and excluded.")
-    if include.size > settings.k:
-        raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
-    if exclude.size == n:
-        raise OptionError("All columns are excluded: none is left to choose from.")
-    return Checked(settings, method, options, include, exclude)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def partial_sums(checked: Checked) -> int:
-    """Gram matrices that a partial result of the pass holds: one for each fold."""
-    options = checked.options
-    return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
-
-
-def check_capacity(source: Source, worker_memory: int | None, sums: int = 1) -> None:
-    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, as many as a merge takes, its result and one
-    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed.
-
-    sums: Gram matrices in each, one a fold where there are folds.
-    """
-    import psutil
-
-    n = source.n
-    block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    partial_sum = sums * partial_bytes(source)
-    need = ((FAN_IN + 2) * partial_sum + 2 * block + (160 << 20)) / 0.9
-    if worker_memory is not None and need > worker_memory:
-        raise CapacityError(
-            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_sum / 2**30:.2f} GiB a partial "
-            f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
-            f"Give each worker at least {math.ceil(10 * need / 2**30) / 10} GiB, fewer columns, or smaller row blocks.",
-        )
-    here = (4 + 2 * sums) * 8 * n * n
-    available = psutil.virtual_memory().available
-    if here > available:
-        raise CapacityError(
-            f"The search over {n} columns needs {here / 2**30:.1f} GiB in this process; "
-            f"{available / 2**30:.1f} GiB are available.",
-            "Use a machine with more memory, or select from fewer columns.",
-        )
-
-
-def _named(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
-    shown = ", ".join(str(labels[i]) for i in indices[:most])
-    return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")
-
-
 def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
     """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
     settings, options = checked.settings, checked.options
@@ -254,13 +132,13 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
     notes = []
     if unusable.any():
         where = np.flatnonzero(unusable)
-        notes.append(f"{where.size} constant columns are never chosen: {_named(labels, where)}")
+        notes.append(f"{where.size} constant columns are never chosen: {some_names(labels, where)}")
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if settings.missing == "mean" and empty.size:  # which of the two, the statistics do not say
-        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {_named(labels, empty)}")
+        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {some_names(labels, empty)}")
     lost = checked.include[unusable[checked.include]]
     if lost.size:
-        raise OptionError(f"Included columns are constant: {_named(labels, lost)}.", "Leave them out.")
+        raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
     pairs = duplicates(whole.K)
@@ -431,7 +309,9 @@ def _selection(
         notes += ("the criterion is +inf for every subset met",)
     if dependent.size:
         fate = "have coefficient 0" if by_criterion else "were left out"
-        notes += (f"{dependent.size} columns that depend on the others {fate}: {_named(source.features, dependent)}",)
+        notes += (
+            f"{dependent.size} columns that depend on the others {fate}: {some_names(source.features, dependent)}",
+        )
     if by_criterion:  # the answer is what it chose, to the last column
         S = np.concatenate([S, dependent])
         coefficients = np.vstack([coefficients, np.zeros((dependent.size, coefficients.shape[1]))])

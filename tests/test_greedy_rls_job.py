@@ -14,8 +14,9 @@ import dsel
 from dsel.cluster.compute import make_compute
 from dsel.cluster.connect import LocalSpec, local_cluster
 from dsel.data.source import make_source
-from dsel.pipeline import Settings, Surroundings, run_selection
+from dsel.pipeline import Surroundings, run_selection
 from dsel.search.greedy_rls import GreedyRls
+from dsel.settings import Settings
 from dsel.stats.gram import gram
 from dsel.stats.loo_pass import RowsOfSource
 from tests.stores import count_reads, make_store, reads_so_far, regression

@@ -14,7 +14,7 @@ import xarray as xr
 import dsel
 from dsel.data.source import Block, Source, load_block, make_source, resolve_labels
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.pipeline import check_capacity
+from dsel.settings import check_capacity
 from dsel.stats.gram import gram, partial_bytes
 
 RNG = np.random.default_rng(0)
