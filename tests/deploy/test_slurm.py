@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,25 +13,14 @@ import yaml
 
 import dsel
 from tests.deploy.one_host_slurm import NODES, one_host_slurm, why_not
+from tests.deploy.programs import ROOT, commands, slow_reads
 from tests.stores import make_store, regression
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "slurm"
 X, Y = regression(m=3000)
 SEARCH = {"iterations": 5_000_000, "exchange_every": 50_000}
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-
-#: Workers read slowly, so that something can happen to them during the pass.
-SLOW_READS = """\
-import time
-from dsel.data.stored_array import StoredArray
-plain = StoredArray.read
-def read(self, *args, **kwargs):
-    time.sleep(0.15)
-    return plain(self, *args, **kwargs)
-StoredArray.read = read
-"""
 
 
 class Site:
@@ -40,15 +28,9 @@ class Site:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
-        (folder / "bin").mkdir()
-        (folder / "slow").mkdir()
-        (folder / "slow" / "sitecustomize.py").write_text(SLOW_READS)
-        for command in ("dsel", "dask"):
-            module = "dsel" if command == "dsel" else "dask"
-            program = folder / "bin" / command
-            program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
-            program.chmod(0o755)
-        (folder / "setup.sh").write_text(f"export PATH={folder / 'bin'}:$PATH PYTHONPATH={ROOT}\n")
+        slow_reads(folder / "slow")
+        path = commands(folder / "bin")
+        (folder / "setup.sh").write_text(f"export PATH={path}:$PATH PYTHONPATH={ROOT}\n")
         make_store(folder / "data.zarr", X, Y, chunks=(100, 24))
         job = {"store": "data.zarr", "k": 5, "options": SEARCH, "checkpoint_seconds": 0.2, "out": "result"}
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
