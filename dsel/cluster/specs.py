@@ -11,11 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
+from dsel.secrets import is_secret_name, refuse_passwords
 
 _Int = Annotated[int, Field(strict=True)]
-
-#: Names of variables whose values belong in no file.
-_SECRET = re.compile(r"secret|passw|token|credential|(^|_)key(_id)?$|access_key|private", re.IGNORECASE)
 
 
 def _with_variables(value: Any) -> Any:
@@ -112,10 +110,11 @@ class _Made(_Elastic):
     @field_validator("environment")
     @classmethod
     def _no_secrets(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
+        refuse_passwords(value)
+        for name in value:
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
                 raise ValueError(f"{name!r} is no name for a variable")
-            if _SECRET.search(name) or re.search(r"://[^/\s]*:[^/\s]*@", text):
+            if is_secret_name(name):
                 raise OptionError(  # the value is not repeated
                     f"cluster: environment: {name} looks like a secret, and job files are no place for one.",
                     "Set it in the environment of dsel (Slurm passes it on), or name a Secret (kubernetes: secrets).",

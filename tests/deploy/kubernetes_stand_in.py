@@ -113,7 +113,6 @@ class StandIn:
         value.setdefault("apiVersion", kind.api)
         value.setdefault("kind", kind.kind)
         if kind.plural == "services":
-            value.setdefault("status", {"loadBalancer": {}})
             value["spec"].setdefault("clusterIP", "127.0.0.1")
         if kind.plural == "pods":
             value["status"] = {"phase": "Pending"}
@@ -134,7 +133,7 @@ class StandIn:
         value["metadata"]["resourceVersion"] = str(self.version)
         kind.objects[key] = value
         kind.tell(event, value)
-        if kind.plural in ("deployments", "pods"):
+        if kind.plural in ("deployments", "pods", "services"):
             task = asyncio.get_running_loop().create_task(self.follow(kind, key))
             self.background.add(task)
             task.add_done_callback(self.background.discard)
@@ -191,6 +190,11 @@ class StandIn:
             if key not in self.running:
                 self.running[key] = asyncio.get_running_loop().create_task(self.run_pod(key))
             return
+        if kind.plural == "services":
+            await asyncio.sleep(1)  # a status at once would overtake the operator's own first one
+            if key in kind.objects and "status" not in value:
+                self.patch(kind, key, {"status": {"loadBalancer": {}}}, "status")
+            return
         pods = self.kinds["", "pods"]
         mine = [k for k, pod in pods.objects.items() if value["metadata"]["uid"] in _owners(pod)]
         for _ in range(value["spec"].get("replicas", 1) - len(mine)):
@@ -216,10 +220,10 @@ class StandIn:
                 )
             try:
                 ready = {"name": container["name"], "ready": True, "state": {"running": {}}}
-                status = {"phase": "Running", "podIP": "127.0.0.1", "pid": process.pid, "containerStatuses": [ready]}
-                self.patch(
-                    pods, key, {"status": {**status, "conditions": [{"type": "Ready", "status": "True"}]}}, "status"
-                )
+                self.patch(pods, key, {"status": {
+                    "phase": "Running", "podIP": "127.0.0.1", "pid": process.pid, "containerStatuses": [ready],
+                    "conditions": [{"type": t, "status": "True"} for t in ("Ready", "ContainersReady")],
+                }}, "status")  # fmt: skip
                 code = await process.wait()
             except asyncio.CancelledError:
                 with contextlib.suppress(ProcessLookupError):
@@ -244,9 +248,9 @@ class StandIn:
 
         def placed(text: str) -> str:
             text = re.sub(r"[\w-]+\.[\w-]+\.svc\.cluster\.local", "127.0.0.1", text)
-            for mount, folder in mounts.items():
-                text = re.sub(rf"(?<![\w.-]){mount}(?=/)", str(folder), text)
-            return text
+            return (
+                re.sub(rf"(^|=)({'|'.join(mounts)})(?=/)", lambda m: f"{m[1]}{mounts[m[2]]}", text) if mounts else text
+            )
 
         environment = dict(os.environ)
         for variable in container.get("env") or []:
