@@ -15,7 +15,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )  # fmt: skip
 
-Out = Annotated[Path | None, typer.Option(help="Folder of the result.")]
+Out = Annotated[str | None, typer.Option(help="Folder of the result: a path, or an s3://, gs:// or az:// URL.")]
+Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
+Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 
 
 @app.command()
@@ -23,23 +25,25 @@ def run(job: Annotated[Path, typer.Argument(help="Job file (YAML).")], out: Out 
     """Run a job; started again it goes on where it was interrupted, or says that it is done."""
     from dsel.job import run_job
     from dsel.job_file import read_job
+    from dsel.places import as_place
     from dsel.result.show import render
 
-    typer.echo(render(run_job(read_job(job, out))))
+    typer.echo(render(run_job(read_job(job, None if out is None else as_place(out)))))
 
 
 @app.command()
-def resume(folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")]) -> None:
+def resume(folder: Folder) -> None:
     """Go on with an interrupted job."""
     from dsel.job import resume_job
+    from dsel.places import as_place
     from dsel.result.show import render
 
-    typer.echo(render(resume_job(folder)))
+    typer.echo(render(resume_job(as_place(folder))))
 
 
 @app.command()
 def certify(
-    folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")],
+    folder: Folder,
     time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
     all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
@@ -49,10 +53,11 @@ def certify(
     from dsel.certification import Effort
     from dsel.durations import parse_duration
     from dsel.job import certify_run
+    from dsel.places import as_place
     from dsel.result.show import render
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(folder, effort, workers)))
+    typer.echo(render(certify_run(as_place(folder), effort, workers)))
 
 
 @app.command()
@@ -66,7 +71,7 @@ def demo(
 
 
 @app.command()
-def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None:
+def show(folder: Folder) -> None:
     """Print a saved selection."""
     from dsel.result.selection import open_selection
     from dsel.result.show import render
@@ -75,7 +80,7 @@ def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None
 
 
 @app.command()
-def info(store: Path) -> None:
+def info(store: Store) -> None:
     """Say what is in a store."""
     from dsel.data.info import describe, render
 
@@ -84,9 +89,9 @@ def info(store: Path) -> None:
 
 @app.command()
 def ingest(
-    source: Annotated[Path, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet")],
-    store: Path,
-    y: Annotated[Path | None, typer.Option(help="A second .npy file with the targets.")] = None,
+    source: Annotated[str, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet: a path, or a URL as for STORE.")],
+    store: Store,
+    y: Annotated[str | None, typer.Option(help="A second .npy file with the targets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
     dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
@@ -112,7 +117,7 @@ def ingest(
 
 @app.command()
 def generate(
-    store: Path,
+    store: Store,
     samples: Annotated[int, typer.Option(min=1)] = 100_000,
     features: Annotated[int, typer.Option(min=1)] = 1000,
     informative: Annotated[int, typer.Option(min=1)] = 30,

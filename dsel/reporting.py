@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from dsel.errors import OutputError
+from dsel.places import Place
+from dsel.remote_log import log_handler
 from dsel.search.stopping import AnytimeSearch
 
 log = logging.getLogger("dsel")
@@ -42,10 +43,10 @@ class Reporter:
         return cls(Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)))
 
     @contextmanager
-    def logging_to(self, path: Path) -> Iterator[None]:
+    def logging_to(self, path: Place) -> Iterator[None]:
         """Log lines of dsel to standard error and to a file; bars are shown meanwhile. Errors: OutputError."""
         try:
-            handlers: list[logging.Handler] = [logging.FileHandler(path)]
+            handlers: list[logging.Handler] = [log_handler(path)]
         except OSError as error:
             raise OutputError(
                 f"The log {path} cannot be written: {error.strerror}.", "Mend its permissions, or choose another --out."
