@@ -6,7 +6,6 @@ and at the end selection.json with selection.zarr.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 from dask.utils import format_bytes
 from pydantic import ValidationError
@@ -22,16 +20,18 @@ from pydantic import ValidationError
 from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
+from dsel.cluster.connect import connect, patience, promised_memory
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
+from dsel.cluster.waiting import least_memory
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.lock import locked
+from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, run_selection
-from dsel.places import Place, Remote, inside
+from dsel.places import Place, Remote, inside, make_folder
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
@@ -59,36 +59,44 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
     settings = job.settings()
     checked = check(source, settings)
-    spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    check_capacity(source, worker_memory(spec), partial_sums(checked))
+    check_capacity(source, promised_memory(job.cluster), partial_sums(checked))
     reporter = reporter or Reporter.for_terminal()
-    with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
+    with _held(job.out, reporter) as (lock, interrupts):
         done = _already_done(job, source)
         if done is not None:
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return done
         _describe(job, source)
-        selection = _run(job, source, spec, reporter, interrupts)
+        selection = _run(job, source, reporter, interrupts, lock)
+        lock.require()
         selection.save(job.out, overwrite=True)
         (job.out / _CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
         return selection
 
 
-def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:
+def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
+    from dsel.cluster.metrics import progress_metrics
+
     assert job.out is not None
-    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
+    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock)
     around = Surroundings(
-        artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
-        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
-    )  # fmt: skip
+        artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage
+    )
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    with local_cluster(spec) as client:
-        around.compute = make_compute(client, on_tasks)
+    name = f"dsel-{reporter.run}"
+    logs = None if isinstance(job.out, Remote) else job.out / "workers"
+    with (
+        connect(job.cluster, name=name, logs=logs) as client,
+        progress_metrics(client, reporter.run) as reporter.publish,
+    ):
+        reporter.adopt("distributed")
+        around.worker_memory = least_memory(client)
+        around.compute = make_compute(client, on_tasks, patience(job.cluster))
         selection = run_selection(source, job.settings(), around)
         if job.certify is not None:
             selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
@@ -134,7 +142,7 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     if source.fingerprint != described["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
-    with _locked(folder), reporter.logging_to(folder / "run.log"), Interrupts() as interrupts:
+    with _held(folder, reporter) as (lock, interrupts):
         around = Surroundings(artefacts=_artefacts(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True
@@ -145,6 +153,7 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
                 source, job.settings(), selection, effort, around, folder.absolute(), on_slice,
                 None if client is None else Workers(client),
             )  # fmt: skip
+        lock.require()
         certified.save(folder, overwrite=True)
         return certified
 
@@ -152,8 +161,11 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
 class _Checkpoints:
     """Saves the search between its slices: every so often, and when a signal came."""
 
-    def __init__(self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter) -> None:
+    def __init__(
+        self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter, lock: Lock
+    ) -> None:
         assert job.out is not None
+        self._lock = lock
         self._path = job.out / _CHECKPOINT
         self._head = {"format": CHECKPOINT_FORMAT, "identity": identity}
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
@@ -184,8 +196,10 @@ class _Checkpoints:
         self._reporter.search(search)
         now = time.monotonic()
         if self._interrupts.received is not None or now - self._last >= self._every:
+            self._lock.require()
             write_json(self._path, {**self._head, "state": search.state()})
             self._last = now
+            self._reporter.saved()
         self._interrupts.raise_received()
 
 
@@ -272,23 +286,22 @@ def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
 
 
+def _lock_file(folder: Place) -> LockFile:
+    return BucketLockFile(folder) if isinstance(folder, Remote) else FolderLockFile(folder)
+
+
 @contextmanager
-def _locked(folder: Place) -> Iterator[None]:
-    """Make the folder and hold it for this process alone. Errors: OutputError."""
-    if isinstance(folder, Remote):
-        with locked(BucketLockFile(folder), uuid4().hex[:8], str(folder)):
-            yield
-        return
+def _held(folder: Place, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
+    """Make the folder, hold it for this run alone, log into it, and obey signals. Errors: OutputError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        make_folder(folder)
     except OSError as error:
         raise OutputError(f"The result folder {folder} cannot be written: {error.strerror}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"Another run is writing to {folder}.", "Wait for it, or choose another --out."
-            ) from error
-        yield
+    with (
+        reporter.showing(),
+        Interrupts(),  # while another run is watched
+        locked(_lock_file(folder), reporter.run, str(folder)) as lock,
+        reporter.logging_to(folder / "run.log"),
+        Interrupts() as interrupts,
+    ):
+        yield lock, interrupts

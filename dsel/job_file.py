@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from dsel.cluster.specs import ClusterSection
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
@@ -47,23 +48,6 @@ def _place(value: Any) -> Place:
 
 _Place = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 _Column = Annotated[Column, BeforeValidator(_not_bool)]
-
-
-class LocalSection(BaseModel):
-    """Worker processes on this machine: how many, and the memory limit of each (1GiB, 800MB)."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    workers: _Int | None = Field(None, ge=1)
-    memory: str | None = None
-
-
-class ClusterSection(BaseModel):
-    """Where the passes over the data run."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    local: LocalSection = LocalSection()
 
 
 class CertifySection(BaseModel):
@@ -151,23 +135,17 @@ class JobFile(BaseModel):
         return self.model_dump(mode="json", exclude=exclude)
 
 
-def read_job(path: Path, out: Place | None = None) -> JobFile:
-    """Read and check a job file; `out` overrides its own.
+def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) -> JobFile:
+    """Read and check a job file; `out` overrides its own, and the file `cluster` its cluster section, so that the same
+    job file serves everywhere.
 
     Errors: MissingInputError where it is not there, OptionError naming the first key or value that is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MissingInputError(f"The job file {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
-    try:
-        values = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
+    values = _read_yaml(path)
     if not isinstance(values, dict):
         raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
+    if cluster is not None:
+        values["cluster"] = _cluster_section(cluster)
     try:
         job = JobFile.model_validate(values)
     except ValidationError as error:
@@ -188,3 +166,23 @@ def read_job(path: Path, out: Place | None = None) -> JobFile:
 
 def _from_folder(folder: Path, place: Place) -> Place:
     return place if isinstance(place, Remote) else folder / os.path.expanduser(place)
+
+
+def _cluster_section(path: Path) -> Any:
+    values = _read_yaml(path)
+    if not isinstance(values, dict) or list(values) != ["cluster"]:
+        raise OptionError(f"{path} does not hold one key, cluster.", "Write it as in a job file.")
+    return values["cluster"]
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingInputError(f"The job file {path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
