@@ -18,11 +18,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import PurePosixPath
+from types import ModuleType
 from typing import IO, TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from dsel.errors import AccessError, DselError, MissingExtraError, MissingInputError, OptionError, StorageError
@@ -153,7 +154,7 @@ class Remote:
 
     def look(self) -> Entry | None:
         """Size and tag of the object, None where there is none."""
-        import obstore
+        obstore = _obstore()
 
         try:
             meta = self._ask(lambda store: obstore.head(store, self.key))
@@ -163,7 +164,7 @@ class Remote:
 
     def names(self) -> set[str]:
         """What stands directly below this name."""
-        import obstore
+        obstore = _obstore()
 
         found: Any = self._ask(lambda store: obstore.list_with_delimiter(store, self.key))
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
@@ -171,7 +172,7 @@ class Remote:
 
     def walk(self) -> Iterator[Entry]:
         """All objects below this name."""
-        import obstore
+        obstore = _obstore()
 
         head = len(self.key) + 1
         for meta in self._ask(lambda store: obstore.list(store, self.key, chunk_size=1000).collect()):
@@ -183,7 +184,7 @@ class Remote:
 
     def read_tagged(self) -> tuple[bytes, str | None]:
         """The object and its tag. Errors: FileNotFoundError."""
-        import obstore
+        obstore = _obstore()
 
         def get(store: Any) -> tuple[bytes, str | None]:
             found = obstore.get(store, self.key)
@@ -198,13 +199,13 @@ class Remote:
         """One request: readers see what was there before, or all of `data`."""
         self.put(data)
 
-    def put(self, data: bytes | IO[bytes], mode: Any = "overwrite") -> str | None:
+    def put(self, data: bytes | IO[bytes], mode: Any = "overwrite") -> Any:
         """Write the object, at once or not at all; returns its tag.
 
         mode: "create" where there must be none, {"e_tag": tag} where it must be that one, else TakenError. With these
         two a request is made once, and StorageError does not tell whether it was carried out.
         """
-        import obstore
+        obstore = _obstore()
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         if mode == "overwrite":
@@ -240,7 +241,7 @@ class Remote:
 
     def read_range(self, start: int, stop: int, tag: str) -> bytes:
         """Bytes [start, stop) of the object with this tag; DselError where it was replaced since."""
-        import obstore
+        obstore = _obstore()
         from obstore.exceptions import PreconditionError
 
         options: Any = {"range": (start, stop), **({"if_match": tag} if tag.startswith('"') else {})}
@@ -250,7 +251,7 @@ class Remote:
             raise StorageError(f"{self} was replaced while it was read.", "Start again when it is at rest.") from error
 
     def _delete(self, keys: list[str]) -> None:
-        import obstore
+        obstore = _obstore()
 
         def delete(store: Any) -> None:
             for start in range(0, len(keys), 1000):
@@ -335,8 +336,8 @@ def _entry(key: str, meta: Any) -> Entry:
     return Entry(key, int(meta["size"]), meta["e_tag"] or meta["last_modified"].isoformat())
 
 
-def _put(store: Any, key: str, data: bytes | IO[bytes]) -> str | None:
-    import obstore
+def _put(store: Any, key: str, data: bytes | IO[bytes]) -> Any:
+    obstore = _obstore()
 
     if isinstance(data, bytes):  # one request, so that no part is left behind
         return obstore.put(store, key, data, use_multipart=False)["e_tag"]
@@ -345,7 +346,7 @@ def _put(store: Any, key: str, data: bytes | IO[bytes]) -> str | None:
 
 
 def _delete_one(store: Any, key: str) -> None:
-    import obstore
+    obstore = _obstore()
 
     try:
         obstore.delete(store, key)
@@ -354,18 +355,25 @@ def _delete_one(store: Any, key: str) -> None:
             raise
 
 
+def _obstore() -> ModuleType:
+    try:
+        import obstore
+    except ImportError as error:
+        raise MissingExtraError(
+            "Object storage needs obstore, which is not installed.", "pip install 'dsel[cloud]'"
+        ) from error
+    return obstore
+
+
 @lru_cache(maxsize=64)
 def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store | GCSStore | AzureStore:
     """This process's own connections to a bucket, or to what stands below `prefix` there.
 
     Errors: MissingExtraError, AccessError without credentials.
     """
-    try:
-        from obstore.store import AzureStore, GCSStore, S3Store
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{scheme}://{bucket} needs obstore, which is not installed.", "pip install 'dsel[cloud]'"
-        ) from error
+    _obstore()
+    from obstore.store import AzureStore, GCSStore, S3Store
+
     _require_credentials(scheme, bucket)
     client: Any = {
         "allow_http": os.environ.get(_CREDENTIALS[scheme][1], "").lower() in ("1", "true", "yes"),
@@ -415,15 +423,17 @@ def explained(error: Exception, where: str, attempts: int = 1) -> Exception:
     if _no_bucket(text):
         bucket = "/".join(where.split("/")[:3])
         return MissingInputError(f"There is no bucket {bucket}.", "Check its name, or make it first.")
-    passed_on = (DselError, FileNotFoundError, AlreadyExistsError, NotModifiedError, PreconditionError)
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"There is no object {where}.")
+    passed_on = (DselError, AlreadyExistsError, NotModifiedError, PreconditionError)
     if isinstance(error, passed_on) or not isinstance(error, BaseError):
         return error
     said = f" ({code})" if code else ""
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    status = _first(r"status code: (\d+)", text)
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
         return AccessError(f"Access to {where} is denied{said}.", f"Ask for the right to read and write it. {remedy}")
     if "token request" in text or "credentials" in text.lower() or "MissingAccount" in text or "169.254." in text:
         return AccessError(f"There are no credentials for {where}.", remedy)
-    status = _first(r"status code: (\d+)", text)
     if status.startswith(("3", "4")):
         region = " AWS_REGION must be the bucket's own." if scheme == "s3" else ""
         return AccessError(f"The request for {where} is refused: status {status}{said}.", f"{remedy}{region}")
@@ -467,16 +477,29 @@ def zarr_objects(place: Remote) -> Any:
             return await _ask_async(f"{place}/{key}", lambda: get(key, *args, **kwargs))
 
         async def set(self, key: str, value: Any) -> None:
-            import obstore
+            obstore = _obstore()
 
             data = value.as_buffer_like()  # one request, so that no part is left behind
             await _ask_async(
                 f"{place}/{key}", lambda: obstore.put_async(self.store, key, data, use_multipart=False)
             )  # fmt: skip
 
+        async def set_if_not_exists(self, key: str, value: Any) -> None:
+            set_if_not_exists = super().set_if_not_exists  # what a lost answer leaves to find is the same
+            await _ask_async(f"{place}/{key}", lambda: set_if_not_exists(key, value))
+
         async def exists(self, key: str) -> bool:
             exists = super().exists
             return await _ask_async(f"{place}/{key}", lambda: exists(key))
+
+        async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:  # type: ignore[override]
+            listed = super().list_dir
+
+            async def names() -> list[str]:
+                return [name async for name in listed(prefix)]
+
+            for name in await _ask_async(f"{place}/{prefix}", names):
+                yield name
 
     return Objects(connection(place.scheme, place.bucket, place.key))
 

@@ -30,7 +30,7 @@ from dsel.data.stored_array import (
     open_array,
 )
 from dsel.errors import DataError, DselError, MissingInputError
-from dsel.places import Entry, Place, as_place, walk, zarr_store
+from dsel.places import Entry, Place, Remote, as_place, walk, zarr_store
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -156,12 +156,13 @@ def _require_store(path: Place) -> None:
                 f"{path} is a single Zarr array.", "Name the group that holds the array X, one folder up."
             )
         return
-    if not path.exists():
-        if names.staging_path(path).exists():
-            raise MissingInputError(
-                f"{path} is not complete: its ingest was interrupted.",
-                "Run the same ingest again; it goes on.",
-            )
+    is_there = path.exists()
+    if _is_begun(path) and (isinstance(path, Remote) or not is_there):
+        raise MissingInputError(
+            f"{path} is not complete: its ingest was interrupted, or is going on.",
+            "Run the same ingest again; it goes on.",
+        )
+    if not is_there:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
     if path.suffix.lower() in SUFFIXES:
         raise MissingInputError(
@@ -172,6 +173,12 @@ def _require_store(path: Place) -> None:
     if old:
         raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")
     raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
+
+
+def _is_begun(path: Place) -> bool:
+    """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
+    staging = names.staging_path(path)
+    return (staging / "progress.json").is_file() if isinstance(path, Remote) else staging.exists()
 
 
 def _open_variable(path: Place, variable: str) -> ArrayHandle:

@@ -141,7 +141,7 @@ class Selection:
         staging = new_tree(folder, _ZARR)
         text = json.dumps({**self.as_dict(), "arrays": final_name(staging, _ZARR)}, indent=1) + "\n"
         try:
-            group = zarr.open_group(zarr_store(staging), mode="w", zarr_format=3)
+            group = zarr.create_group(zarr_store(staging), zarr_format=3)
             for name, (array, dims) in self._arrays().items():
                 group.create_array(name, data=array, dimension_names=dims)
             with aside(folder / _JSON, text.encode()) as put:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
 from urllib.request import Request, urlopen
-from uuid import uuid4
 
 import pytest
 
@@ -53,9 +53,9 @@ def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fa
 
 
 @pytest.fixture
-def url(proxy: FaultProxy) -> str:
-    """A fresh bucket."""
-    name = f"b-{uuid4().hex[:12]}"
+def url(proxy: FaultProxy, request: pytest.FixtureRequest) -> str:
+    """A fresh bucket, of the same name for the same test, so that the same faults are drawn."""
+    name = f"b-{hashlib.blake2b(request.node.nodeid.encode(), digest_size=8).hexdigest()}"
     urlopen(Request(f"http://127.0.0.1:{proxy.target}/{name}", method="PUT")).close()
     return f"s3://{name}"
 

@@ -14,14 +14,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Kind = Literal["500", "503", "reset", "reset-after", "truncate", "slow"]
+Kind = Literal["500", "503", "reset", "reset-after", "truncate", "slow", "403", "dropped"]
 
 #: 500 and 503: answered so, nothing done. reset: the connection is cut before, reset-after: when it is done. truncate:
-#: the body of the answer ends early. slow: the answer waits.
+#: the body of the answer ends early. slow: the answer waits. Not among those that are drawn: 403, whose answer repeats
+#: what came in the headers, as some servers do, and dropped, which is a reset because the one who asked is dead.
 KINDS: tuple[Kind, ...] = ("500", "503", "reset", "reset-after", "truncate", "slow")
 
 
@@ -62,11 +64,10 @@ def nothing(request: Request) -> None:
 
 @dataclass
 class FaultProxy:
-    """Forwards to 127.0.0.1:`target`. `before` and `after` see every request before and after it is carried out."""
+    """Forwards to 127.0.0.1:`target`. `after` sees every request when it is carried out and not yet answered."""
 
     target: int
     rule: Rule = nothing
-    before: Callable[[Request], None] | None = None
     after: Callable[[Request], None] | None = None
     slow_seconds: float = 0.3
     record: list[tuple[Request, str]] = field(default_factory=list)
@@ -86,7 +87,7 @@ class FaultProxy:
 
     def reset(self) -> None:
         """All is well from now on, and nothing is on record."""
-        self.rule, self.before, self.after = nothing, None, None
+        self.rule, self.after = nothing, None
         with self._lock:
             self._times.clear()
             self.record.clear()
@@ -109,7 +110,7 @@ class FaultProxy:
         with self._lock:
             return [
                 r for r, fault in self.record
-                if r.method == method and part in r.key and fault not in ("500", "503", "reset")
+                if r.method == method and part in r.key and fault not in ("500", "503", "403", "reset", "dropped")
             ]  # fmt: skip
 
     def close(self) -> None:
@@ -124,10 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request, fault = self.faults.arrived(self.command, self.path.lstrip("/"))
-        if self.faults.before is not None:
-            self.faults.before(request)
-        if fault == "reset":
+        if fault in ("reset", "dropped"):
             return self._cut()
+        if fault == "403":
+            said = "".join(f"<{name}>{value}</{name}>" for name, value in self.headers.items())
+            return self._answer(403, {}, f"<Error><Code>InvalidToken</Code>{said}</Error>".encode())
         if fault in ("500", "503"):
             code = "InternalError" if fault == "500" else "SlowDown"
             return self._answer(int(fault), {}, f"<Error><Code>{code}</Code></Error>".encode())
@@ -163,13 +165,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content[:keep])
+            with suppress(OSError):  # who asked may be gone
+                self.wfile.write(content[:keep])
 
     def _cut(self, gently: bool = False) -> None:
         self.close_connection = True
         if not gently:  # a reset, not an orderly end
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.wfile.flush()
+        with suppress(OSError):
+            self.wfile.flush()
         self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
