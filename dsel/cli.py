@@ -33,7 +33,9 @@ def _remember(log_format: LogFormat) -> LogFormat:
 #: What `main` must know of the command line to print an error the way it was asked for.
 _chosen = {"log_format": LogFormat.text}
 
-Out = Annotated[Path | None, typer.Option(help="Folder of the result.")]
+Out = Annotated[str | None, typer.Option(help="Folder of the result: a path, or an s3://, gs:// or az:// URL.")]
+Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
+Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=_remember)]
 
 
@@ -47,28 +49,36 @@ def run(
     """Run a job; started again it goes on where it was interrupted, or says that it is done."""
     from dsel.job import run_job
     from dsel.job_file import read_job
+    from dsel.places import as_place
     from dsel.reporting import Reporter
     from dsel.result.show import render
 
-    typer.echo(render(run_job(read_job(job, out, cluster), Reporter.for_terminal(log_format.value))))
+    typer.echo(
+        render(
+            run_job(
+                read_job(job, None if out is None else as_place(out), cluster), Reporter.for_terminal(log_format.value)
+            )
+        )
+    )
 
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")],
+    folder: Folder,
     log_format: Log = LogFormat.text,
 ) -> None:
     """Go on with an interrupted job."""
     from dsel.job import resume_job
+    from dsel.places import as_place
     from dsel.reporting import Reporter
     from dsel.result.show import render
 
-    typer.echo(render(resume_job(folder, Reporter.for_terminal(log_format.value))))
+    typer.echo(render(resume_job(as_place(folder), Reporter.for_terminal(log_format.value))))
 
 
 @app.command()
 def certify(
-    folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")],
+    folder: Folder,
     time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
     all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
@@ -79,11 +89,12 @@ def certify(
     from dsel.certification import Effort
     from dsel.durations import parse_duration
     from dsel.job import certify_run
+    from dsel.places import as_place
     from dsel.reporting import Reporter
     from dsel.result.show import render
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(folder, effort, workers, Reporter.for_terminal(log_format.value))))
+    typer.echo(render(certify_run(as_place(folder), effort, workers, Reporter.for_terminal(log_format.value))))
 
 
 @app.command()
@@ -97,7 +108,7 @@ def demo(
 
 
 @app.command()
-def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None:
+def show(folder: Folder) -> None:
     """Print a saved selection."""
     from dsel.result.selection import open_selection
     from dsel.result.show import render
@@ -106,7 +117,7 @@ def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None
 
 
 @app.command()
-def info(store: Path) -> None:
+def info(store: Store) -> None:
     """Say what is in a store."""
     from dsel.data.info import describe, render
 
@@ -115,9 +126,9 @@ def info(store: Path) -> None:
 
 @app.command()
 def ingest(
-    source: Annotated[Path, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet")],
-    store: Path,
-    y: Annotated[Path | None, typer.Option(help="A second .npy file with the targets.")] = None,
+    source: Annotated[str, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet: a path, or a URL as for STORE.")],
+    store: Store,
+    y: Annotated[str | None, typer.Option(help="A second .npy file with the targets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
     dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
@@ -143,7 +154,7 @@ def ingest(
 
 @app.command()
 def generate(
-    store: Path,
+    store: Store,
     samples: Annotated[int, typer.Option(min=1)] = 100_000,
     features: Annotated[int, typer.Option(min=1)] = 1000,
     informative: Annotated[int, typer.Option(min=1)] = 30,

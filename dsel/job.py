@@ -1,4 +1,4 @@
-"""A job from its description to a result on disk, that may be interrupted and started again at any moment.
+"""A job from its description to a result, that may be interrupted and started again at any moment.
 
 The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
 and at the end selection.json with selection.zarr.
@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
 from pydantic import ValidationError
 
+from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.connect import connect, patience, promised_memory
@@ -29,8 +29,9 @@ from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.lock import FolderLockFile, Lock, locked
+from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, run_selection
+from dsel.places import Place, Remote, inside, make_folder
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
@@ -88,8 +89,9 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
         interrupts.raise_received()
 
     name = f"dsel-{reporter.run}"
+    logs = None if isinstance(job.out, Remote) else job.out / "workers"
     with (
-        connect(job.cluster, name=name, logs=job.out / "workers") as client,
+        connect(job.cluster, name=name, logs=logs) as client,
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
         reporter.adopt("distributed")
@@ -125,7 +127,7 @@ def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[Anytim
     return on_slice
 
 
-def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
     """Attach certificates to the result in `folder`, or better ones than it has; an unfinished proof is gone on with.
 
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
@@ -207,18 +209,20 @@ def _artefacts(job: JobFile) -> ArtefactStore:
     if job.artefacts is not None:
         return ArtefactStore(job.artefacts)
     beside = job.store.with_name(job.store.name + ".artefacts")
-    writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
+    if isinstance(beside, Remote):  # data are often in a bucket that is read only
+        writable = isinstance(job.out, Remote) and (job.out.scheme, job.out.bucket) == (beside.scheme, beside.bucket)
+    else:
+        writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
     return ArtefactStore(beside if writable else job.out / "artefacts")
 
 
 def _check_places(job: JobFile) -> None:
     """Refuse to write into the store that is read. Errors: OutputError."""
     assert job.out is not None
-    store = job.store.resolve()
     for name, place in (("out", job.out), ("artefacts", job.artefacts)):
-        if place is not None and place.resolve().is_relative_to(store):
+        if place is not None and inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
-    if store.is_relative_to((job.out / "selection.zarr").resolve()):
+    if inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 
 
@@ -226,7 +230,7 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     return {"job": job.identity(), "fingerprint": source.fingerprint}
 
 
-def _described(folder: Path) -> dict[str, Any] | None:
+def _described(folder: Place) -> dict[str, Any] | None:
     """What job.json says, or None where it is not there or not whole."""
     value = read_json(folder / _JOB)
     identity = value.get("identity") if isinstance(value, dict) else None
@@ -257,7 +261,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
     before = _described(job.out)
-    if before is None or not (job.out / "selection.json").exists():
+    if before is None or not (job.out / "selection.json").is_file():
         return None
     if before["identity"] != _identity(job, source):
         return None
@@ -268,7 +272,7 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
         return None
 
 
-def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
+def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
     described = _described(folder)
     try:
@@ -282,17 +286,21 @@ def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
     return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
 
 
+def _lock_file(folder: Place) -> LockFile:
+    return BucketLockFile(folder) if isinstance(folder, Remote) else FolderLockFile(folder)
+
+
 @contextmanager
-def _held(folder: Path, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
+def _held(folder: Place, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
     """Make the folder, hold it for this run alone, log into it, and obey signals. Errors: OutputError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise OutputError(f"The result folder {folder} cannot be written: {error.strerror}.") from error
     with (
         reporter.showing(),
         Interrupts(),  # while another run is watched
-        locked(FolderLockFile(folder), reporter.run, str(folder)) as lock,
+        locked(_lock_file(folder), reporter.run, str(folder)) as lock,
         reporter.logging_to(folder / "run.log"),
         Interrupts() as interrupts,
     ):

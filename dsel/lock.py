@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import psutil
 
-from dsel.errors import OutputError
+from dsel.errors import DselError, OutputError, StorageError
 
 log = logging.getLogger("dsel")
 
@@ -32,7 +32,7 @@ BEAT_SECONDS, SILENCE_SECONDS = 5.0, 30.0
 
 
 class LockFile(Protocol):
-    """A small file that can be made by one only. Errors: OSError, and OutputError."""
+    """A small file that can be made by one only. Errors: OSError, OutputError, StorageError."""
 
     def create(self, text: str) -> bool:
         """Write it where there is none; False where there is one already."""
@@ -116,13 +116,13 @@ class Lock:
                 self._file.replace(self._text())
             except OutputError:
                 return  # the next `require` says so where it can be heard
-            except OSError as error:
-                log.warning("the lock of %s could not be kept alive: %s", self._place, error.strerror)
+            except (OSError, StorageError) as error:
+                log.warning("the lock of %s could not be kept alive: %s", self._place, error)
 
     def _release(self) -> None:
         self._over.set()
         self._thread.join()
-        with suppress(OSError, OutputError):
+        with suppress(OSError, DselError):
             self.require()
             self._file.remove()
 

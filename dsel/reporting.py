@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
 from dsel.errors import DselError, OutputError
+from dsel.places import Place
+from dsel.remote_log import log_handler
 from dsel.search.stopping import AnytimeSearch
 
 log = logging.getLogger("dsel")
@@ -95,10 +96,10 @@ class Reporter:
             log.propagate = before[1]
 
     @contextmanager
-    def logging_to(self, path: Path) -> Iterator[None]:
+    def logging_to(self, path: Place) -> Iterator[None]:
         """The same lines to a file, and the error that ends the block, if one does. Errors: OutputError."""
         try:
-            handler = self._formatted(logging.FileHandler(path))
+            handler = self._formatted(log_handler(path))
         except OSError as error:
             raise OutputError(
                 f"The log {path} cannot be written: {error.strerror}.", "Mend its permissions, or choose another --out."

@@ -15,15 +15,16 @@ from dsel.data.formats import open_source
 from dsel.data.formats.base import Array, Reader, Source, put, wanted_dtype
 from dsel.data.writing import COMPRESSIONS, IngestReport, Plan, Progress, write_store
 from dsel.errors import DataError, OptionError
+from dsel.places import Place, as_place
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
 
 def ingest(
-    source: str | Path,
-    store: str | Path,
+    source: str | Place,
+    store: str | Place,
     *,
-    y: str | Path | None = None,
+    y: str | Place | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     dtype: str | None = None,
@@ -33,7 +34,8 @@ def ingest(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Write the file `source` (.npy, .npz, .csv, .tsv, .parquet) into a new `store`, whatever its size.
+    """Write the file `source` (.npy, .npz, .csv, .tsv, .parquet) into a new `store`, whatever its size. Either may be
+    an s3://, gs:// or az:// URL.
 
     `y`: a second .npy file with the targets. `target`, `index`: columns of a table that become Y and the
     sample labels, by name or position. `dtype`: of X (default: the source's own, float64 for text).
@@ -48,10 +50,11 @@ def ingest(
     Errors: MissingInputError, OptionError, DataError, MissingExtraError about the source; OutputError and
     CapacityError about the store.
     """
-    opened = open_source(Path(source), y=None if y is None else Path(y), target=tuple(target), index=index, dtype=dtype)
+    targets = None if y is None else as_place(y)
+    opened = open_source(as_place(source), y=targets, target=tuple(target), index=index, dtype=dtype)
     return write_source(
         opened,
-        Path(store),
+        as_place(store),
         compression=compression,
         worker_memory=worker_memory,
         chunks=chunks,
@@ -62,7 +65,7 @@ def ingest(
 
 def ingest_arrays(
     x: Array,
-    store: str | Path,
+    store: str | Place,
     *,
     y: Array | None = None,
     features: Sequence[str] | None = None,
@@ -78,12 +81,12 @@ def ingest_arrays(
     store.
     """
     source = ArraySource(x, y, features, targets, samples)
-    return write_source(source, Path(store), compression=compression, chunks=chunks, overwrite=overwrite)
+    return write_source(source, as_place(store), compression=compression, chunks=chunks, overwrite=overwrite)
 
 
 def write_source(
     source: Source,
-    store: Path,
+    store: Place,
     *,
     compression: str = "none",
     worker_memory: int | None = None,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from dsel.data.convention import default_labels, require_unique, shorten
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
+from dsel.places import Place
 
 Labels = NDArray[np.object_]
 
@@ -120,7 +120,7 @@ def make_source(
     Errors: OptionError for targets that are not there, DataError naming what X or Y is and should be.
     """
     targets = None if targets is None else as_columns(targets, "targets")
-    if isinstance(X, str | Path):
+    if isinstance(X, str | Place):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
         return _from_store(open_store(X), targets, unsupervised)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from dsel.data.formats.base import Reader, Source
 from dsel.errors import MissingInputError, OptionError
+from dsel.places import Place
 
 __all__ = ["SUFFIXES", "Reader", "Source", "open_source"]
 
@@ -15,9 +15,9 @@ SUFFIXES: Final = (".npy", ".npz", ".csv", ".tsv", ".parquet")
 
 
 def open_source(
-    path: Path,
+    path: Place,
     *,
-    y: Path | None = None,
+    y: Place | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     dtype: str | None = None,
@@ -60,9 +60,9 @@ def open_source(
 
 
 def _open(
-    path: Path,
+    path: Place,
     suffix: str,
-    y: Path | None,
+    y: Place | None,
     target: Sequence[str | int],
     index: str | int | None,
     dtype: str | None,
