@@ -206,7 +206,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInCluster
         pytest.skip("no kubectl here")
     folder = tmp_path_factory.mktemp("kubernetes")
     (folder / "claims" / "dsel-data").mkdir(parents=True)
-    make_store(folder / "claims" / "dsel-data" / "data.zarr", X, Y, chunks=(100, 24))
+    make_store(folder / "claims" / "dsel-data" / "data.zarr", X, Y, chunks=(200, 24))
     slow = slow_reads(folder / "slow", NAMES)
     environment = {
         **os.environ, "PYTHONPATH": f"{slow}:{ROOT}", "KUBECONFIG": str(folder / "kubeconfig.driver"),
