@@ -44,14 +44,14 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
     make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
     ids = []
     for again in (False, True):
-        found = run(tmp_path, "--log-format", "json", certify={"time": "2s"})
+        found = run(tmp_path, "--log-format", "json")
         assert found.returncode == 0, found.stderr
         lines = [json.loads(line) for line in found.stderr.splitlines()]
         assert all({"time", "level", "run", "message"} <= line.keys() for line in lines)
         (run_id,) = {line["run"] for line in lines}
         ids.append(run_id)
         stages = [line["stage"] for line in lines if line["message"] == line.get("stage")]
-        assert stages == ([] if again else ["statistics", "search", "check", "certificate"])
+        assert stages == ([] if again else ["statistics", "search", "check"])
     assert ids[0] != ids[1]
     in_file = [json.loads(line) for line in (tmp_path / "job.result" / "run.log").read_text().splitlines()]
     assert {line["run"] for line in in_file} == set(ids)

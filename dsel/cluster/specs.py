@@ -26,6 +26,7 @@ def _with_variables(value: Any) -> Any:
         raise OptionError(
             f"cluster: {value!r}: the variable {missing[0]} is not set.", "Set it, or write what it stands for."
         )
+    refuse_passwords(expanded, f"cluster: {value!r}")
     return expanded
 
 
@@ -113,7 +114,7 @@ class _Made(_Elastic):
         refuse_passwords(value)
         for name in value:
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise ValueError(f"{name!r} is no name for a variable")
+                raise OptionError(f"cluster: environment: {name!r} is no name for a variable.")
             if is_secret_name(name):
                 raise OptionError(  # the value is not repeated
                     f"cluster: environment: {name} looks like a secret, and job files are no place for one.",

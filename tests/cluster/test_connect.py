@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -23,6 +24,7 @@ from distributed import Client, LocalCluster
 from dsel.cluster import waiting
 from dsel.cluster.compute import make_compute
 from dsel.cluster.connect import connect
+from dsel.cluster.extras import import_extra
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.metrics import progress_metrics
 from dsel.cluster.slurm import job_options
@@ -103,6 +105,16 @@ def test_a_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'dsel\[{extra}\]'"):
         answer(section(**keys))
+
+
+def test_a_package_that_takes_ctrl_c_for_itself_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "takes_sigint.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    import_extra("takes_sigint", "takes-sigint", "slurm")
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_slurm_section_in_dask_jobqueues_words() -> None:

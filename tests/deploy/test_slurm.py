@@ -20,6 +20,7 @@ DEPLOY = ROOT / "deploy" / "slurm"
 X, Y = regression(m=3000)
 SEARCH = {"iterations": 5_000_000, "exchange_every": 50_000}
 
+pytest.importorskip("dask_jobqueue")
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
@@ -65,7 +66,7 @@ class Site:
     def wait_for(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"it did not happen: {self.queue()}\n{self.log()[-3000:]}"
+            assert time.monotonic() < deadline, f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n{self.log()[-3000:]}"
             time.sleep(0.1)
         return found
 
@@ -119,12 +120,18 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     assert len(replaced) >= 1
 
 
-def test_everything_inside_one_allocation(site: Site, expected: Any) -> None:
+def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expected: Any) -> None:
     job = site.call(
         "sbatch", "--parsable", "--nodes=2", "--ntasks=3", "--mem-per-cpu=700M", str(DEPLOY / "allocation.sbatch"),
         DSEL_INTERFACE="lo", DSEL_LOG_FORMAT="json",
     )  # fmt: skip
-    site.wait_for(lambda: site.state(job) in ("COMPLETED", "FAILED", "GONE", "COMPLETING"))
+    site.wait_for((site.folder / "result" / "checkpoint.json").exists)
     assert "asked for 2 workers" in site.log()
+    site.call("scancel", "--batch", "--signal=USR1", job)  # as Slurm does two minutes before the limit
+    site.wait_for(lambda: site.state(job) == "PENDING")
+    assert "Stopped by SIGTERM" in site.log()
+    site.call("scontrol", "update", f"jobid={job}", "StartTime=now")
+    site.wait_for(lambda: "result in" in site.log(), 60)
+    assert "going on from the checkpoint" in site.log()
     assert dsel.open_selection(site.folder / "result").indices == expected.indices
-    assert not list(site.folder.glob(".dsel-*"))
+    site.wait_for(lambda: not list(site.folder.glob(".dsel-*")))
