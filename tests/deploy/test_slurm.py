@@ -66,7 +66,10 @@ class Site:
     def wait_for(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n{self.log()[-3000:]}"
+            jobs = (
+                f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n" if time.monotonic() > deadline else ""
+            )
+            assert not jobs, jobs + self.log()[-3000:]
             time.sleep(0.1)
         return found
 
@@ -128,8 +131,9 @@ def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expect
     site.wait_for((site.folder / "result" / "checkpoint.json").exists)
     assert "asked for 2 workers" in site.log()
     site.call("scancel", "--batch", "--signal=USR1", job)  # as Slurm does two minutes before the limit
-    site.wait_for(lambda: site.state(job) == "PENDING")
+    site.wait_for(lambda: site.state(job) == "PENDING" and not list(site.folder.glob(".dsel-*")))
     assert "Stopped by SIGTERM" in site.log()
+    time.sleep(1)  # Slurm refuses a second run while the first one's shell ends; it would wait two minutes by itself
     site.call("scontrol", "update", f"jobid={job}", "StartTime=now")
     site.wait_for(lambda: "result in" in site.log(), 60)
     assert "going on from the checkpoint" in site.log()
