@@ -492,7 +492,7 @@ def zarr_objects(place: Remote) -> Any:
             exists = super().exists
             return await _ask_async(f"{place}/{key}", lambda: exists(key))
 
-        async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:  # type: ignore[override]
+        async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
             listed = super().list_dir
 
             async def names() -> list[str]:

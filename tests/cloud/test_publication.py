@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,33 +20,37 @@ from dsel.errors import AccessError, DataError, DselError, MissingInputError, Ou
 from dsel.places import as_place, walk
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.gram import gram
-from tests.cloud.faults import FaultProxy, Request, drawn
+from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression
 
 X, Y = regression(m=60)
 X = X[:, :6]
 
 
-def interrupted_at_every_write(proxy: FaultProxy, work: Callable[[], Any], look: Callable[[], Any]) -> list[Any]:
-    """Do the work with its first write refused, then with its second, ...; what `look` saw after each."""
-    seen: list[Any] = []
-    while True:
-        writes = 0
+def writes_through(allowed: int) -> Rule:
+    """So many writes get through, and no more; the lock's do not count."""
+    writes = 0
 
-        def rule(request: Request) -> Any:
-            nonlocal writes
-            writes += request.method in ("PUT", "POST", "DELETE") and ".lock" not in request.key
-            return "403" if writes > len(seen) and ".lock" not in request.key else None
+    def rule(request: Request) -> Kind | None:
+        nonlocal writes
+        writes += (is_write := request.method in ("PUT", "POST", "DELETE") and ".lock" not in request.key)
+        return "403" if is_write and writes > allowed else None
 
+    return rule
+
+
+def interrupted(
+    proxy: FaultProxy, rules: Iterable[Rule], work: Callable[[], Any], look: Callable[[], Any]
+) -> list[Any]:
+    """Begin the work again under each rule, none of which lets it end; what `look` saw after each."""
+    seen = []
+    for rule in rules:
         proxy.rule = rule
-        try:
+        with pytest.raises(AccessError):
             work()
-        except AccessError:
-            proxy.reset()
-            seen.append(look())
-        else:
-            proxy.reset()
-            return seen
+        proxy.reset()
+        seen.append(look())
+    return seen
 
 
 def error_of(call: Callable[[], Any]) -> Any:
@@ -59,15 +63,20 @@ def error_of(call: Callable[[], Any]) -> Any:
 def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) -> None:
     old = dsel.select(X, Y, k=2, method="forward")
     new = replace(dsel.select(X, Y, k=3, method="forward"), notes=("new",))
+    proxy.record.clear()
+    old.save(f"{url}/elsewhere")
+    total = sum(request.method == "PUT" for request, _ in proxy.record)
+    assert total > 10
+    rules = [writes_through(n) for n in (0, 1, total // 2, total - 2, total - 1)]
     place = as_place(f"{url}/out")
-    saw = interrupted_at_every_write(proxy, lambda: old.save(place, overwrite=True),
-                                     lambda: error_of(lambda: dsel.open_selection(place)))  # fmt: skip
-    assert len(saw) > 10
-    assert set(saw) == {MissingInputError}
-    assert dsel.open_selection(place).front == old.front
-    saw = interrupted_at_every_write(proxy, lambda: new.save(place, overwrite=True),
-                                     lambda: dsel.open_selection(place).notes)  # fmt: skip
-    assert set(saw) == {old.notes}
+
+    def look() -> Any:
+        return error_of(lambda: dsel.open_selection(place).notes)
+
+    assert set(interrupted(proxy, rules, lambda: old.save(place, overwrite=True), look)) == {MissingInputError}
+    old.save(place)
+    assert set(interrupted(proxy, rules, lambda: new.save(place, overwrite=True), look)) == {old.notes}
+    new.save(place, overwrite=True)
     found = dsel.open_selection(f"{url}/out/selection.json")
     assert found.notes == ("new",)
     assert (found.coefficients == new.coefficients).all()
@@ -110,10 +119,11 @@ class TestAStore:
         def work() -> None:
             ingest(source, store, target=["yield"], index="name", chunks=(10, 2))
 
-        saw = interrupted_at_every_write(proxy, work, lambda: error_of(lambda: open_store(store)))
-        assert len(saw) > 15
-        assert set(saw[:-2]) == {MissingInputError}
-        assert not staging_path(store).exists() or not (staging_path(store) / "progress.json").is_file()
+        rules = [*map(writes_through, (0, 1, 3, 7, 20, 5, 9)), always("403", "t.zarr/zarr.json", "PUT")]
+        saw = interrupted(proxy, rules, work, lambda: error_of(lambda: open_store(store)))
+        assert set(saw) == {MissingInputError}
+        work()
+        assert {e.key for e in walk(staging_path(store))} == {".lock"}
         ingest(table, tmp_path / "t.zarr", target=["yield"], index="name", chunks=(10, 2))
         here, there = open_store(tmp_path / "t.zarr"), open_store(store)
         assert (there.x.read(0, 60) == here.x.read(0, 60)).all()
