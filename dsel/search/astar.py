@@ -26,7 +26,7 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
 from dsel.search.exact import ExactSearch, check_saved
-from dsel.search.reduced import Reduced
+from dsel.search.reduced import Children, Reduced
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -50,8 +50,9 @@ class AStar(ExactSearch):
 
     objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of u;
     math.inf means f = u. incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which
-    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. memory_limit: bytes for the
-    fringe and the closed list, at which the search stops.
+    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. reduced: W, D_y and P made
+    elsewhere for the "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes
+    for the fringe and the closed list, at which the search stops.
     """
 
     kind = "astar"
@@ -65,6 +66,7 @@ class AStar(ExactSearch):
         bound: AStarBound = "eigenvalue",
         incumbent: Iterable[int] | None = None,
         target_gram: Floats | None = None,
+        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> None:
         super().__init__(objective, k, bound)
@@ -73,8 +75,13 @@ class AStar(ExactSearch):
         if bound not in ("eigenvalue", "combined"):
             raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
         self.gamma = gamma
-        self._reduced = Reduced.of(objective, target_gram) if bound == "eigenvalue" else None
-        self._problem = Problem.of(objective) if bound == "combined" else None
+        if bound == "combined" and reduced is not None:
+            raise OptionError("A reduced problem has the eigenvalue bound, not the combined one.")
+        if reduced is not None and reduced.n != objective.n:
+            raise OptionError(f"The reduced problem is over {reduced.n} columns, the objective over {objective.n}.")
+        self._reduced = (reduced or Reduced.of(objective, target_gram)) if bound == "eigenvalue" else None
+        exact_errors = self._reduced is None or not self._reduced.complete
+        self._problem = Problem.of(objective) if exact_errors else None
         self._most_nodes = max(memory_limit // (_NODE_BYTES + objective.n // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[tuple[float, int, int, _Node]] = []
@@ -101,6 +108,16 @@ class AStar(ExactSearch):
     def _push(self, node: _Node) -> None:
         self._made += 1
         heapq.heappush(self._fringe, (self._f(node), -len(node.members), self._made, node))
+
+    def _corrected(self, node: _Node, q: int, reduced: Reduced) -> Children:
+        """Children with bounds from a reduced problem that is not complete, and errors from the objective."""
+        assert self._problem is not None
+        R = np.setdiff1d(np.arange(self.objective.n), node.members)
+        d, gain, f = self._problem.singles(node.members, R)
+        free = d > self._problem.floor[R]
+        found = reduced.children(node.members, q, R[free])
+        u = np.maximum(f - gain[free], 0.0)
+        return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u)
 
     @property
     def iteration(self) -> int:
@@ -193,7 +210,7 @@ class AStar(ExactSearch):
 
     def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
         """Children that are not closed yet; they are closed now."""
-        found = reduced.children(node.members, q)
+        found = self._corrected(node, q, reduced) if self._problem else reduced.children(node.members, q)
         if not found.columns.size:
             return None
         mask = 0
@@ -228,13 +245,14 @@ class AStar(ExactSearch):
         state: dict[str, Any],
         *,
         target_gram: Floats | None = None,
+        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> AStar:
         """The search as it was when `state` was taken: it goes on with the same nodes."""
         check_saved(objective, state)
         search = cls(
             objective, state["k"], gamma=float(state["gamma"]), bound=state["bound"], target_gram=target_gram,
-            incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
+            reduced=reduced, incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
         )  # fmt: skip
         search._take_shared(state)
         search._fringe = []
