@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,26 @@ def test_a_row_of_table_2_stands_beside_the_papers() -> None:
     assert row["optimum"]["proven"]
     for label, bound in (("f=l", 0.0), ("f=l+u", 0.635), ("f=l+2u", 0.639), ("f=u", 0.639)):
         assert row["search"][label]["bound"] == pytest.approx(bound, abs=5e-4)
-    assert row["compared"]["OMP"] == pytest.approx(431650, abs=1.0)
+    assert row["compared"]["SOMP"] == pytest.approx(431650, abs=1.0)
+    assert row["compared"]["ISOLS"] == row["search"]["f=u"]["error"]
+
+
+def test_a_row_of_table_1_has_all_comparators() -> None:
+    row = heuristic_tables.one_row("spectf", 5, 0.1, 20.0)
+    if row is None:
+        pytest.skip("there is no spectf.npz")
+    assert row["compared"]["Leaps"] == pytest.approx(row["optimum"]["value"])
+    paper = dict(zip(row["compared"], heuristic_tables.PAPER_COMPARED["spectf", 5], strict=True))
+    for method in ("Forward", "Backward", "OMP", "FoBa", "ISOLS"):
+        assert row["compared"][method] == pytest.approx(paper[method], abs=0.01)
+    assert row["compared"]["POSS"] <= paper["POSS"] + 0.01
+
+
+def test_figure_3_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    points = [{"gamma": g, "error": e, "seconds": t} for g, e, t in ((0.0, 5.0, 9.0), ("inf", 6.0, 0.1))]
+    heuristic_tables.draw(points, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
@@ -35,4 +55,6 @@ def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
         pytest.skip("there is no spectf.npz")
     row = certificate.compare("spectf", 5, data, 100_000)
     assert row["eigenvalue"]["nodes"] == 9109  # what f = l expands
-    assert row["ratio"] > 5.0
+    assert row["ratio"] > 10.0
+    assert row["ratio_without_pairs"] > 5.0
+    assert row["combined_with_pairs"]["nodes"] < row["leaps_with_pairs"]["nodes"]
