@@ -1,11 +1,12 @@
 """What the bounds save, how fast the inner loop is, and what a second worker brings.
 
 The same branch and bound proves the same problems from the same incumbent with three bounds: the paper's (Wan and
-Schweitzer's eigenvalues of the residual targets), leaps and bounds (the error of all columns that may be added), and the
-combined one. With a single column left to choose a child's value is as cheap as its bound, and the combined search takes
-it: it looks at all pairs of last columns. The published bounds go down to the last column. For fairness every bound is
-also run the other way, and the ratios of like with like are given beside (`..._with_pairs`, `..._without_pairs`). The
-published bounds are run to at most `limit` nodes; where they stop there, the ratio is at least what is given.
+Schweitzer's eigenvalues of the residual targets), leaps and bounds (the error of all columns that may be added), and
+the combined one. Nodes are counted down to the last column, for all three alike: `node_ratio_multi_target`. As it is
+run, the search looks at all pairs of last columns instead of opening nodes for them, with any bound: those counts and
+their ratio stand beside (`..._with_pairs`), and so does that of the search as it is run to the two as they were
+published (`node_ratio_as_run`). The published bounds are run to at most `limit` nodes; where they stop there, the ratio
+is at least what is given. The means are geometric.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[
         row[f"{bound}_with_pairs"] = nodes_to_proof(*data, k, bound, True, limit)
     published = min(row["eigenvalue"]["nodes"], row["leaps"]["nodes"])
     with_pairs = min(row["eigenvalue_with_pairs"]["nodes"], row["leaps_with_pairs"]["nodes"])
-    row["ratio"] = published / row["combined_with_pairs"]["nodes"]
+    row["ratio"] = published / row["combined"]["nodes"]
     row["ratio_with_pairs"] = with_pairs / row["combined_with_pairs"]["nodes"]
-    row["ratio_without_pairs"] = published / row["combined"]["nodes"]
-    row["ratio_to_paper"] = row["eigenvalue"]["nodes"] / row["combined_with_pairs"]["nodes"]
+    row["ratio_as_run"] = published / row["combined_with_pairs"]["nodes"]
+    row["ratio_to_paper"] = row["eigenvalue"]["nodes"] / row["combined"]["nodes"]
     return row
 
 
@@ -131,22 +132,22 @@ def run(quick: bool) -> None:
             continue
         rows.append(compare(name, k, data, limit))
     print(
-        "Nodes until the optimum is proved (+: stopped there), from the same incumbent: down to the last column / with"
+        "Nodes until the optimum is proved (+: stopped there), from the same incumbent: down to the last column, and /"
     )
-    print("all pairs of last columns looked at; times fewer: combined with pairs against the better of the published")
-    print("bounds without, then like with like: with pairs, without\n")
+    print("with all pairs of last columns looked at. Times fewer: the combined bound against the better of the others,")
+    print("both without pairs, both with, and combined with against the others without (as run)\n")
     header = (
-        "data set", "k", "targets", "paper's bound", "leaps", "combined", "times fewer", "with", "without",
-        "seconds (leaps, combined)",
+        "data set", "k", "targets", "paper's bound", "leaps", "combined", "times fewer", "with", "as run",
+        "seconds with (leaps, combined)",
     )  # fmt: skip
     print(text_table(header, [_written(row) for row in rows]))
     report: dict[str, Any] = {"benchmark": "certificate", "rows": rows}
     several = [row for row in rows if row["targets"] > 1]
-    keys = ("ratio", "ratio_with_pairs", "ratio_without_pairs", "ratio_to_paper")
+    keys = ("ratio", "ratio_with_pairs", "ratio_as_run", "ratio_to_paper")
     means = {key: float(np.exp(np.mean([np.log(row[key]) for row in several]))) if several else None for key in keys}
     report["node_ratio_multi_target"] = means["ratio"]
     report["node_ratio_with_pairs"] = means["ratio_with_pairs"]
-    report["node_ratio_without_pairs"] = means["ratio_without_pairs"]
+    report["node_ratio_as_run"] = means["ratio_as_run"]
     report["node_ratio_to_paper"] = means["ratio_to_paper"]
     data = one_target("sonar")
     if data is not None:
