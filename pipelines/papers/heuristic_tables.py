@@ -191,7 +191,7 @@ def check_plots() -> None:
 
 
 def draw(curve: Sequence[dict[str, Any]], path: Path) -> None:
-    """Figure 3, upper panel: gamma against error and seconds."""
+    """Figure 3, upper panel: gamma against error and seconds; hollow where time ended the search."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -200,8 +200,13 @@ def draw(curve: Sequence[dict[str, Any]], path: Path) -> None:
     errors = figure.subplots()
     seconds = errors.twinx()
     places = range(len(curve))
-    errors.plot(places, [point["error"] for point in curve], "o-", color="tab:red")
-    seconds.plot(places, [point["seconds"] for point in curve], "s--", color="tab:blue")
+    for axes, name, line, marker, color in (
+        (errors, "error", "-", "o", "tab:red"),
+        (seconds, "seconds", "--", "s", "tab:blue"),
+    ):
+        axes.plot(places, [point[name] for point in curve], line, color=color)
+        for place, point in enumerate(curve):
+            axes.plot(place, point[name], marker, color=color, markerfacecolor=color if point["ended"] else "white")
     errors.set_xticks(list(places), [str(point["gamma"]) for point in curve])
     errors.set_xlabel("gamma (f = l + gamma u; inf: f = u)")
     errors.set_ylabel("error", color="tab:red")
@@ -229,8 +234,10 @@ def run(only: Sequence[str], seconds: float, proof_seconds: float, folder: Path 
     curve = figure_3(seconds) if not only or "libras" in only else []
     if curve:
         print("Figure 3: libras, 46 targets, k = 5: what gamma does\n")
-        lines = [[str(p["gamma"]), _number(p["error"]), f"{p['bound']:.3f}", f"{p['seconds']:.2f}"] for p in curve]
-        print(text_table(("gamma", "error", "bound", "seconds"), lines))
+        lines = [
+            [str(p["gamma"]), _number(p["error"]), f"{p['bound']:.3f}", f"{p['seconds']:.2f}", _nodes(p)] for p in curve
+        ]
+        print(text_table(("gamma", "error", "bound", "seconds", ""), lines))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             draw(curve, folder / "figure-3.png")
@@ -242,6 +249,10 @@ def _number(value: float) -> str:
     return f"{value:.4e}" if value >= 1e6 else f"{value:.2f}"
 
 
+def _nodes(found: dict[str, Any]) -> str:
+    return f"{'' if found['ended'] else 'stopped after '}{found['nodes']:,} nodes"
+
+
 def _print_row(row: dict[str, Any]) -> None:
     print(f"{row['data']}, k = {row['k']}\n")
     best = row["optimum"]
@@ -250,9 +261,8 @@ def _print_row(row: dict[str, Any]) -> None:
     lines = [["optimum", _number(best["value"]), f"{best['relative_gap']:.3f}", "", "", note]]
     for gamma, paper in PAPER[row["data"], row["k"]].items():
         found = row["search"][_label(gamma)]
-        note = f"{found['nodes']:,} nodes" if found["ended"] else f"stopped after {found['nodes']:,} nodes"
         theirs = ("-", "-") if paper is None else (_number(paper[0]), "" if paper[1] is None else f"{paper[1]:.3f}")
-        lines.append([_label(gamma), _number(found["error"]), f"{found['bound']:.3f}", *theirs, note])
+        lines.append([_label(gamma), _number(found["error"]), f"{found['bound']:.3f}", *theirs, _nodes(found)])
     theirs_too = PAPER_COMPARED[row["data"], row["k"]]
     for (method, error), paper_error in zip(row["compared"].items(), theirs_too, strict=True):
         mine = "-" if error is None else _number(error)

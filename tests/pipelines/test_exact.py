@@ -44,7 +44,8 @@ def test_a_row_of_table_1_has_all_comparators() -> None:
 
 def test_figure_3_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    points = [{"gamma": g, "error": e, "seconds": t} for g, e, t in ((0.0, 5.0, 9.0), ("inf", 6.0, 0.1))]
+    found = ((0.0, 5.0, 9.0, False), ("inf", 6.0, 0.1, True))
+    points = [{"gamma": g, "error": e, "seconds": t, "ended": ended} for g, e, t, ended in found]
     heuristic_tables.draw(points, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
