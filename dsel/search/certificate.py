@@ -12,6 +12,7 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import BoundName, Problem
 from dsel.search.branch_and_bound import MARGIN, BranchAndBound, starting_subset
 from dsel.search.forward import forward
+from dsel.search.perspective import perspective_bound
 from dsel.search.root_bound import RootBound
 from dsel.search.stopping import AnytimeSearch, Stop, drive
 
@@ -99,12 +100,14 @@ class Certificate:
 class Proof:
     """A proof that can be interrupted: `run` goes on with it, `state` is what `resume` needs.
 
-    Where branch and bound does not fit into memory, the search is the bound of the whole problem, and stays that.
+    Where branch and bound does not fit into memory, the search is the bound of the whole problem, and stays that. A
+    proof that its first run does not finish takes the bound of `perspective_bound` too, kept in `relaxed`.
     """
 
     search: BranchAndBound | RootBound
     value: float
     seconds: float = 0.0
+    relaxed: float | None = None
     _clock: list[float] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -136,12 +139,12 @@ class Proof:
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"])
+        return cls(search, float("inf") if value is None else value, state["seconds"], state["relaxed"])
 
     def state(self) -> dict[str, Any]:
         """As JSON holds it."""
         value = None if self.value == float("inf") else self.value
-        return {"search": self.search.state(), "value": value, "seconds": self.seconds}
+        return {"search": self.search.state(), "value": value, "seconds": self.seconds, "relaxed": self.relaxed}
 
     def run(
         self, seconds: float | None = None, nodes: int | None = None,
@@ -152,6 +155,7 @@ class Proof:
 
         search = self.search
         if isinstance(search, RootBound):
+            self._relax()
             return search.done
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
         search.warm_up()
@@ -161,22 +165,29 @@ class Proof:
                 (runner or drive)(search, Stop(iterations=limit, seconds=seconds), on_slice)
         finally:
             self.seconds += time.monotonic() - start
+        if not search.done:
+            self._relax()
         return search.done
+
+    def _relax(self) -> None:
+        if self.relaxed is None:
+            self.relaxed = perspective_bound(Problem.of(self.search.objective), self.search.k)
 
     def certificate(self) -> Certificate:
         """What is proved so far."""
         search, objective = self.search, self.search.objective
         base = len(objective.included)
+        relaxed = self.relaxed is not None and self.relaxed > search.lower
         return Certificate(
             size=base + search.k,
             value=search.best_value,
-            bound=search.lower,
+            bound=min(max(search.lower, self.relaxed or 0.0), search.best_value),
             total=objective.total,
             members=search.best,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,
             seconds=self.seconds,
-            method=f"{search.kind}, {search.bound_name} bound",
+            method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
         )
 

@@ -91,10 +91,11 @@ def test_where_branch_and_bound_does_not_fit_the_whole_problems_bound_is_given(N
     proof = Proof.begin(objective, 2, memory_limit=1)
     assert proof.run(nodes=10) == proof.certificate().proven
     found = Proof.resume(objective, json.loads(json.dumps(proof.state())), (0,)).certificate()
-    assert found.method == "root, combined bound"
+    assert found.method in ("root, combined bound", "perspective relaxation")
     assert found.bound == proof.certificate().bound
     assert found.bound <= exhaustive(objective, 2) + 1e-9 * objective.c
-    assert found.bound == pytest.approx(Problem.of(objective).bound((), range(objective.n), 2), abs=1e-7 * objective.c)
+    whole = Problem.of(objective).bound((), range(objective.n), 2)
+    assert found.bound >= min(whole, found.value) - 1e-7 * objective.c
     assert found.value < objective.value((0,))
     assert found.better
 
