@@ -139,7 +139,7 @@ class Proof:
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"], state["relaxed"])
+        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"))
 
     def state(self) -> dict[str, Any]:
         """As JSON holds it."""
