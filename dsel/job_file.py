@@ -25,6 +25,7 @@ from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
 from dsel.places import Place, Remote, as_place
+from dsel.secrets import refuse_passwords
 from dsel.settings import Column, Settings
 from dsel.validation import first_error
 
@@ -146,6 +147,7 @@ def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) 
         raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
+    refuse_passwords(values)
     try:
         job = JobFile.model_validate(values)
     except ValidationError as error:

@@ -39,6 +39,7 @@ def kubernetes_cluster(section: KubernetesSection, name: str) -> Iterator[Any]:
     from distributed import Client
 
     low, high = section.bounds
+    name = section.job_name or name
     manifest = cluster_manifest(section, name)
     with dask.config.set(dask_settings.SCHEDULER):
         try:
@@ -62,10 +63,14 @@ def kubernetes_cluster(section: KubernetesSection, name: str) -> Iterator[Any]:
 def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:
     """The DaskCluster: a scheduler and so many workers, none of them root or able to write to its image."""
     low, _ = section.bounds
+    metadata: dict[str, Any] = {"name": name, "labels": {_LABEL: "dsel"}}
+    if section.job_name is not None and section.job_uid is not None:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": section.job_name, "uid": section.job_uid}
+        metadata["ownerReferences"] = [owner]
     return {
         "apiVersion": "kubernetes.dask.org/v1",
         "kind": "DaskCluster",
-        "metadata": {"name": name, "labels": {_LABEL: "dsel"}},
+        "metadata": metadata,
         "spec": {
             "worker": {"replicas": low, "spec": _pod(section, _worker(section))},
             "scheduler": {"spec": _pod(section, _scheduler(section)), "service": _service(name)},

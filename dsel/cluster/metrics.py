@@ -17,8 +17,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 log = logging.getLogger("dsel")
 
 TOPIC = "dsel"
-#: Between two reports.
-REPORT_SECONDS = 1.0
+#: Between two reports; and how long one may hold up the run.
+REPORT_SECONDS, TIMEOUT_SECONDS = 1.0, 5.0
 
 _GAUGES = {
     "done": ("dsel_stage_done", "Tasks of the stage that are finished, or iterations of its search"),
@@ -92,7 +92,8 @@ def progress_metrics(client: Any, run: str) -> Iterator[Callable[[dict[str, Any]
             return
         state["next"] = now + REPORT_SECONDS
         try:
-            client.log_event(TOPIC, {**progress, "since": state["since"], "run": run})
+            message = {**progress, "since": state["since"], "run": run}
+            client.sync(client.scheduler.log_event, topic=TOPIC, msg=message, callback_timeout=TIMEOUT_SECONDS)
         except Exception as error:
             state["works"] = False
             log.warning("no more metrics: %s", error)

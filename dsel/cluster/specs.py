@@ -10,11 +10,10 @@ from dask.utils import parse_bytes
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dsel.durations import parse_duration
+from dsel.errors import OptionError
+from dsel.secrets import is_secret_name, refuse_passwords
 
 _Int = Annotated[int, Field(strict=True)]
-
-#: Names of variables whose values belong in no file.
-_SECRET = re.compile(r"secret|passw|token|credential|(^|_)key(_id)?$|access_key|private", re.IGNORECASE)
 
 
 def _with_variables(value: Any) -> Any:
@@ -24,7 +23,10 @@ def _with_variables(value: Any) -> Any:
     expanded = os.path.expandvars(value)
     missing = re.search(r"\$\{?\w+", expanded)
     if missing:
-        raise ValueError(f"the variable {missing[0]} is not set")
+        raise OptionError(
+            f"cluster: {value!r}: the variable {missing[0]} is not set.", "Set it, or write what it stands for."
+        )
+    refuse_passwords(expanded, f"cluster: {value!r}")
     return expanded
 
 
@@ -71,11 +73,11 @@ class _Elastic(_Section):
     @model_validator(mode="after")
     def _one_size(self) -> _Elastic:
         if (self.workers is None) == (self.maximum is None):
-            raise ValueError("say workers, or minimum and maximum: one of the two")
+            raise OptionError(f"cluster: {self.kind}: say workers, or minimum and maximum.", "One of the two.")
         if self.maximum is None and self.minimum is not None:
-            raise ValueError("minimum goes with maximum")
+            raise OptionError(f"cluster: {self.kind}: minimum goes with maximum.", "Say both, or workers.")
         if self.maximum is not None and (self.minimum or 1) > self.maximum:
-            raise ValueError(f"minimum ({self.minimum}) is above maximum ({self.maximum})")
+            raise OptionError(f"cluster: {self.kind}: minimum ({self.minimum}) is above maximum ({self.maximum}).")
         return self
 
     @property
@@ -109,12 +111,15 @@ class _Made(_Elastic):
     @field_validator("environment")
     @classmethod
     def _no_secrets(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
+        refuse_passwords(value)
+        for name in value:
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise ValueError(f"{name!r} is no name for a variable")
-            if _SECRET.search(name) or re.search(r"://[^/\s]*:[^/\s]*@", text):
-                # The value is not repeated.
-                raise ValueError(f"{name} looks like a secret: it must not be written in a file")
+                raise OptionError(f"cluster: environment: {name!r} is no name for a variable.")
+            if is_secret_name(name):
+                raise OptionError(  # the value is not repeated
+                    f"cluster: environment: {name} looks like a secret, and job files are no place for one.",
+                    "Set it in the environment of dsel (Slurm passes it on), or name a Secret (kubernetes: secrets).",
+                )
         return value
 
     @property
@@ -176,7 +181,8 @@ class KubernetesSection(_Made):
 
     image: holds dsel. secrets: names of Secrets whose keys become the pods' variables (credentials of a bucket).
     claims: PersistentVolumeClaims and where they are mounted. resources: further requests and limits of a worker,
-    beside the memory and CPUs that follow from memory and threads.
+    beside the memory and CPUs that follow from memory and threads. job_name, job_uid: of the Kubernetes Job that the
+    driver's pod belongs to: the cluster has its name, so that the next pod of the Job finds it, and goes with it.
     """
 
     kind: ClassVar[str] = "kubernetes"
@@ -189,6 +195,8 @@ class KubernetesSection(_Made):
     resources: dict[str, dict[str, str]] = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
     scheduler_memory: str = "2GiB"
+    job_name: _Expanded | None = None
+    job_uid: _Expanded | None = None
 
 
 class GatewaySection(_Elastic):
@@ -229,7 +237,7 @@ class ClusterSection(BaseModel):
     def _exactly_one(self) -> ClusterSection:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are both given: name one")
+            raise OptionError(f"cluster: {' and '.join(given)} are both given.", "Name one of them.")
         return self
 
     @property

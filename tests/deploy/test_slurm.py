@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,25 +13,15 @@ import yaml
 
 import dsel
 from tests.deploy.one_host_slurm import NODES, one_host_slurm, why_not
+from tests.deploy.programs import ROOT, commands, slow_reads
 from tests.stores import make_store, regression
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "slurm"
 X, Y = regression(m=3000)
 SEARCH = {"iterations": 5_000_000, "exchange_every": 50_000}
 
+pytest.importorskip("dask_jobqueue")
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-
-#: Workers read slowly, so that something can happen to them during the pass.
-SLOW_READS = """\
-import time
-from dsel.data.stored_array import StoredArray
-plain = StoredArray.read
-def read(self, *args, **kwargs):
-    time.sleep(0.15)
-    return plain(self, *args, **kwargs)
-StoredArray.read = read
-"""
 
 
 class Site:
@@ -40,15 +29,9 @@ class Site:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
-        (folder / "bin").mkdir()
-        (folder / "slow").mkdir()
-        (folder / "slow" / "sitecustomize.py").write_text(SLOW_READS)
-        for command in ("dsel", "dask"):
-            module = "dsel" if command == "dsel" else "dask"
-            program = folder / "bin" / command
-            program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
-            program.chmod(0o755)
-        (folder / "setup.sh").write_text(f"export PATH={folder / 'bin'}:$PATH PYTHONPATH={ROOT}\n")
+        slow_reads(folder / "slow")
+        path = commands(folder / "bin")
+        (folder / "setup.sh").write_text(f"export PATH={path}:$PATH PYTHONPATH={ROOT}\n")
         make_store(folder / "data.zarr", X, Y, chunks=(100, 24))
         job = {"store": "data.zarr", "k": 5, "options": SEARCH, "checkpoint_seconds": 0.2, "out": "result"}
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
@@ -83,7 +66,10 @@ class Site:
     def wait_for(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"it did not happen: {self.queue()}\n{self.log()[-3000:]}"
+            jobs = (
+                f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n" if time.monotonic() > deadline else ""
+            )
+            assert not jobs, jobs + self.log()[-3000:]
             time.sleep(0.1)
         return found
 
@@ -137,12 +123,19 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     assert len(replaced) >= 1
 
 
-def test_everything_inside_one_allocation(site: Site, expected: Any) -> None:
+def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expected: Any) -> None:
     job = site.call(
         "sbatch", "--parsable", "--nodes=2", "--ntasks=3", "--mem-per-cpu=700M", str(DEPLOY / "allocation.sbatch"),
         DSEL_INTERFACE="lo", DSEL_LOG_FORMAT="json",
     )  # fmt: skip
-    site.wait_for(lambda: site.state(job) in ("COMPLETED", "FAILED", "GONE", "COMPLETING"))
+    site.wait_for((site.folder / "result" / "checkpoint.json").exists)
     assert "asked for 2 workers" in site.log()
+    site.call("scancel", "--batch", "--signal=USR1", job)  # as Slurm does two minutes before the limit
+    site.wait_for(lambda: site.state(job) == "PENDING" and not list(site.folder.glob(".dsel-*")))
+    assert "Stopped by SIGTERM" in site.log()
+    time.sleep(1)  # Slurm refuses a second run while the first one's shell ends; it would wait two minutes by itself
+    site.call("scontrol", "update", f"jobid={job}", "StartTime=now")
+    site.wait_for(lambda: "result in" in site.log(), 60)
+    assert "going on from the checkpoint" in site.log()
     assert dsel.open_selection(site.folder / "result").indices == expected.indices
-    assert not list(site.folder.glob(".dsel-*"))
+    site.wait_for(lambda: not list(site.folder.glob(".dsel-*")))
