@@ -27,18 +27,7 @@ from dsel.import_path import load_function
 from dsel.places import Place, Remote, as_place
 from dsel.secrets import refuse_passwords
 from dsel.settings import Column, Settings
-from dsel.validation import first_error
-
-
-def _not_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("it must not be yes or no (quote a label that reads so)")
-    return value
-
-
-#: YAML reads yes, no, on, off as truth values, which Python takes for 1 and 0.
-_Int = Annotated[int, Field(strict=True)]
-_Float = Annotated[float, BeforeValidator(_not_bool)]
+from dsel.validation import Float, Int, first_error, not_bool
 
 
 def _place(value: Any) -> Place:
@@ -48,7 +37,7 @@ def _place(value: Any) -> Place:
 
 
 _Place = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
-_Column = Annotated[Column, BeforeValidator(_not_bool)]
+_Column = Annotated[Column, BeforeValidator(not_bool)]
 
 
 class CertifySection(BaseModel):
@@ -57,8 +46,8 @@ class CertifySection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    time: str | float = "1m"
-    nodes: int | None = Field(None, ge=1)
+    time: Annotated[str | float, BeforeValidator(not_bool)] = "1m"
+    nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
 
     @field_validator("time")
@@ -86,22 +75,22 @@ class JobFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     store: _Place
-    k: _Int = Field(ge=1)
+    k: Int = Field(ge=1)
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
     targets: list[_Column] | None = None
     unsupervised: bool = False
-    lam: _Float = Field(0.0, ge=0)
+    lam: Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
     include: list[_Column] = Field(default_factory=list)
     exclude: list[_Column] = Field(default_factory=list)
-    seed: _Int = Field(0, ge=0)
+    seed: Int = Field(0, ge=0)
     criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
     out: _Place | None = None
     artefacts: _Place | None = None
-    checkpoint_seconds: _Float = Field(30.0, gt=0)
+    checkpoint_seconds: Float = Field(30.0, gt=0)
     certify: CertifySection | None = None
 
     @field_validator("options")

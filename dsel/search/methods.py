@@ -22,6 +22,7 @@ from dsel.search.greedy_rls import LAM_GRID, GreedyRls, LooRows, choose_lam, run
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
+from dsel.validation import Bool, Float, Int
 
 log = logging.getLogger("dsel")
 
@@ -54,18 +55,18 @@ class PossOptions(Options):
     warm_start, exchange_every and recombination are not to be had.
     """
 
-    iterations: int | None = Field(None, ge=1)
-    seconds: float | None = Field(None, gt=0)
-    target: float | None = None
-    target_r2: float | None = Field(None, le=1)
-    patience: int | None = Field(None, ge=1)
-    bound: float | None = Field(None, ge=0)
+    iterations: Int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    target: Float | None = None
+    target_r2: Float | None = Field(None, le=1)
+    patience: Int | None = Field(None, ge=1)
+    bound: Float | None = Field(None, ge=0)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
     warm_start: Literal["none", "forward", "exchange"] = "none"
-    restarts: int = Field(10, ge=1)
-    exchange_every: int = Field(0, ge=0)
-    recombination: float = Field(0.0, ge=0, lt=1)
-    memory: int = Field(8 << 30, gt=0)
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int = Field(0, ge=0)
+    recombination: Float = Field(0.0, ge=0, lt=1)
+    memory: Int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")
     @classmethod
@@ -83,14 +84,14 @@ class PossOptions(Options):
 class FobaOptions(Options):
     """FoBa: a column is deleted where that costs at most `nu` of what its like brought; path_factor k steps."""
 
-    nu: float = Field(0.5, gt=0, lt=1)
-    path_factor: int = Field(5, ge=1)
+    nu: Float = Field(0.5, gt=0, lt=1)
+    path_factor: Int = Field(5, ge=1)
 
 
 class ExchangeOptions(Options):
     """Exchange search (IterFS) from `restarts` random subsets, or from forward selection's."""
 
-    restarts: int = Field(1, ge=1)
+    restarts: Int = Field(1, ge=1)
     start: Literal["random", "forward"] = "random"
 
 
@@ -98,10 +99,10 @@ class BranchAndBoundOptions(Options):
     """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
     dsel.search.bounds. memory: bytes for its tables."""
 
-    seconds: float | None = Field(None, gt=0)
-    nodes: int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
     bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
-    memory: int = Field(8 << 30, gt=0)
+    memory: Int = Field(8 << 30, gt=0)
 
 
 class AStarOptions(Options):
@@ -111,12 +112,12 @@ class AStarOptions(Options):
     before.
     """
 
-    gamma: float = Field(0.0, ge=0)
-    seconds: float | None = Field(None, gt=0)
-    nodes: int | None = Field(None, ge=1)
+    gamma: Float = Field(0.0, ge=0)
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
     bound: Literal["eigenvalue", "combined"] = "eigenvalue"
-    prune: bool = False
-    memory: int = Field(4 << 30, gt=0)
+    prune: Bool = False
+    memory: Int = Field(4 << 30, gt=0)
 
 
 def _positive(value: Any) -> Any:
@@ -138,7 +139,7 @@ class GreedyRlsOptions(Options):
 
     loss: Literal["squared", "zero-one"] = "squared"
     intercept: Literal["center", "column", "none"] | None = None
-    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
 
@@ -152,9 +153,9 @@ class KfoldOptions(Options):
     cross-validation), direction and held_out: as for greedy-rls.
     """
 
-    folds: int = Field(10, ge=2)
-    repeats: int = Field(1, ge=1)
-    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    folds: Int = Field(10, ge=2)
+    repeats: Int = Field(1, ge=1)
+    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
 
