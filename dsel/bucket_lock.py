@@ -7,11 +7,12 @@ for a removal cannot be told which object it may remove.
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Any
+from typing import Literal
 
 from dsel import bucket
-from dsel.bucket import Remote, TakenError
+from dsel.bucket import Remote, TakenError, Version
 from dsel.errors import OutputError, StorageError
 from dsel.lock import LOCK_NAME
 
@@ -23,13 +24,14 @@ class BucketLockFile:
 
     def __init__(self, folder: Remote) -> None:
         self._object = folder / LOCK_NAME
-        self._tag: str | None = None
+        self._version: Version | None = None
+        self._turn = threading.RLock()  # the heartbeat and the run ask at the same time
 
     def create(self, text: str) -> bool:
         """Write it where there is none; False where there is one already."""
         if self._put(text.encode(), "create"):
             return True
-        return self.read() is None and self._put(text.encode(), {"e_tag": self._tag})
+        return self.read() is None and self._replaced(text.encode())
 
     def read(self) -> str | None:
         """Its text, or None where there is none."""
@@ -38,26 +40,31 @@ class BucketLockFile:
 
     def replace(self, text: str) -> None:
         """Write it anew. Errors: OutputError where it is not what was last read or written."""
-        if not self._put(text.encode(), {"e_tag": self._tag}):
+        if not self._replaced(text.encode()):
             raise OutputError(f"{self._object} was taken over by another run.")
 
     def remove(self) -> None:
         """Empty it, if it is still what was last read."""
-        self._put(_FREE, {"e_tag": self._tag})
+        self._replaced(_FREE)
 
     def _read(self) -> bytes | None:
-        try:
-            data, self._tag = self._object.read_tagged()
-        except FileNotFoundError:
-            self._tag = None
-            return None
-        return data
+        with self._turn:
+            try:
+                data, self._version = self._object.read_version()
+            except FileNotFoundError:
+                self._version = None
+                return None
+            return data
 
-    def _put(self, data: bytes, mode: Any) -> bool:
+    def _replaced(self, data: bytes) -> bool:
+        with self._turn:
+            return self._version is not None and self._put(data, self._version)
+
+    def _put(self, data: bytes, mode: Literal["create"] | Version) -> bool:
         """Whether it holds `data` now. A request whose answer got lost may have been carried out."""
         for attempt in range(bucket.AGAIN + 1):
             try:
-                self._tag = self._object.put(data, mode)
+                self._version = self._object.put(data, mode)
                 return True
             except TakenError:
                 return self._read() == data

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import psutil
 
-from dsel.errors import DselError, OutputError, StorageError
+from dsel.errors import AccessError, DselError, OutputError, StorageError
 
 log = logging.getLogger("dsel")
 
@@ -116,7 +116,7 @@ class Lock:
                 self._file.replace(self._text())
             except OutputError:
                 return  # the next `require` says so where it can be heard
-            except (OSError, StorageError) as error:
+            except (OSError, StorageError, AccessError) as error:
                 log.warning("the lock of %s could not be kept alive: %s", self._place, error)
 
     def _release(self) -> None:
