@@ -77,7 +77,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
     around = Surroundings(
         artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
-        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage, scratch=job.out / "cache",
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:

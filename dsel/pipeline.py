@@ -22,12 +22,13 @@ from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
-from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
+from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
 from dsel.stats.gram import gram
+from dsel.stats.loo_cached_pass import RowsWithCache, rounds_between_rewrites
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import Preprocess, Statistics, duplicates
@@ -47,6 +48,7 @@ class Surroundings:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
+    scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
 
 
 class _Clock:
@@ -87,6 +89,8 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
             chosen = [int(objective.columns[j]) for j in best.members]
             independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        if rows is not None:
+            rows.close()
     with clock.stage("check"):
         fit = _refit(source, settings, statistics, independent, around)
         _require_variation(fit.total)
@@ -170,9 +174,21 @@ def _rows(
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
         return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
-    return RowsOfSource(
-        source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
-        intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,
+    assert isinstance(options, GreedyRlsOptions)
+    start, scratch = checked.include.size, around.scratch
+    every = None
+    if not source.in_memory:
+        every = rounds_between_rewrites(options.fold_every, source, start, settings.k, scratch, options.direction)
+    if every is None:
+        return RowsOfSource(
+            source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+            compute=around.compute,
+        )  # fmt: skip
+    log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
+    return RowsWithCache(
+        source, statistics, settings.preprocess, every=every, start=start, folder=scratch,
+        yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
+        compute=around.compute,
     )  # fmt: skip
 
 

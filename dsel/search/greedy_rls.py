@@ -30,6 +30,7 @@ class LooRows(Protocol):
     def problem(self, lam: float) -> LooProblem: ...
     def errors(self, round: LooRound) -> Floats: ...
     def lam_errors(self, lams: Floats, members: Ints) -> Floats: ...
+    def counts(self) -> dict[str, Any]: ...
 
 
 class GreedyRls:
@@ -56,6 +57,7 @@ class GreedyRls:
         self.path: list[PathPoint] = []
         self.best: dict[int, tuple[float, list[int]]] = {}
         self.ended = ""
+        self.lam_grid: list[tuple[float, float]] | None = None  # what lam was chosen from, if it was, with errors
         self._asked: LooRound | None = None
 
     # -- what dsel.search.stopping.AnytimeSearch asks of a search
@@ -86,7 +88,8 @@ class GreedyRls:
 
     def state(self) -> dict[str, Any]:
         """All that a restart needs, as JSON holds it."""
-        return {"lam": self.problem.lam, "ended": self.ended, "path": [asdict(point) for point in self.path]}
+        path = [asdict(point) for point in self.path]
+        return {"lam": self.problem.lam, "lam_grid": self.lam_grid, "ended": self.ended, "path": path}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`: the subsets it went through are walked again, no row is read."""
@@ -94,6 +97,8 @@ class GreedyRls:
             point = PathPoint(**row)
             self._note(point.action, point.column, point.error)
         self.ended = state["ended"]
+        grid = state.get("lam_grid")
+        self.lam_grid = None if grid is None else [(float(lam), float(error)) for lam, error in grid]
 
     # -- ask and tell
 
