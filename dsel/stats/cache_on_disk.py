@@ -1,6 +1,6 @@
 """The cache of greedy RLS out of core: rows (R, e, g) for a set of chosen columns in Zarr, disposable at any time.
 
-    FOLDER/cache-SIZE-TOKEN/manifest.json   what it is the cache of: data, options, columns, how often it was worked forward
+    FOLDER/cache-SIZE-TOKEN/manifest.json   what it is of: data, options, columns, how often it was worked forward
     FOLDER/cache-SIZE-TOKEN/R, aside        float64, a checksum a chunk; every chunk is written by one task alone
     FOLDER/.TOKEN/                          one being written: it gets its name when all is there
 
