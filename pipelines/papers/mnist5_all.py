@@ -32,7 +32,6 @@ def run(folder: Path) -> None:
     accuracy = [float(row.accuracy or 0.0) for row in found.path]
     best = int(np.argmax(accuracy))
     print(f"{len(found)} of {X.shape[1]} columns (the others are constant), lam {found.lam:g}, {found.ended}")
-    print(
-        f"leave-one-out accuracy: {accuracy[0]:.4f} with 1, {accuracy[best]:.4f} with {best + 1}, {accuracy[-1]:.4f} at last"
-    )
+    ends = f"{accuracy[0]:.4f} with 1, {accuracy[best]:.4f} with {best + 1}, {accuracy[-1]:.4f} with all"
+    print(f"leave-one-out accuracy: {ends}")
     print(f"seconds of the last run: {found.seconds}; {found.counts}")
