@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -36,6 +38,15 @@ def compare(found: dsel.Selection, expected: oracle.Answer, per_row: float) -> N
         if row.index != S[i]:
             assert row.index < S[i] or np.isclose(errors[S[i]], errors[row.index], rtol=1e-9)
             return  # another, equal, subset: what follows cannot be compared
+
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def rlscore_runs() -> list[dict[str, Any]]:
+    """Selections of RLScore; see tests/data/SOURCES.md."""
+    runs: list[dict[str, Any]] = json.loads((DATA / "rlscore.json").read_text())["runs"]
+    return runs
 
 
 SHAPES = {
@@ -82,6 +93,20 @@ def test_the_wrapper_gives_the_same_whatever_the_intercept(
             data, Y, k=min(n, 3), method="greedy-rls", lam=lam, preprocess=preprocess, loss=loss, intercept=intercept
         )
         compare(found, oracle.algorithm_1(X, Y, min(n, 3), lam, measure, train), m if loss == "squared" else m * N)
+
+
+@pytest.mark.parametrize("run", rlscore_runs(), ids=lambda run: f"{run['data']}-lam-{run['lam']}")
+def test_selections_and_errors_are_those_of_rlscore(run: dict[str, Any]) -> None:
+    with np.load(DATA / f"{run['data']}.npz") as arrays:
+        X, Y = arrays["X"].astype(float), arrays["Y"].astype(float)
+    X, Y = np.delete(X, run["targets"], axis=1), np.hstack([Y, X[:, run["targets"]]])
+    X = np.hstack([X, X[:, run["repeated"]]])
+    options = {"k": len(run["selected"]), "method": "greedy-rls", "lam": run["lam"], "preprocess": "none"}
+    chunked = da.from_array(X, chunks=(50, X.shape[1]))
+    for data, fold_every in ((X, "never"), (chunked, "never"), (chunked, 4)):
+        found = dsel.select(data, Y, intercept="column", fold_every=fold_every, **options)
+        assert [row.index for row in found.path] == run["selected"]
+        assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
 
 
 def test_without_a_penalty_it_is_leave_one_out_of_least_squares() -> None:
