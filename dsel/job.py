@@ -208,7 +208,11 @@ def _check_places(job: JobFile) -> None:
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:
-    return {"job": job.identity(), "fingerprint": source.fingerprint}
+    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+    held_out = job.options.get("held_out")
+    if isinstance(held_out, str):
+        identity["held_out"] = make_source(held_out).fingerprint
+    return identity
 
 
 def _described(folder: Path) -> dict[str, Any] | None:
@@ -234,6 +238,8 @@ def _describe(job: JobFile, source: Source) -> None:
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if not changed and now["fingerprint"] == before["fingerprint"]:
+        return "the held-out store was written to since"
     if not changed:
         return "the store was written to since"
     return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])

@@ -26,7 +26,7 @@ from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
+from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
 from dsel.stats.gram import gram
 from dsel.stats.loo_cached_pass import RowsWithCache, rounds_between_rewrites
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
@@ -101,15 +101,18 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     )  # fmt: skip
 
 
-def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
+def _with_folds(
+    source: Source, checked: Checked, around: Surroundings
+) -> tuple[Statistics, FoldStatistics | None, int]:
     """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
         statistics, passes = _statistics(source, settings, around)
         return statistics, None, passes
-    return fold_gram(
-        source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
-    )
+    return saved_fold_gram(
+        source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
+        compute=around.compute,
+    )  # fmt: skip
 
 
 def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
@@ -167,7 +170,7 @@ def _require_variation(total: float) -> None:
 
 
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
+    source: Source, checked: Checked, statistics: Statistics, folds: FoldStatistics | None, around: Surroundings
 ) -> RowsOfSource:
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     settings, options = checked.settings, checked.options
