@@ -15,6 +15,8 @@ and the residual of the row under the model fitted without it is
     S - i  (e + h_i w_i / A_ii) / (g + h_i^2 / A_ii)       with h = z_S A
 
 so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
+Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
+in that row alone), e / g is of two differences, and its relative error is about 1e-16 K_jj / lam.
 
 The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
 place of y and g0, and the Schur complement K - K_C' P (B - K_C' w) in place of K (B), so that a row of (R, e, g), once

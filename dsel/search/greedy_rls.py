@@ -108,14 +108,22 @@ class GreedyRls:
             return None
         size = len(self.members)
         insert = self.direction != "backward" and size < self.k
+        if insert and not self._determined(size + 1):
+            insert = False
+            if not self.path:
+                raise DataError(f"{self.problem.m} rows are too few for least squares without one.", "Set lam > 0.")
         remove = size > len(self.include) and (
             (self.direction == "backward" and size > self.k) or (self.direction == "floating" and size > 2)
         )
         if not (insert or remove):
-            self.ended = "complete"
+            self.ended = "complete" if self._determined(size + 1) or size == self.k else "too few rows"
             return None
         self._asked = prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=remove)
         return self._asked
+
+    def _determined(self, size: int) -> bool:
+        """Whether all rows but one determine the coefficients of so many columns: with a penalty always."""
+        return self.problem.lam > 0.0 or size + (self.problem.intercept != "none") < self.problem.m
 
     def tell(self, flat: Floats) -> None:
         """Errors of the round that was asked for: makes its step, or ends."""
@@ -126,7 +134,7 @@ class GreedyRls:
         if round.remove and self._removed(removed):
             return
         if not round.insert:
-            self.ended = "complete"
+            self.ended = "complete" if len(self.members) >= self.k else "too few rows"
             return
         open_ = np.zeros(inserted.size, bool)
         open_[self.candidates] = True
