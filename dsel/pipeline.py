@@ -71,12 +71,13 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     checked = check(source, settings)
     held_out = _held_out(source, checked)
     check_capacity(source, around.worker_memory, partial_sums(checked))
+    every = _fold_every(source, checked, around)
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
         statistics, folds, passes = _with_folds(source, checked, around)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
+        rows = _rows(source, checked, statistics, folds, every, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
@@ -169,19 +170,27 @@ def _require_variation(total: float) -> None:
         )
 
 
+def _fold_every(source: Source, checked: Checked, around: Surroundings) -> int | None:
+    """Rounds between rewrites of a cache on disk; None: there is none. CapacityError where it does not fit the disk."""
+    options = checked.options
+    if not isinstance(options, GreedyRlsOptions):
+        return None
+    return rounds_between_rewrites(
+        options.fold_every, source, checked.include.size, checked.settings.k, around.scratch, loss=options.loss,
+        direction=options.direction,
+    )  # fmt: skip
+
+
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldStatistics | None, around: Surroundings
-) -> RowsOfSource:
+    source: Source, checked: Checked, statistics: Statistics, folds: FoldStatistics | None, every: int | None,
+    around: Surroundings,
+) -> RowsOfSource:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
         return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
     assert isinstance(options, GreedyRlsOptions)
-    start, scratch = checked.include.size, around.scratch
-    every = None
-    if not source.in_memory:
-        every = rounds_between_rewrites(options.fold_every, source, start, settings.k, scratch, options.direction)
     if every is None:
         return RowsOfSource(
             source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
@@ -189,7 +198,7 @@ def _rows(
         )  # fmt: skip
     log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
     return RowsWithCache(
-        source, statistics, settings.preprocess, every=every, start=start, folder=scratch,
+        source, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
         yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
         compute=around.compute,
     )  # fmt: skip

@@ -96,19 +96,7 @@ class CacheOnDisk:
     @property
     def nbytes(self) -> int:
         """Bytes of one cache on disk."""
-        return 8 * self.size * (self._source.n + self._width)
-
-    def require_room(self) -> None:
-        """CapacityError unless two caches fit the disk: the last one goes when the next one is there."""
-        assert self._folder is not None
-        there = next(parent for parent in (self._folder, *self._folder.parents) if parent.exists())
-        free = shutil.disk_usage(there).free
-        if 2 * self.nbytes > free:
-            raise CapacityError(
-                f"The cache of greedy-rls needs {2 * self.nbytes / 1e9:.2f} GB in {there}, where {free / 1e9:.2f} GB "
-                "are free.",
-                "Free some space, or fold_every: never.",
-            )
+        return cache_bytes(self._source, self._width)
 
     def adopt(self) -> None:
         """Go on with what an earlier run left, if it is of the same data and options; remove everything else."""
@@ -143,7 +131,7 @@ class CacheOnDisk:
         place. Errors: CapacityError, OutputError; the last one stays.
         """
         assert self._folder is not None
-        self.require_room()
+        require_room(self._folder, self.nbytes)
         token = uuid4().hex[:8]
         staging = self._folder / f".{token}"
         path = self._folder / f"cache-{len(columns)}-{token}"
@@ -187,6 +175,23 @@ class CacheOnDisk:
         elif self._folder is not None:
             with suppress(OSError):
                 self._folder.rmdir()
+
+
+def cache_bytes(source: Source, width: int) -> int:
+    """Bytes of the cache of a source on disk; width: columns beside R."""
+    rows, stops = _layout(source)
+    return 8 * len(stops) * rows * (source.n + width)
+
+
+def require_room(folder: Path, nbytes: int) -> None:
+    """CapacityError unless two caches of so many bytes fit the disk: the last one goes when the next one is there."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if 2 * nbytes > free:
+        raise CapacityError(
+            f"The cache of greedy-rls needs {2 * nbytes / 1e9:.2f} GB in {there}, where {free / 1e9:.2f} GB are free.",
+            "Free some space, or fold_every: never.",
+        )
 
 
 def _layout(source: Source) -> tuple[int, dict[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from dsel.objective.leave_one_out import (
 from dsel.objective.memory import Floats
 from dsel.stats.blockwise import reduce_blocks
 from dsel.stats.cache_cost import best_every
-from dsel.stats.cache_on_disk import CacheOnDisk, Target
+from dsel.stats.cache_on_disk import CacheOnDisk, Target, cache_bytes, require_room
 from dsel.stats.loo_pass import RowsOfSource, add
 from dsel.stats.statistics import Preprocess, Statistics
 
@@ -127,8 +128,7 @@ class RowsWithCache(RowsOfSource):
     def _cache_on_disk(self) -> CacheOnDisk:
         assert self._problem is not None
         if self._disk is None:
-            targets = self._source.n_targets
-            width = targets + 1 + (targets if self.view.loss == "zero-one" else 0)
+            width = _width(self._source, self.view.loss)
             key = None
             if self._source.fingerprint is not None:
                 problem = {"lam": self._problem.lam, "intercept": self._problem.intercept}
@@ -206,11 +206,31 @@ def _padded(found: Floats, round: LooRound) -> Floats:
 
 
 def rounds_between_rewrites(
-    asked: FoldEvery, source: Source, start: int, k: int, folder: Path | None, direction: str
+    asked: FoldEvery, source: Source, start: int, k: int, folder: Path | None, *, loss: Loss, direction: str
 ) -> int | None:
-    """How often the cache is rewritten: as asked; by the cost model where there is a folder for it; None: never."""
-    if isinstance(asked, int):
-        return asked
-    if asked == "never" or folder is None or direction != "forward":
+    """How often the cache is rewritten: as asked; by the cost model where there is a folder for it; None: never.
+
+    Errors: CapacityError where it was asked for and the disk has no room for it.
+    """
+    if asked == "never" or source.in_memory:
         return None
-    return best_every(start, k, source.m, source.n, source.nbytes)
+    nbytes = cache_bytes(source, _width(source, loss))
+    if isinstance(asked, int):
+        require_room(folder or Path(tempfile.gettempdir()), nbytes)
+        return asked
+    if folder is None or direction != "forward":
+        return None
+    every = best_every(start, k, source.m, source.n, source.nbytes)
+    if every is None:
+        return None
+    try:
+        require_room(folder, nbytes)
+    except CapacityError as error:
+        log.info("no cache, although it would pay: %s", error.what)
+        return None
+    return every
+
+
+def _width(source: Source, loss: Loss) -> int:
+    """Columns of the cache beside R: e, g and, for the zero-one loss, labels."""
+    return source.n_targets * (1 if loss == "squared" else 2) + 1

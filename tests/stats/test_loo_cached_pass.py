@@ -193,12 +193,14 @@ def test_without_room_it_is_refused_or_with_auto_left_out(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsel.stats.loo_cached_pass.best_every", lambda *arguments: 3)
+    before = set(tmp_path.iterdir())
     usage = shutil.disk_usage(tmp_path)
     needed = 2 * 8 * 600 * 26  # two of R, e and g
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed - 1))
     source = make_source(str(store))
     with pytest.raises(CapacityError, match=r"needs 0\.00 GB"):
-        run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache"))
+        run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache", on_stage=pytest.fail))
+    assert set(tmp_path.iterdir()) == before
     auto = Settings(k=12, method="greedy-rls", lam=1.0)
     found = run_selection(source, auto, Surroundings(scratch=tmp_path / "cache"))
     assert found.passes == 1 + 12 + 1
