@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
@@ -81,8 +82,9 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     assert job.out is not None
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock)
     around = Surroundings(
-        artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage
-    )
+        artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
+        on_stage=checkpoints.on_stage, scratch=_scratch(job),
+    )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
@@ -203,6 +205,12 @@ class _Checkpoints:
         self._interrupts.raise_received()
 
 
+def _scratch(job: JobFile) -> Path | None:
+    """Where a cache may lie: in the folder of the result, if that is one and the workers see it."""
+    shared = job.cluster.chosen.kind in ("local", "slurm", "scheduler_file")
+    return job.out / "cache" if shared and isinstance(job.out, Path) else None
+
+
 def _artefacts(job: JobFile) -> ArtefactStore:
     """Saved statistics: where the job says, else beside the store, else (a store nobody may write beside) in `out`."""
     assert job.out is not None
@@ -227,7 +235,11 @@ def _check_places(job: JobFile) -> None:
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:
-    return {"job": job.identity(), "fingerprint": source.fingerprint}
+    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+    held_out = job.options.get("held_out")
+    if isinstance(held_out, str):
+        identity["held_out"] = make_source(held_out).fingerprint
+    return identity
 
 
 def _described(folder: Place) -> dict[str, Any] | None:
@@ -253,6 +265,8 @@ def _describe(job: JobFile, source: Source) -> None:
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if not changed and now["fingerprint"] == before["fingerprint"]:
+        return "the held-out store was written to since"
     if not changed:
         return "the store was written to since"
     return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
@@ -134,7 +134,9 @@ class GreedyRlsOptions(Options):
     "none". lam_grid: choose lam by leave-one-out with all columns, from these or "auto" (4^-8 ... 4^8); else the job's
     lam. direction: forward, backward elimination, or floating (after each insertion, deletions as long as they make a
     better subset of their size). held_out: a store with rows to report the test error of every step on (from Python
-    also a pair X, Y).
+    also a pair X, Y). fold_every: where X is not in memory, rounds between rewrites of a cache as large as X in float64
+    on disk (1: the paper's Algorithm 3), "never", or "auto": what costs the least by dsel.stats.cache_cost, in a job;
+    never for dsel.select. Forward alone.
     """
 
     loss: Literal["squared", "zero-one"] = "squared"
@@ -142,8 +144,15 @@ class GreedyRlsOptions(Options):
     lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
+    fold_every: Annotated[int, Field(ge=1)] | Literal["auto", "never"] = "auto"
 
     _positive = field_validator("lam_grid")(_positive)
+
+    @model_validator(mode="after")
+    def _forward_alone(self) -> GreedyRlsOptions:
+        if isinstance(self.fold_every, int) and self.direction != "forward":
+            raise ValueError(f"fold_every goes with direction forward, not {self.direction}")
+        return self
 
 
 class KfoldOptions(Options):
@@ -326,15 +335,16 @@ def _greedy_rls(run: Run) -> SearchOutcome:
         lam, tried = choose_lam(rows, grid, sorted([*include, *candidates]))
         log.info("lam = %g by leave-one-out with all columns", lam)
     search = GreedyRls(rows.problem(lam), run.k + len(include), candidates, include, options.direction)
+    search.lam_grid = tried
     if run.state is not None:
         search.restore(run.state)
     rounds = run_rounds(search, rows, run.on_slice)
     chosen = search.answer()
     local = {column: place for place, column in enumerate(candidates)}
     members = tuple(local[j] for j in chosen if j in local)
-    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds}
-    if tried is not None:
-        counts["lam_grid"] = tried
+    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds, **rows.counts()}
+    if search.lam_grid is not None:
+        counts["lam_grid"] = search.lam_grid
     return SearchOutcome(
         (FrontPoint(len(members), objective.value(members), members),), iterations=search.iteration,
         ended=search.ended, counts=counts, path=tuple(search.path), chosen=tuple(chosen), lam=lam,

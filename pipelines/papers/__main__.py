@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.papers import greedy_rls_curves, heuristic_tables, pocss_table_1, poss_optima, poss_table_2
+from pipelines.papers import greedy_rls_curves, heuristic_tables, mnist5_all, pocss_table_1, poss_optima, poss_table_2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -72,8 +72,14 @@ def greedy_rls(
     processes: Processes = 2,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the curves.")] = Path("greedy-rls-curves"),
     seed: Annotated[int, typer.Option(min=0, help="Of the folds and of random selection.")] = 0,
+    mnist5: Annotated[
+        bool, typer.Option("--mnist5-all", help="Instead: all columns of all of mnist5 out of core, in --out.")
+    ] = False,
 ) -> None:
     """Accuracy curves of greedy RLS, random selection and the majority; leave-one-out against test."""
+    if mnist5:
+        mnist5_all.run(folder)
+        return
     names = _known(only, list(greedy_rls_curves.SETS)) or list(greedy_rls_curves.SETS)
     greedy_rls_curves.run(names, folds, most, processes, folder, seed)
 
