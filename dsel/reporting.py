@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dsel.errors import OutputError
+from dsel.search.progress import Progress
 from dsel.search.stopping import AnytimeSearch
 
 log = logging.getLogger("dsel")
@@ -88,7 +89,11 @@ class Reporter:
         self._show(done, total, f"{done} of {total} tasks")
 
     def search(self, search: AnytimeSearch, total: int | None = None) -> None:
-        """The search stands between two slices."""
+        """The search stands between two slices; one on workers says itself how it gets on."""
+        progress: Progress | None = getattr(search, "progress", None)
+        if progress is not None:
+            self._show(progress.iterations, progress.limit, str(progress))
+            return
         speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
         self._show(
             search.iteration,

@@ -60,6 +60,8 @@ class ParetoArchive:
         new = FrontPoint(len(S), value, S)
         isolated = self.isolation(S)
         rivals = self._classes.get(isolated, [])
+        if any(z.members == S for z in rivals):
+            return False
         dropped = {z.members for z in rivals if _weakly_dominates(new, z)}
         self._classes[isolated] = [z for z in rivals if z.members not in dropped] + [new]
         if dropped:
@@ -73,7 +75,7 @@ class ParetoArchive:
             return False
         new = FrontPoint(len(members), value, members)
         rivals = self._classes.get(self.isolation(members), [])
-        return not any(z.members == members or _strictly_dominates(z, new) for z in rivals)
+        return not any(_strictly_dominates(z, new) for z in rivals)
 
     def best(self, k: int | None = None) -> FrontPoint:
         """The least f with at most k columns (line 12), of equal ones the smallest; the empty set if there is none."""

@@ -15,6 +15,9 @@ from dsel.search.archive import Subset
 from dsel.search.package import Package
 from dsel.search.remembered import Remembered, number
 
+#: A package is no shorter than this part of what it is to be at most: a shorter one costs more to send than it takes.
+_LEAST = 50
+
 
 class Asking(Remembered):
     """A search that gives out subsets to be valued, keeps account of those that are out, and gives none out twice."""
@@ -25,6 +28,7 @@ class Asking(Remembered):
         self._away: dict[str, tuple[Subset, ...]] = {}
         self._out: set[Subset] = set()
         self._alone: set[Subset] = set()
+        self._news: list[tuple[Subset, float]] = []
         self._name, self._sent = uuid4().hex[:8], 0
 
     def _package(self, size: int) -> Package | None:
@@ -45,6 +49,7 @@ class Asking(Remembered):
         self._out.difference_update(subsets)
         for members, value in zip(subsets, values, strict=False):
             self._values[members] = number(value, members)
+            self._news.append((members, self._values[members]))
         self._open = [*subsets[len(values) :], *self._open]
         return list(subsets[: len(values)])
 
@@ -53,6 +58,11 @@ class Asking(Remembered):
         if suspect:
             self._alone.update(self._away[package.key])
         self._come_back(package, ())
+
+    def news(self) -> list[tuple[Subset, float]]:
+        """What a journal is to hold: subsets with f, told or put before the archive again since the last call."""
+        news, self._news = self._news, []
+        return news
 
     @property
     def waiting(self) -> bool:
@@ -90,18 +100,16 @@ class Pposs(Asking):
             drawn = (self._offspring_of(parent, t, slot) for slot in range(self.processors))
             self._round = [S for S in drawn if S is not None]
             self._open = [S for S in dict.fromkeys(self._round) if S not in self._values]
-            self._recalled += len(self._round) - len(self._open)
             self._share = max(1, math.ceil(len(self._open) / workers))
         if not self.waiting:
             self._merge(self._round)
             self._round = None
             return None
-        return self._package(min(most, self._share))
+        return self._package(min(most, max(self._share, most // _LEAST)))
 
-    def tell(self, package: Package, values: Sequence[Any]) -> list[tuple[Subset, float]]:
-        """f of the package's subsets (of the first ones, where fewer). Nothing is archived before the round is whole."""
+    def tell(self, package: Package, values: Sequence[Any]) -> None:
+        """f of the package's subsets (of the first ones, where fewer). The archive waits for the whole round."""
         self._come_back(package, values)
-        return []
 
     def _merge(self, offspring: list[Subset]) -> None:
         """Section 3.4: offspring are first held against the old archive alone, the survivors R against each other.
@@ -111,7 +119,13 @@ class Pposs(Asking):
         R = [S for S in offspring if self.archive.admits(S, self._values[S])]
         for S in R:
             self._put(S, self._values[S])
+        self._recalled += len(offspring)
         self.iteration += self.processors
+
+    def counts(self) -> dict[str, int]:
+        """What the search did, the same however often it was interrupted."""
+        counts = super().counts()
+        return {**counts, "recalled": max(self._recalled - counts["evaluated"], 0)}
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs. A round that is not whole begins again, with the values that came."""

@@ -7,7 +7,7 @@ The results depend on the order in which answers come in; with one worker and on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -22,7 +22,7 @@ _DRAWS = 10_000
 
 
 class AsyncPposs(Asking):
-    """PPOSS-asy on any criterion, by ask and tell: iteration t draws from (seed, t) and from the archive of that moment.
+    """PPOSS-asy on any criterion, by ask and tell: iteration t draws from (seed, t) and the archive as it is then.
 
     `iteration` is the shared count: iterations begun.
     """
@@ -42,7 +42,8 @@ class AsyncPposs(Asking):
             S = self._offspring_of(self._parent(self.iteration), self.iteration)
             if S is not None and S in self._values:
                 self._recalled += 1
-                self._put(S, self._values[S])
+                if self._put(S, self._values[S]):  # an equal one had taken its place
+                    self._news.append((S, self._values[S]))
             elif S is not None and (S in self._out or S in self._open):
                 self._recalled += 1  # it is archived when its value comes in
             elif S is not None:
@@ -50,15 +51,10 @@ class AsyncPposs(Asking):
             self.iteration += 1
         return self._package(size)
 
-    def tell(self, package: Package, values: Sequence[Any]) -> list[tuple[Subset, float]]:
-        """f of the package's subsets (of the first ones, where fewer): put before the archive as it is now.
-
-        Returns what was put before it.
-        """
-        merged = [(S, self._values[S]) for S in self._come_back(package, values)]
-        for S, f in merged:
-            self._put(S, f)
-        return merged
+    def tell(self, package: Package, values: Sequence[Any]) -> None:
+        """f of the package's subsets (of the first ones, where fewer): put before the archive as it is now."""
+        for S in self._come_back(package, values):
+            self._put(S, self._values[S])
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, with the subsets that are out."""
@@ -72,7 +68,7 @@ class AsyncPposs(Asking):
         search._open = [tuple(S) for S in state["pending"]]
         return search
 
-    def recall(self, values: dict[Subset, float]) -> None:  # type: ignore[override]
+    def recall(self, values: Mapping[Subset, float]) -> None:
         """Values that are known from before; what is open and known is put before the archive at once."""
         super().recall(values)
         for S in [S for S in self._open if S in self._values]:
@@ -97,6 +93,7 @@ class SlicedPposs:
         self._trace: list[Improvement] = []
         self._open: list[tuple[int, int]] = []
         self._away: dict[str, tuple[int, int]] = {}
+        self._news: list[tuple[Subset, float]] = []
         self._merged = self._accepted = 0
         self._name = uuid4().hex[:8]
 
@@ -162,8 +159,8 @@ class SlicedPposs:
     def _snapshot(self) -> tuple[Subset, ...]:
         return tuple(z.members for z in self.archive.points[1:])
 
-    def tell(self, package: Package, survivors: Sequence[tuple[Subset, float]]) -> list[tuple[Subset, float]]:
-        """What survived in a slice, in the order in which it was found; returns it."""
+    def tell(self, package: Package, survivors: Sequence[tuple[Subset, float]]) -> None:
+        """What survived in a slice, in the order in which it was found."""
         _, stop = self._away.pop(package.key)
         for S, f in survivors:
             before = self.best_value
@@ -173,7 +170,12 @@ class SlicedPposs:
                 if self.best_value < before:
                     self._trace.append(Improvement(stop, len(S), f))
                     self.last_gain = self.iteration
-        return list(survivors)
+        self._news.extend(survivors)
+
+    def news(self) -> list[tuple[Subset, float]]:
+        """What was put before the archive since the last call: for a journal."""
+        news, self._news = self._news, []
+        return news
 
     def give_back(self, package: Package, suspect: bool) -> None:
         """The slice was lost: its iterations are made again."""

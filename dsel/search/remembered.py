@@ -30,9 +30,7 @@ class Remembered:
     isolation: "none", "min-index", or a function of a subset: subsets compete only where it has the same value.
     """
 
-    def __init__(
-        self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none"
-    ) -> None:
+    def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
         if not 1 <= k <= n:
             raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
         if not 0 <= seed < SEED_LIMIT:

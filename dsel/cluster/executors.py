@@ -1,0 +1,19 @@
+"""Which executor carries the work of a search on workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dsel.cluster.process_pool import local_executor
+from dsel.journal import Journal
+from dsel.search.pposs_method import Backend
+
+
+def backend(client: Any | None, journal: Journal | None = None, folder: Path | None = None) -> Backend:
+    """The workers of a client where there is one, otherwise this process or others beside it."""
+    if client is None:
+        return Backend(local_executor, journal)
+    from dsel.cluster.futures import dask_executor
+
+    return Backend(dask_executor(client), journal, folder)
