@@ -14,11 +14,11 @@ from dsel.search.archive import Subset
 
 @dataclass(frozen=True)
 class Slice:
-    """Iterations [start, stop) from a snapshot of the archive: its subsets, oldest first, the empty set left out."""
+    """Iterations [start, stop) from a snapshot of the archive: (subset, f), oldest first, the empty set left out."""
 
     start: int
     stop: int
-    solutions: tuple[Subset, ...]
+    solutions: tuple[tuple[Subset, float], ...]
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Package:
 class Answer:
     """What a package came to, after so many seconds of work.
 
-    found: f of its subsets, in their order (the first ones where `error` stopped it), or (subset, f) of all that
-    survived against the snapshot of a slice.
+    found: f of its subsets, in their order (the first ones where `error` stopped it), or (subset, f) of what
+    a slice leaves that its snapshot did not hold.
     """
 
     found: tuple[Any, ...]

@@ -79,8 +79,8 @@ class AsyncPposs(Asking):
 class SlicedPposs:
     """PPOSS-asy on a quadratic objective: a package is a slice of iterations on a snapshot of the archive.
 
-    Iteration t draws from (seed, t) whoever runs it. What comes back is what survived against the snapshot; it is put
-    before the archive as it is by then. The archive is kept here alone.
+    Iteration t draws from (seed, t) whoever runs it. What comes back is what a worker has that the snapshot did not; it
+    is put before the archive as it is by then. Nothing but this archive is ever saved.
     """
 
     def __init__(self, objective: QuadraticObjective, k: int, *, seed: int = 0) -> None:
@@ -100,7 +100,7 @@ class SlicedPposs:
     @property
     def best_value(self) -> float:
         """Least f among the archived subsets of at most k columns, the empty one included."""
-        return min((z.value for z in self.archived if z.size <= self.k), default=self.objective.c)
+        return self._trace[-1].value if self._trace else self.objective.c
 
     @property
     def total(self) -> float:
@@ -156,21 +156,21 @@ class SlicedPposs:
         self._away[package.key] = (start, stop)
         return package
 
-    def _snapshot(self) -> tuple[Subset, ...]:
-        return tuple(z.members for z in self.archive.points[1:])
+    def _snapshot(self) -> tuple[tuple[Subset, float], ...]:
+        return tuple((z.members, z.value) for z in self.archive.points[1:])
 
     def tell(self, package: Package, survivors: Sequence[tuple[Subset, float]]) -> None:
-        """What survived in a slice, in the order in which it was found."""
+        """What a worker has that the snapshot of the slice did not, in the order in which it was found."""
         _, stop = self._away.pop(package.key)
         for S, f in survivors:
             before = self.best_value
             self._merged += 1
             if self.archive.offer(S, f):
                 self._accepted += 1
-                if self.best_value < before:
+                self._news.append((S, f))
+                if len(S) <= self.k and f < before:
                     self._trace.append(Improvement(stop, len(S), f))
                     self.last_gain = self.iteration
-        self._news.extend(survivors)
 
     def news(self) -> list[tuple[Subset, float]]:
         """What was put before the archive since the last call: for a journal."""

@@ -12,7 +12,7 @@ from dsel.compiled import is_compiled
 from dsel.errors import OptionError
 from dsel.journal import Journal, journalled_values
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.objective.stored import StoredObjective, digest_of, store_objective
+from dsel.objective.stored import StoredObjective, store_objective
 from dsel.search import pareto_engine
 from dsel.search.dispatch import Dispatch
 from dsel.search.outcome import SearchOutcome
@@ -76,7 +76,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
     objective, folder = run.objective, run.backend.folder
     stored: QuadraticObjective | StoredObjective = objective if folder is None else store_objective(objective, folder)
     try:
-        return _on_workers(run, sliced, RunSlices(stored, digest_of(objective), run.k, run.seed), _stop(run))
+        return _on_workers(run, sliced, RunSlices(stored, run.k, run.seed), _stop(run))
     finally:
         if isinstance(stored, StoredObjective):
             Path(stored.path).unlink(missing_ok=True)

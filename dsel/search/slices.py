@@ -1,12 +1,7 @@
-"""Slices of PPOSS-asy on a worker: the compiled engine takes over a snapshot of the archive and goes on from there."""
+"""Slices of PPOSS-asy on a worker: the compiled engine takes in the newest archive and goes on from there."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from dsel.objective import memory as at
-from dsel.objective.evaluate import evaluate
-from dsel.objective.neighbour_table import fill_outcome
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
 from dsel.search.archive import Subset
@@ -15,56 +10,39 @@ from dsel.search.poss import Poss
 
 
 class SliceEngine:
-    """An engine that stays from one slice to the next: subsets that it has already keep their neighbour tables.
+    """An engine that stays with its worker from one slice to the next, with its archive and neighbour tables.
 
-    The table of a new one is made from the nearest it has, O(n k) a differing column. Memory: tables of twice an
-    archive.
+    What the snapshot brings that is better than its own comes in, the table made from the nearest subset it has: O(n k)
+    a differing column. The snapshot never brings anything worse: what is here was sent with an earlier answer.
     """
 
     def __init__(self, objective: QuadraticObjective, k: int, seed: int) -> None:
         self._poss = Poss(objective, k, seed=seed)
-        self._poss._make_room(4 * k)
 
     def run(self, part: Slice) -> tuple[tuple[Subset, float], ...]:
-        """The iterations of the slice; (subset, f) of what survived that the snapshot does not hold, oldest first."""
-        poss, known = self._poss, set(part.solutions)
-        self._take_over(part.solutions)
+        """The iterations of the slice; (subset, f) of what then is archived here and not in the snapshot."""
+        poss, known = self._poss, {S for S, _ in part.solutions}
+        self._take_in(part.solutions)
         poss._count[engine.ITERATION] = part.start
         poss.advance(part.stop)
         return tuple((z.members, z.value) for z in poss.archived if z.size and z.members not in known)
 
-    def _take_over(self, solutions: tuple[Subset, ...]) -> None:
-        """Make the archive hold these subsets, in this order after the empty set."""
-        poss, memory = self._poss, self._poss._memory
-        count, order = poss._count, memory[engine.ORDER]
-        before = {poss._point(int(slot)).members: int(slot) for slot in order[: count[engine.MEMBERS]]}
-        taken = {S: before[S] for S in ((), *solutions) if S in before}
-        free = [int(z) for z in memory[engine.FREE][: memory[engine.FREE].size - count[engine.MEMBERS]]]
-        for S in solutions:
-            if S not in taken:
-                taken[S] = self._build(S, {**before, **taken}, free.pop())
-        slots = memory[engine.SLOT]
-        slots[:] = -1
-        for position, S in enumerate(((), *solutions)):
-            slots[0, len(S)] = order[position] = taken[S]
-        members = len(solutions) + 1
-        rest = sorted(set(range(order.size)) - set(taken.values()), reverse=True)
-        memory[engine.FREE][: len(rest)] = rest
-        count[engine.MEMBERS] = members
-        engine._refresh_best(memory.P, 0)
+    def _take_in(self, solutions: tuple[tuple[Subset, float], ...]) -> None:
+        memory = self._poss._memory
+        own = self._slots()
+        for S, f in solutions:
+            if S in own or f >= memory[engine.BEST][0, len(S)]:
+                continue
+            chosen = set(S)
+            nearest = min(own, key=lambda z, chosen=chosen: len(chosen.symmetric_difference(z)))  # type: ignore[misc]
+            flips = sorted(chosen.symmetric_difference(nearest))
+            memory[engine.FLIPS][: len(flips)] = flips
+            if engine.consider(memory.P, own[nearest], len(flips)):
+                own = self._slots()
+        self._poss._flush_trace()
 
-    def _build(self, S: Subset, there: dict[Subset, int], slot: int) -> int:
-        """The table of S in a free slot, from the nearest subset that has one."""
-        memory, size, chosen = self._poss._memory, len(S), set(S)
-        nearest = min(there, key=lambda z: len(chosen.symmetric_difference(z)))
-        flips = sorted(chosen.symmetric_difference(nearest))
-        memory[engine.FLIPS][: len(flips)] = flips
-        memory[engine.CANDIDATE][:size] = S
-        members = np.asarray(S, np.int64)
-        f = float(evaluate(memory.P, members, size)[0])
-        engine._make_table(memory.P, there[nearest], slot, len(flips), size, f)
-        memory[at.F][slot] = f
-        fill_outcome(memory.P, slot)
-        memory[at.SORTED][slot, :size] = S
-        memory[at.STATUS][slot, at.CLASS] = 0
-        return slot
+    def _slots(self) -> dict[Subset, int]:
+        """Where each subset of the archive has its table."""
+        poss = self._poss
+        order = poss._memory[engine.ORDER][: poss._count[engine.MEMBERS]]
+        return {poss._point(int(slot)).members: int(slot) for slot in order}

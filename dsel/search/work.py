@@ -9,8 +9,9 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from dsel.errors import CriterionError
 from dsel.objective.quadratic import QuadraticObjective
@@ -22,8 +23,8 @@ from dsel.search.slices import SliceEngine
 
 #: Evaluations that run in this process: key of the package -> subset, and since when (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}
-#: Search engines with their tables, by the digest of the objective and the search's own settings.
-_engines: dict[str, SliceEngine] = {}
+#: Search engines with their archives and tables, by the run they belong to: the last run's alone, for they are large.
+_engines: dict[str, list[SliceEngine]] = {}
 _lock = threading.Lock()
 
 
@@ -88,18 +89,19 @@ class EvaluateSubsets:
 
 @dataclass(frozen=True)
 class RunSlices:
-    """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves."""
+    """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves. run: the
+    name of the run, that workers may tell it from others."""
 
     objective: StoredObjective | QuadraticObjective
-    digest: str
     k: int
     seed: int
+    run: str = field(default_factory=lambda: uuid4().hex)
 
     def __call__(self, package: Package) -> Answer:
         assert isinstance(package.load, Slice)
-        name = f"{self.digest}-{self.k}-{self.seed}"
         with _lock:
-            engine = _engines.pop(name, None)  # taken out: another thread makes its own
+            idle = _engines.get(self.run)
+            engine = idle.pop() if idle else None  # taken out: another thread takes another one
         if engine is None:
             opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
             engine = SliceEngine(opened, self.k, self.seed)
@@ -107,7 +109,7 @@ class RunSlices:
         survivors = engine.run(package.load)
         seconds = time.perf_counter() - start
         with _lock:
-            for other in [other for other in _engines if not other.startswith(self.digest)]:
+            for other in [other for other in _engines if other != self.run]:
                 del _engines[other]
-            _engines[name] = engine
+            _engines.setdefault(self.run, []).append(engine)
         return Answer(survivors, seconds)
