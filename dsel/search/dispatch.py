@@ -22,8 +22,6 @@ from dsel.search.stopping import AnytimeSearch, Stop
 
 #: A package is to take about so long: what it costs to send and merge (5 to 10 ms) is then below 2 % of it.
 PACKAGE_SECONDS = 0.5
-#: Units of a first package, before their time is known: of evaluations, and of iterations of a slice.
-_FIRST_EVALUATIONS, _FIRST_ITERATIONS = 1, 2000
 #: So often a subset or slice is given to another worker after those that it broke.
 _MOST_ATTEMPTS = 3
 #: Between two looks at signals and clocks while nothing comes back.
@@ -35,6 +33,7 @@ class AskingSearch(Protocol):
 
     archive: ParetoArchive
     iteration: int
+    first_units: int
 
     @property
     def best_value(self) -> float: ...
@@ -152,8 +151,7 @@ class Dispatch:
     def _most(self) -> int:
         """Units for a package of the target's length."""
         if self._unit_seconds is None:
-            slices = not hasattr(self.search, "recall")
-            return _FIRST_ITERATIONS if slices else _FIRST_EVALUATIONS
+            return self.search.first_units
         return max(1, math.floor(PACKAGE_SECONDS / max(self._unit_seconds, 1e-9)))
 
     def _collect(self, seconds: float) -> None:

@@ -22,6 +22,9 @@ _LEAST = 50
 class Asking(Remembered):
     """A search that gives out subsets to be valued, keeps account of those that are out, and gives none out twice."""
 
+    #: Evaluations in a first package, before their time is known.
+    first_units = 1
+
     def __init__(self, n: int, k: int, *, seed: int = 0) -> None:
         super().__init__(n, k, seed=seed)
         self._open: list[Subset] = []

@@ -83,6 +83,9 @@ class SlicedPposs:
     is put before the archive as it is by then. Nothing but this archive is ever saved.
     """
 
+    #: Iterations of a first slice, before their time is known.
+    first_units = 2000
+
     def __init__(self, objective: QuadraticObjective, k: int, *, seed: int = 0) -> None:
         self.objective = objective
         self.k = k

@@ -88,10 +88,11 @@ def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(
+        LocalCluster(  # type: ignore[no-untyped-call]
+
             n_workers=processes, threads_per_worker=threads, processes=True, dashboard_address=None, memory_limit=None
         ) as workers,
-        Client(workers) as client,
+        Client(workers) as client,  # type: ignore[no-untyped-call]
     ):  # fmt: skip
         client.wait_for_workers(processes)
         yield client

@@ -72,16 +72,20 @@ def test_every_round_is_that_of_algorithm_2(f) -> None:
         assert {(frozenset(z.members), z.value) for z in search.archived} == set(oracle.P)
 
 
-_solution = st.tuples(st.frozensets(st.integers(0, 7), min_size=1, max_size=5), st.integers(0, 6))
-_solutions = st.lists(_solution, max_size=9, unique_by=lambda s: s[0])
+_subsets = st.lists(st.frozensets(st.integers(0, 5), min_size=1, max_size=5), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
-@given(_solutions, _solutions)
+def few_values(s: frozenset[int]) -> float:
+    """Many subsets are equal."""
+    return float(sum(3**j for j in s) % 5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_subsets, _subsets)
 def test_the_merging_of_section_3_4_is_that_of_the_lines_it_replaces(old, offspring) -> None:
     """Up to solutions equal in both objectives: the lines keep the last of them, the section does not say."""
-    P = merged_one_by_one([(frozenset(), math.inf)], [(s, float(v)) for s, v in old])
-    new = [(s, float(v)) for s, v in offspring]
+    P = merged_one_by_one([(frozenset(), math.inf)], [(s, few_values(s)) for s in old])
+    new = [(s, few_values(s)) for s in offspring]
     literal = merged_one_by_one(P, new)
     parallel = merged_in_parallel(P, new)
     assert {(v, len(s)) for s, v in literal} == {(v, len(s)) for s, v in parallel}
