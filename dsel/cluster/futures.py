@@ -49,8 +49,10 @@ class DaskFutures:
 
     A package whose worker dies is given to another one by the scheduler; after a few deaths it comes back as lost. So
     does one with an evaluation that takes longer than `evaluation_limit`: its worker is started anew where it has a
-    nanny, and else left to itself. Errors: ClusterError when there are no workers for some minutes, all are paused, or
-    the scheduler is lost.
+    nanny, and else left to itself. An adaptive cluster sees two packages of half a second a worker: give it a
+    target_duration of less than a second, or it does not grow.
+
+    Errors: ClusterError when there are no workers for some minutes, all are paused, or the scheduler is lost.
     """
 
     def __init__(self, client: Any, work: Work, carriage: Carriage) -> None:

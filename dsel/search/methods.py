@@ -93,7 +93,8 @@ class PpossAsyOptions(StopOptions):
     """PPOSS-asy: on workers, each future from the newest archive; the result depends on the order they come back in.
 
     For a criterion of one's own: evaluation_limit: seconds that one evaluation may take before its worker is given up
-    and it goes to another one. processes: worker processes of this machine, where there is no Dask cluster.
+    and it goes to another one. processes: worker processes of this machine, where there is no Dask cluster (they are
+    spawned: a script that asks for them needs `if __name__ == "__main__":`).
     """
 
     evaluation_limit: float | None = Field(None, gt=0)
@@ -105,8 +106,8 @@ class PpossOptions(PpossAsyOptions):
 
     The same seed and `processors` give the same bits on any number of workers; some times as many as there are workers
     keep them busy, since a third of the offspring need no evaluation. Without a criterion of one's own the rounds are
-    made in this process (a millisecond a thousand of them: no worker could be told faster). memory: bytes for the
-    archive's tables.
+    made in this process: an offspring takes about a microsecond, less than any worker could be told of it. memory:
+    bytes for the archive's tables.
     """
 
     processors: int = Field(32, ge=1)

@@ -58,14 +58,12 @@ def hangs_once(S, path: Path) -> None:
         time.sleep(1000)
 
 
-def hangs(S, path: Path) -> None:
-    if len(S) == 2:
-        time.sleep(1000)
-
-
-def kills(S, path: Path) -> None:
-    if len(S) == 2:
+def dies_and_hangs(S, path: Path) -> None:
+    """Each once."""
+    if len(S) == 1 and not path.with_suffix(".died").exists():
+        path.with_suffix(".died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    hangs_once(S, path)
 
 
 def raises(S, path: Path) -> None:
@@ -101,14 +99,12 @@ class TestProcesses:
         assert all_of(search) == all_of(calm)
         assert len(criterion.calls()) == len(set(criterion.calls())) == calm.evaluations
 
-    def test_one_that_hangs_is_killed_and_its_work_done_by_another(self, calm, tmp_path) -> None:
-        search, tally = run(ProcessPool, Noted(tmp_path / "calls", bad=hangs_once), processes=1, evaluation_limit=0.3)
+    def test_what_hangs_is_killed_and_what_dies_is_replaced(self, calm, tmp_path) -> None:
+        search, tally = run(
+            ProcessPool, Noted(tmp_path / "calls", bad=dies_and_hangs), processes=1, evaluation_limit=0.3
+        )
         assert all_of(search) == all_of(calm)
-        assert tally.lost_packages >= 1
-
-    def test_a_subset_that_kills_every_process_is_named(self, tmp_path) -> None:
-        with pytest.raises(ClusterError, match=r"The columns \[\d+, \d+\] broke 4 workers .* a process died"):
-            run(ProcessPool, Noted(tmp_path / "calls", bad=kills), processes=1)
+        assert tally.lost_packages == 2
 
 
 class TestWorkers:
@@ -153,11 +149,12 @@ class TestWorkers:
         rng = random.Random(5)
 
         def kill() -> None:
-            while not done.wait(rng.expovariate(1.0)):
+            while not done.wait(rng.expovariate(3.0)):
                 with suppress(Exception):
                     pids = sorted(client.run(os.getpid, on_error="ignore").values())
-                    os.kill(pids[rng.randrange(len(pids))], signal.SIGKILL)
-                    killed.append(time.monotonic())
+                    if len(pids) > 1:  # the last one would only make it long
+                        os.kill(pids[rng.randrange(len(pids))], signal.SIGKILL)
+                        killed.append(time.monotonic())
 
         killer = threading.Thread(target=kill)
         killer.start()
@@ -203,15 +200,15 @@ def test_without_a_scheduler_it_ends_with_an_error_and_keeps_what_came(tmp_path)
 class TestSelect:
     """From Python, with the data as the criterion's second argument."""
 
-    X, Y = random_data(1, m=60, n=10)
+    X, Y = random_data(1, m=60, n=7)
 
     def test_the_cross_validated_score_of_an_estimator_is_a_criterion(self, client) -> None:
         from sklearn.linear_model import LinearRegression
         from sklearn.model_selection import cross_val_score
 
         criterion = dsel.CrossValidated(LinearRegression(), folds=3)
-        here = dsel.select(self.X, self.Y, k=2, method="poss", criterion=criterion, iterations=200)
-        there = dsel.select(self.X, self.Y, k=2, method="pposs", criterion=criterion, iterations=400, processors=8)
+        here = dsel.select(self.X, self.Y, k=2, method="poss", criterion=criterion, iterations=120)
+        there = dsel.select(self.X, self.Y, k=2, method="pposs", criterion=criterion, iterations=240, processors=24)
         for found in (here, there):
             scores = cross_val_score(LinearRegression(), self.X[:, sorted(found.indices)], self.Y[:, 0], cv=3)
             assert found.criterion == pytest.approx(-scores.mean())
@@ -228,7 +225,7 @@ class TestSelect:
             for limit in (module.KEEP_BYTES, 0):
                 monkeypatch.setattr(module, "KEEP_BYTES", limit)
                 data = module.ColumnData(source)
-                np.testing.assert_array_equal(data.columns((7, 2, 5)), self.X[:, [7, 2, 5]])
+                np.testing.assert_array_equal(data.columns((6, 2, 5)), self.X[:, [6, 2, 5]])
                 np.testing.assert_array_equal(data.Y, self.Y)
             assert client.submit(lambda d: float(d.columns([3]).sum()), data).result() == pytest.approx(
                 self.X[:, 3].sum()

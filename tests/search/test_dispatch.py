@@ -166,6 +166,23 @@ class TestStopping:
         assert ended == "seconds"
 
 
+def test_it_says_how_it_gets_on() -> None:
+    said = []
+    search, executor = AsyncPposs(N_COLUMNS, K, seed=2), Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
+    ticks = iter(range(10**6))
+    dispatch = Dispatch(search, executor, Stop(iterations=600), clock=lambda: float(next(ticks)))
+    dispatch.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
+    first, last = said[0], said[-1]
+    assert first.seconds_left is None
+    assert (last.iterations, last.limit, last.evaluations) == (600, 600, search.evaluations)
+    assert (last.best, last.archive, last.seconds_left) == (search.best_value, len(search.archive), 0.0)
+    assert 0.0 < last.utilisation < 1.0
+    text = f"{search.evaluations} evaluations, best {search.best_value:.6g}, archive {len(search.archive)}"
+    assert str(last).startswith(text)
+    assert str(last).endswith("busy, 0 s left")
+    assert any(progress.seconds_left for progress in said)
+
+
 class TestJournal:
     @pytest.mark.parametrize("f", [cover, tied])
     def test_it_replays_an_asynchronous_run(self, tmp_path: Path, f) -> None:
