@@ -19,7 +19,7 @@ from tests.stores import make_store, regression
 from tests.test_job import start, wait_for
 
 ROOT = Path(__file__).parents[1]
-X, Y = regression(m=400, n=16)
+X, Y = regression(m=400, n=18)
 
 OWN = """
 import time
@@ -62,7 +62,7 @@ def test_killed_at_random_moments_the_job_ends_with_the_same_bits(tmp_path: Path
 class TestAJobFromTheShell:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 16))
+        make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 18))
         (tmp_path / "own.py").write_text(OWN)
         description = {
             "store": "data.zarr", "k": 3, "method": "pposs", "criterion": "own:score", "seed": 5,

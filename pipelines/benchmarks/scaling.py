@@ -227,7 +227,7 @@ def run(out: Path, full: bool) -> None:
     show(_table("waits 50 ms, async", wait_async))
     show(_table("waits 50 ms, sync", wait_sync))
     show(_table("waits 50 ms, sync, N = workers", wait_paper))
-    model = scaling_report.fit(wait_async, wait_sync, COST)
+    model = scaling_report.fit(wait_async, wait_sync, wait_paper, COST)
     show(str(model))
     rows, notes = quality(10 if full else 5)
     show(_quality_table(rows) + "".join(f"\n{note}" for note in notes))

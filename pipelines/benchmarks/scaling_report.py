@@ -61,9 +61,10 @@ class Model:
         ).format(**ms, most=self.grouped * self.cost / (self.package + self.grouped * self.evaluation))
 
 
-def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], cost: float) -> Model:
-    """Least squares: the client's costs from its processor time, then the gap and the barrier from wall time."""
-    both = [*asynchronous, *synchronous]
+def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], crumbs: Sequence[Run], cost: float) -> Model:
+    """Least squares: the client's costs from its processor time, then the gap and the barrier from wall time.
+    crumbs: runs with about one evaluation a package, which tell the two costs apart."""
+    both = [*asynchronous, *synchronous, *crumbs]
     A = np.array([[run.packages, run.evaluations] for run in both], float)
     (package, evaluation), _ = scipy.optimize.nnls(A, np.array([run.client for run in both]))
     gaps = [(run.workers * run.seconds - run.evaluations * cost) / run.packages for run in asynchronous]
