@@ -72,9 +72,8 @@ class TestAJobFromTheShell:
         return tmp_path
 
     def expected(self) -> dsel.Selection:
-        scope: dict[str, object] = {}
-        exec(OWN.replace("time.sleep(0.01)", "pass").replace('open("calls", "a")', 'open(os.devnull, "a")'),
-             {"os": os}, scope)  # fmt: skip
+        scope: dict[str, object] = {"os": os}
+        exec(OWN.replace("time.sleep(0.01)", "pass").replace('open("calls", "a")', 'open(os.devnull, "a")'), scope)
         return dsel.select(X, Y, k=3, method="pposs", criterion=scope["score"], seed=5, processors=16, iterations=1600)
 
     def test_stopped_or_broken_by_its_criterion_it_goes_on_and_asks_nothing_twice(self, folder: Path) -> None:

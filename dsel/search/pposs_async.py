@@ -19,9 +19,6 @@ from dsel.search.pposs import Asking
 
 #: Iterations drawn in one call where none of them needs an evaluation.
 _DRAWS = 10_000
-#: While a slice changes more than this share of the archive, slices are cut, to this part of their length at least:
-#: what one worker has found another would find again, and tables cost more than iterations then.
-_MUCH, _SHORTEST = 0.1, 0.1
 
 
 class AsyncPposs(Asking):
@@ -101,7 +98,6 @@ class SlicedPposs:
         self._away: dict[str, tuple[int, int]] = {}
         self._news: list[tuple[Subset, float]] = []
         self._merged = self._accepted = 0
-        self._part = 1.0
         self._name = uuid4().hex[:8]
 
     @property
@@ -148,7 +144,6 @@ class SlicedPposs:
 
     def ask(self, most: int, workers: int, limit: int) -> Package | None:
         """The next slice of at most `most` iterations, shorter near the end so that all workers end together."""
-        most = max(1, int(most * self._part))
         size = min(most, max(most // 16, math.ceil((limit - self.iteration) / (2 * workers)), 1))
         if self._open:
             start, end = self._open.pop(0)
@@ -170,7 +165,6 @@ class SlicedPposs:
     def tell(self, package: Package, survivors: Sequence[tuple[Subset, float]]) -> None:
         """What a worker has that the snapshot of the slice did not, in the order in which it was found."""
         _, stop = self._away.pop(package.key)
-        already = self._accepted
         for S, f in survivors:
             before = self.best_value
             self._merged += 1
@@ -180,8 +174,6 @@ class SlicedPposs:
                 if len(S) <= self.k and f < before:
                     self._trace.append(Improvement(stop, len(S), f))
                     self.last_gain = self.iteration
-        much = self._accepted - already > _MUCH * len(self.archive)
-        self._part = max(0.5 * self._part, _SHORTEST) if much else min(1.5 * self._part, 1.0)
 
     def news(self) -> list[tuple[Subset, float]]:
         """What was put before the archive since the last call: for a journal."""

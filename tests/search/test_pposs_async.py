@@ -114,15 +114,6 @@ class TestSlices:
         part = Slice(400, 3000, tuple((z.members, z.value) for z in poss.archived[1:]))
         assert SliceEngine(objective, 4, 2).run(part) == SliceEngine(objective, 4, 2).run(part)
 
-    def test_slices_are_cut_while_they_change_much_of_the_archive(self) -> None:
-        search = SlicedPposs(regression(self.X, self.Y), 4)
-        sizes, found = [], [[((j,), 9.0 - j)] for j in range(5)] + [[]] * 8
-        for survivors in found:
-            package = search.ask(1000, 1, 10**6)
-            sizes.append(package.units)
-            search.tell(package, survivors)
-        assert sizes == [1000, 500, 250, 125, 100, 100, 150, 225, 337, 506, 759, 1000, 1000]
-
     def test_every_iteration_is_made_once_whatever_is_lost(self) -> None:
         objective = regression(self.X, self.Y)
         rng, search, out, made = random.Random(4), SlicedPposs(objective, 4, seed=2), [], []
