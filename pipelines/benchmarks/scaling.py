@@ -129,7 +129,7 @@ def costly(client: Any, criterion: Costly, workers: int, processors: int, second
 
 
 def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
-    """PPOSS-asy on the cheap objective, Y = X, on one and on two processes, to the paper's T; and the second half alone.
+    """PPOSS-asy on the cheap objective, Y = X, on one and on two processes to the paper's T, and the second half alone.
 
     At first nearly every iteration finds something better, and every worker makes the tables of all that is found.
     """
