@@ -165,8 +165,9 @@ class DaskFutures:
             log.warning("worker %s is left to its evaluation, which cannot be stopped", address)
 
     def close(self) -> None:
-        """Cancel what is out."""
+        """Cancel what is out; a scheduler that is lost has forgotten it already."""
         if self.client.status == "running":
-            self.client.cancel([future for _, future, _ in self._out.values()])
+            with suppress(OSError, TimeoutError):
+                self.client.cancel([future for _, future, _ in self._out.values()])
         self._out.clear()
         self._work = None
