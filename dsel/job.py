@@ -89,7 +89,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
 
     with local_cluster(spec) as client:
         around.compute = make_compute(client, on_tasks)
-        around.backend = backend(client, journal, _artefacts(job).folder)
+        around.backend = backend(client, journal, job.out)
         try:
             selection = run_selection(source, job.settings(), around)
         except (CriterionError, ClusterError):

@@ -34,7 +34,7 @@ class StoredObjective:
             except (OSError, ValueError, KeyError) as error:
                 raise ClusterError(
                     f"A worker cannot read the objective at {self.path}: {error}.",
-                    "Put artefacts on a file system that the workers share.",
+                    "Put the folder of the result on a file system that the workers share.",
                 ) from error
             _opened.clear()
             _opened[self.digest] = found

@@ -185,7 +185,7 @@ class Dispatch:
         self.search.give_back(package, lost.suspect)
         if not lost.suspect:
             return
-        for item in (package.key,) if isinstance(package.load, Slice) else package.load:
+        for item in (package.load.start,) if isinstance(package.load, Slice) else package.load:
             self._attempts[item] += 1
             if self._attempts[item] > _MOST_ATTEMPTS:
                 what = f"The columns {list(self._named(item))}" if isinstance(item, tuple) else "A slice of the search"

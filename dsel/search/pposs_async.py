@@ -98,7 +98,7 @@ class SlicedPposs:
         self._away: dict[str, tuple[int, int]] = {}
         self._news: list[tuple[Subset, float]] = []
         self._merged = self._accepted = 0
-        self._name = uuid4().hex[:8]
+        self._name, self._sent = uuid4().hex[:8], 0
 
     @property
     def best_value(self) -> float:
@@ -155,7 +155,8 @@ class SlicedPposs:
             self.iteration = stop
         else:
             return None
-        package = Package(f"{self._name}-{start}-{stop}", Slice(start, stop, self._snapshot()))
+        self._sent += 1
+        package = Package(f"{self._name}-{self._sent}", Slice(start, stop, self._snapshot()))
         self._away[package.key] = (start, stop)
         return package
 
