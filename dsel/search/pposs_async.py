@@ -36,7 +36,7 @@ class AsyncPposs(Asking):
 
         None where nothing needs one, for some thousand iterations or because the count is at its end.
         """
-        size = min(most, max(1, math.ceil((limit - self.iteration) / (2 * workers))))
+        size = min(most, max(most // 4, math.ceil((limit - self.iteration) / (2 * workers)), 1))
         until = min(limit, self.iteration + _DRAWS)
         while len(self._open) < size and self.iteration < until:
             S = self._offspring_of(self._parent(self.iteration), self.iteration)

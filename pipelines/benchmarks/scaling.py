@@ -199,7 +199,7 @@ def waiting(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run], li
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
             costly(client, criterion, workers, 0, 0.3)
-            asynchronous.append(costly(client, criterion, workers, 0, seconds))
+            asynchronous.append(costly(client, criterion, workers, 0, 1.5 * seconds))
             synchronous.append(costly(client, criterion, workers, PROCESSORS, seconds))
             paper.append(costly(client, criterion, workers, workers, seconds / 2))
     return asynchronous, synchronous, paper
