@@ -80,7 +80,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, journal)
     around = Surroundings(
         artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
-        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage, scratch=job.out / "cache",
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -238,7 +238,11 @@ def _check_places(job: JobFile) -> None:
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:
-    return {"job": job.identity(), "fingerprint": source.fingerprint}
+    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+    held_out = job.options.get("held_out")
+    if isinstance(held_out, str):
+        identity["held_out"] = make_source(held_out).fingerprint
+    return identity
 
 
 def _described(folder: Path) -> dict[str, Any] | None:
@@ -264,6 +268,8 @@ def _describe(job: JobFile, source: Source) -> None:
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if not changed and now["fingerprint"] == before["fingerprint"]:
+        return "the held-out store was written to since"
     if not changed:
         return "the store was written to since"
     return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])

@@ -23,14 +23,15 @@ from dsel.objective.solution import Solution
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
-from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
+from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.search.pposs_method import Backend
 from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
+from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
 from dsel.stats.gram import gram
+from dsel.stats.loo_cached_pass import RowsWithCache, rounds_between_rewrites
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import Preprocess, Statistics, duplicates
@@ -51,6 +52,7 @@ class Surroundings:
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
     backend: Backend = field(default_factory=Backend)
+    scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
 
 
 class _Clock:
@@ -73,12 +75,13 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     checked = check(source, settings)
     held_out = _held_out(source, checked)
     check_capacity(source, around.worker_memory, partial_sums(checked))
+    every = _fold_every(source, checked, around)
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
         statistics, folds, passes = _with_folds(source, checked, around)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
+        rows = _rows(source, checked, statistics, folds, every, around) if checked.method.rounds else None
         outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
@@ -91,6 +94,8 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
             chosen = [int(objective.columns[j]) for j in best.members]
             independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        if rows is not None:
+            rows.close()
     with clock.stage("check"):
         fit = _refit(source, settings, statistics, independent, around)
         _require_variation(fit.total)
@@ -101,15 +106,18 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     )  # fmt: skip
 
 
-def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
+def _with_folds(
+    source: Source, checked: Checked, around: Surroundings
+) -> tuple[Statistics, FoldStatistics | None, int]:
     """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
         statistics, passes = _statistics(source, settings, around)
         return statistics, None, passes
-    return fold_gram(
-        source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
-    )
+    return saved_fold_gram(
+        source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
+        compute=around.compute,
+    )  # fmt: skip
 
 
 def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
@@ -166,17 +174,37 @@ def _require_variation(total: float) -> None:
         )
 
 
+def _fold_every(source: Source, checked: Checked, around: Surroundings) -> int | None:
+    """Rounds between rewrites of a cache on disk; None: there is none. CapacityError where it does not fit the disk."""
+    options = checked.options
+    if not isinstance(options, GreedyRlsOptions):
+        return None
+    return rounds_between_rewrites(
+        options.fold_every, source, checked.include.size, checked.settings.k, around.scratch, loss=options.loss,
+        direction=options.direction,
+    )  # fmt: skip
+
+
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
-) -> RowsOfSource:
+    source: Source, checked: Checked, statistics: Statistics, folds: FoldStatistics | None, every: int | None,
+    around: Surroundings,
+) -> RowsOfSource:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
         return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
-    return RowsOfSource(
-        source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
-        intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,
+    assert isinstance(options, GreedyRlsOptions)
+    if every is None:
+        return RowsOfSource(
+            source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+            compute=around.compute,
+        )  # fmt: skip
+    log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
+    return RowsWithCache(
+        source, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
+        yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
+        compute=around.compute,
     )  # fmt: skip
 
 

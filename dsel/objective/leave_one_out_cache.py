@@ -151,7 +151,7 @@ class LooCache:
         block.R = (rows - self._view.center_x) / self._view.scale_x
         if z_S.shape[1]:
             block.R -= z_S @ round.P
-        block.e, block.g, _ = residuals(z_S, block.targets, round)
+        block.e, block.g, _ = residuals(z_S, block.targets, round.g0, round)
 
     @staticmethod
     def _advance(block: _Block, last: LooRound, b: int) -> None:

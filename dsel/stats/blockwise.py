@@ -7,7 +7,9 @@ blocks there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -23,6 +25,8 @@ GROUP_BYTES = 32 << 20
 #: Called with the blocks of one group, loaded one at a time, returns their partial result.
 PerBlock = Callable[[Any, Any, Block], Any]
 
+Merge = Callable[[Any, Any], Any]
+
 
 def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
     """Consecutive row blocks by tasks: GROUP_BYTES and 4 partial results each at least, yet 32 groups if possible."""
@@ -34,7 +38,7 @@ def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
 
 
 def work_through(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Callable[[Any, Any], Any],
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge,
     columns: Any = None, target_columns: Any = None,
 ) -> Any:  # fmt: skip
     """Partial result of one group: load, reduce, merge, block after block."""
@@ -42,9 +46,9 @@ def work_through(
     for block, (x, y) in zip(blocks, parts, strict=True):
         rows = load_block(x, columns)
         targets = None if y is None else load_block(y, target_columns)
-        partial = per_block(rows, targets, block)
+        found = per_block(rows, targets, block)
         del rows, targets
-        result = partial if result is None else merge(result, partial)
+        result = found if result is None else merge(result, found)
     return result
 
 
@@ -70,7 +74,7 @@ def one_blas_thread() -> Any:
     return _blas().limit(limits=1, user_api="blas")
 
 
-def merge_all(parts: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+def merge_all(parts: Sequence[Any], merge: Merge) -> Any:
     """Merge from left to right."""
     result = parts[0]
     for part in parts[1:]:
@@ -78,10 +82,44 @@ def merge_all(parts: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
     return result
 
 
+def _here(
+    by_task: Sequence[tuple[Block, ...]], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
+) -> Any:
+    """The same tree on threads of this process, one a core."""
+
+    def leaf(blocks: tuple[Block, ...]) -> Any:
+        return work_through(blocks, [(b.x, b.y) for b in blocks], per_block, merge, columns, target_columns)
+
+    if len(by_task) == 1:
+        with one_blas_thread():
+            return leaf(by_task[0])
+    with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return merge_as_they_come(pool.map(leaf, by_task), merge)
+
+
+def merge_as_they_come(parts: Iterable[Any], merge: Merge) -> Any:
+    """What the tree of tasks gives, holding at most FAN_IN results of each of its levels."""
+    levels: list[list[Any]] = [[]]
+    for part in parts:
+        levels[0].append(part)
+        for i, level in enumerate(levels):
+            if len(level) < FAN_IN:
+                break
+            if i + 1 == len(levels):
+                levels.append([])
+            levels[i + 1].append(merge_all(level, merge))
+            level.clear()
+    rest: list[Any] = []
+    for level in levels:
+        rest = [*level, *rest]
+        rest = [merge_all(rest, merge)] if rest else []
+    return rest[0]
+
+
 def reduce_blocks(
     source: Source,
     per_block: PerBlock,
-    merge: Callable[[Any, Any], Any],
+    merge: Merge,
     *,
     name: str,
     partial_bytes: int,
@@ -97,14 +135,12 @@ def reduce_blocks(
     """
     targets = source.target_columns
     by_task = groups(source, partial_bytes)
-    if source.in_memory and len(by_task) == 1:
-        with one_blas_thread():
-            parts = [(b.x, b.y) for b in source.blocks]
-            return work_through(source.blocks, parts, per_block, merge, columns, targets)
+    if source.in_memory:
+        return _here(by_task, per_block, merge, columns, targets)
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
-    here = compute is None or source.in_memory
+    here = compute is None
     leaf, join = delayed(work_through if here else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
     function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
@@ -120,7 +156,7 @@ def reduce_blocks(
             join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
             for i in range(0, len(level), FAN_IN)
         ]
-    if compute is not None and not here:
+    if compute is not None:
         return compute(level[0])
     with one_blas_thread():
         return level[0].compute(scheduler="threads")
