@@ -7,13 +7,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.data.columns import ColumnData
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
@@ -25,6 +26,8 @@ from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
+from dsel.search.pposs_method import Backend
+from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
@@ -41,7 +44,7 @@ log = logging.getLogger("dsel")
 @dataclass
 class Surroundings:
     """What a run may use: workers (`compute` takes a Dask delayed object), their memory limit, saved statistics, the
-    state of an interrupted search, and a look at the search between its slices."""
+    state of an interrupted search, a look at the search between its slices, and the backend of searches on workers."""
 
     compute: Callable[[Any], Any] | None = None
     worker_memory: int | None = None
@@ -49,6 +52,7 @@ class Surroundings:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
+    backend: Backend = field(default_factory=Backend)
     scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
 
 
@@ -79,7 +83,7 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
         rows = _rows(source, checked, statistics, folds, every, around) if checked.method.rounds else None
-        outcome = _search(objective, checked, around, rows)
+        outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
@@ -254,13 +258,14 @@ def _path(
 
 
 def _search(
-    objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+    source: Source, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
 ) -> SearchOutcome:
+    criterion = checked.settings.criterion
+    data = ColumnData(source) if criterion is not None and takes_data(criterion) else None
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
-        criterion = checked.settings.criterion
         included = tuple(sorted(objective.included))
-        value = objective.c if criterion is None else CriterionPoss(criterion, 1, 1).evaluate(included)
+        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     return checked.method.run(
         Run(
@@ -270,8 +275,10 @@ def _search(
             checked.options,
             around.state,
             around.on_slice,
-            checked.settings.criterion,
+            criterion,
             rows,
+            data,
+            around.backend,
         )
     )
 

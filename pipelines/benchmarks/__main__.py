@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, pareto
+from pipelines.benchmarks import certificate, greedy_rls, pareto, scaling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -42,6 +42,15 @@ def greedy_rls_command(
 ) -> None:
     """Greedy RLS in memory, and out of core on two workers of 1 GiB."""
     greedy_rls.run(quick, store)
+
+
+@app.command("scaling")
+def scaling_command(
+    full: Annotated[bool, typer.Option("--full", help="Longer runs, steadier figures.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("scaling-report"),
+) -> None:
+    """PPOSS on 1 to 32 workers, synchronous and asynchronous; R^2 against the number of processors."""
+    scaling.run(out, full)
 
 
 if __name__ == "__main__":
