@@ -19,6 +19,7 @@ from dsel.interrupts import Interrupts
 from dsel.job import _Checkpoints
 from dsel.job_file import JobFile
 from dsel.journal import Journal
+from dsel.lock import FolderLockFile, locked
 from dsel.pipeline import Surroundings, run_selection
 from dsel.reporting import Reporter
 from tests.search.cases import random_data
@@ -45,8 +46,9 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
         return float(abs(data.Y[:, 0] - data.columns(S).mean(axis=1)).mean())
 
     source, described, journal = make_source(X, Y), job(folder), Journal(folder / "journal.jsonl")
-    with Interrupts() as interrupts:
-        checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), journal)
+    run = f"life-{os.getpid()}"
+    with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
+        checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), lock, journal)
         around = Surroundings(
             state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
             backend=backend(None, journal),
