@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dsel.data.source import Source
-from dsel.errors import Interrupted, OptionError
+from dsel.errors import DselError, Interrupted, OptionError
 from dsel.files import read_json, write_json
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.pipeline import (
@@ -161,9 +161,14 @@ class _Keeper:
     def begin(self, incumbent: Sequence[int], seed: int) -> Proof:
         """The proof as it was saved, or a new one."""
         saved = read_json(self._path) if self._path is not None else None
-        if saved is not None and saved["identity"] == self._identity():
-            log.info("going on with the proof in %s", self._path)
-            return Proof.resume(self.objective, saved["proof"], incumbent)
+        if isinstance(saved, dict) and saved.get("identity") == self._identity():
+            try:
+                proof = Proof.resume(self.objective, saved["proof"], incumbent)
+            except (KeyError, TypeError, ValueError, DselError) as error:
+                log.warning("the proof in %s is damaged and starts anew: %r", self._path, error)
+            else:
+                log.info("going on with the proof in %s", self._path)
+                return proof
         return Proof.begin(self.objective, self.size, incumbent, seed=seed)
 
     def watching(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[Any], None]:

@@ -46,15 +46,16 @@ def climb(objective: QuadraticObjective, k: int, first: Sequence[int], path: Pat
     """Sweep from the first k independent columns of `first` to a local optimum, noted on the path; exchanges
     made."""
     solution = rebuilt(objective, k, first)
-    made = 0
+    made, value = 0, solution.value
     while True:
         exchanged = _sweep(solution, path)
         made += exchanged
         path.steps += 1
         path.add(sorted(solution.members))
-        if exchanged == 0:
-            return made
         solution = rebuilt(objective, k, solution.members)
+        if exchanged == 0 or not solution.value < value:  # near dependence a sweep may go round in circles
+            return made
+        value = solution.value
 
 
 def _sweep(solution: Solution, path: Path) -> int:

@@ -144,6 +144,15 @@ def test_exchange_is_a_local_optimum(seed, kind, start):
         assert best.value <= forward(objective, 5).best(5).value
 
 
+@pytest.mark.parametrize("seed", [0, 10, 24])
+def test_exchange_ends_where_columns_are_nearly_dependent(seed):
+    rng = np.random.default_rng(seed)
+    U, _, V = np.linalg.svd(rng.standard_normal((14, 8)), full_matrices=False)
+    X = U * 10.0 ** rng.uniform(-5, 0, 8) @ V
+    objective = regression(X, X / np.linalg.norm(X, axis=0) @ rng.standard_normal((8, 1)))
+    assert len(exchange(objective, 5, restarts=4).trace) < 100
+
+
 def test_more_restarts_are_never_worse_and_find_other_optima():
     X, _ = random_data(7, n=24)
     objective = self_expression(X)
