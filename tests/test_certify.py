@@ -12,7 +12,7 @@ from dsel.cli import app
 from dsel.data.ingest import ingest_arrays
 from dsel.data.source import make_source
 from dsel.errors import DataError, Interrupted, OptionError, OutputError
-from dsel.files import read_json
+from dsel.files import read_json, write_json
 from dsel.job import certify_run, run_job
 from dsel.job_file import read_job
 from dsel.result.selection import open_selection
@@ -55,6 +55,20 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     again = certify_run(job.out, Effort(nodes=1))
     assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
     assert again.certificate[-1]["proven"]
+
+
+@pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])
+def test_a_damaged_proof_starts_anew(tmp_path, damage):
+    job = job_file(tmp_path)
+    run_job(job)
+    certify_run(job.out, Effort(nodes=2))
+    saved = read_json(job.out / "proof.json")
+    if damage == "of another kind":
+        saved["proof"]["search"]["open"] = [["?"]]
+    else:
+        saved = {"list": [], "no proof": {**saved, "proof": None}, "no search": {**saved, "proof": {}}}[damage]
+    write_json(job.out / "proof.json", saved)
+    assert certify_run(job.out, Effort(seconds=60.0)).certificate[-1]["proven"]
 
 
 def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):

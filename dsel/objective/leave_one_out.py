@@ -190,6 +190,20 @@ def independent(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
     return np.asarray(delta > tolerance * (diagonal + problem.lam))
 
 
+def rank_deficient(problem: LooProblem, members: Ints) -> bool:
+    """Whether columns S, the column of ones among them if there is one, depend on each other as `independent` sees it.
+    O(s^3)."""
+    K = prepare_gram(problem, members) + problem.lam * np.eye(len(members) + problem.constant)
+    norms = np.sqrt(np.diag(K))
+    if not (norms > 0.0).all():
+        return True
+    try:
+        pivots = np.square(np.diag(np.linalg.cholesky(K / np.outer(norms, norms))))
+    except np.linalg.LinAlgError:
+        return True
+    return bool(pivots.min(initial=1.0) <= (_ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE))
+
+
 @compiled(nogil=True)
 def _add_squared(
     x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, errors: Floats

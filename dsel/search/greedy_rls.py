@@ -14,7 +14,15 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out import LooProblem, LooRound, coefficients, independent, prepare, split_errors
+from dsel.objective.leave_one_out import (
+    LooProblem,
+    LooRound,
+    coefficients,
+    independent,
+    prepare,
+    rank_deficient,
+    split_errors,
+)
 from dsel.objective.memory import Floats, Ints
 from dsel.search.greedy_path import TIE
 from dsel.search.outcome import PathPoint
@@ -54,6 +62,13 @@ class GreedyRls:
                     f"Backward elimination starts with {len(self.members)} columns and there are {problem.m} rows.",
                     "Set lam > 0.",
                 )
+        if rank_deficient(problem, np.asarray(self.members, np.int64)):
+            ones = " or on the column of ones" if problem.constant else ""
+            raise OptionError(
+                f"The {len(self.members)} columns to start with depend on each other{ones}, to rounding with lam "
+                f"{problem.lam:g}.",
+                "Leave out those that repeat, or raise lam.",
+            )
         self.path: list[PathPoint] = []
         self.best: dict[int, tuple[float, list[int]]] = {}
         self.ended = ""

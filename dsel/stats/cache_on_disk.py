@@ -131,7 +131,7 @@ class CacheOnDisk:
         place. Errors: CapacityError, OutputError; the last one stays.
         """
         assert self._folder is not None
-        require_room(self._folder, self.nbytes)
+        require_room(self._folder, self.nbytes, held=self._path is not None)
         token = uuid4().hex[:8]
         staging = self._folder / f".{token}"
         path = self._folder / f"cache-{len(columns)}-{token}"
@@ -183,13 +183,17 @@ def cache_bytes(source: Source, width: int) -> int:
     return 8 * len(stops) * rows * (source.n + width)
 
 
-def require_room(folder: Path, nbytes: int) -> None:
-    """CapacityError unless two caches of so many bytes fit the disk: the last one goes when the next one is there."""
+def require_room(folder: Path, nbytes: int, held: bool | None = None) -> None:
+    """CapacityError unless two caches of so many bytes fit the disk: the last one goes when the next one is there.
+
+    held: whether one is there already; None: look into the folder, where an earlier run may have left it.
+    """
+    need = nbytes if (any(folder.glob("cache-*")) if held is None else held) else 2 * nbytes
     there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free = shutil.disk_usage(there).free
-    if 2 * nbytes > free:
+    if need > free:
         raise CapacityError(
-            f"The cache of greedy-rls needs {2 * nbytes / 1e9:.2f} GB in {there}, where {free / 1e9:.2f} GB are free.",
+            f"The cache of greedy-rls needs {need / 1e9:.2f} GB in {there}, where {free / 1e9:.2f} GB are free.",
             "Free some space, or fold_every: never.",
         )
 

@@ -216,7 +216,7 @@ def rounds_between_rewrites(
         return None
     nbytes = cache_bytes(source, _width(source, loss))
     if isinstance(asked, int):
-        require_room(folder or Path(tempfile.gettempdir()), nbytes)
+        require_room(folder or Path(tempfile.gettempdir()), nbytes, held=False if folder is None else None)
         return asked
     if folder is None or direction != "forward":
         return None

@@ -313,6 +313,7 @@ def test_a_search_goes_on_from_its_state_after_any_round() -> None:
         ({"loss": "zero"}, "Did you mean 'zero-one'"),
         ({"lam_grid": (1.0, -1.0)}, "numbers > 0"),
         ({"direction": "backward"}, "Set lam > 0"),
+        ({"fold_every": True}, "fold_every"),
         ({"held_out": (np.zeros((3, 4)), np.zeros(3))}, "held-out rows have 4 columns"),
     ],
 )
@@ -322,6 +323,18 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
         dsel.select(X, Y, k=2, method="greedy-rls", **options)
     with pytest.raises(OptionError, match="needs targets"):
         dsel.select(X, k=2, method="greedy-rls")
+
+
+def test_columns_to_start_with_that_depend_on_each_other_are_refused() -> None:
+    X, Y = problem(30, 5, 1, 0)
+    X = np.hstack([X, X.sum(axis=1, keepdims=True), np.ones((30, 1))])
+    plain = {"k": 2, "method": "greedy-rls", "preprocess": "none"}
+    for lam in (0.0, 1e-12):
+        with pytest.raises(OptionError, match="depend on each other, to rounding"):
+            dsel.select(X, Y, lam=lam, direction="backward", **plain)
+    with pytest.raises(OptionError, match="or on the column of ones"):
+        dsel.select(X, Y, include=[6], intercept="column", **plain)
+    assert len(dsel.select(X, Y, lam=0.1, direction="backward", include=[6], intercept="column", **plain)) == 2
 
 
 def test_the_path_is_saved_and_opened(tmp_path: Any) -> None:

@@ -210,6 +210,20 @@ def test_without_room_it_is_refused_or_with_auto_left_out(
     assert cached.indices == found.indices
 
 
+def test_room_for_two_is_room_enough_also_when_one_is_there(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage, cache, one = shutil.disk_usage(tmp_path), tmp_path / "cache", 8 * 600 * 26
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda place: usage._replace(free=(2 - len(list(cache.glob("cache-*")))) * one)
+    )
+    source = make_source(str(store))
+    state = interrupted_after(store, cache, 5)
+    found = run_selection(source, SETTINGS, Surroundings(scratch=cache, state=state))
+    assert found.counts["cache_rewrites"] == 2
+    assert not cache.exists()
+
+
 def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
