@@ -72,7 +72,7 @@ def _sweep(solution: Solution, path: Path) -> int:
         gains = solution.gains()
         path.evaluated += objective.n - solution.size
         j = largest(gains)
-        if gains[j] > solution.value - before + least and solution.insert(j):
+        if gains[j] > max(solution.value - before + least, 0.0) and solution.insert(j):
             made += 1
         else:
             solution.insert(i)
