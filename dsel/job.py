@@ -23,7 +23,7 @@ from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
 from dsel.cluster.proof import Workers
-from dsel.data.source import Source, make_source
+from dsel.data.source import Source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
@@ -53,7 +53,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    source = job.source()
     settings = job.settings()
     checked = check(source, settings)
     spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
@@ -127,7 +127,7 @@ def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Report
         raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
     job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
     selection = open_selection(folder)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    source = job.source()
     if source.fingerprint != described["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()

@@ -189,7 +189,7 @@ def _held_out(source: Source, checked: Checked) -> Source | None:
         return None
     if isinstance(given, str | Path):
         chosen = None if source.target_columns is None else source.targets.tolist()
-        held_out = make_source(given, targets=chosen)
+        held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
     else:
         held_out = make_source(*given)
     check_held_out(source, held_out)
@@ -213,7 +213,7 @@ def _path(
     N = source.n_targets
 
     def row(point: PathPoint, test: float | None) -> PathRow:
-        error = point.error / source.m
+        error = point.error / rows.weight
         return PathRow(
             point.action, point.column, str(source.features[point.column]), point.size,
             error / N if labelled else error, 1.0 - error / N if labelled else None,
@@ -283,7 +283,7 @@ def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
     edges = np.asarray(source.store.column_bounds)
     touched = np.unique(np.searchsorted(edges, S, side="right") - 1)
     share = float((edges[touched + 1] - edges[touched]).sum()) / source.n
-    return int(share * source.x_bytes) + source.y_bytes
+    return int(share * source.x_bytes) + source.y_bytes + source.w_bytes
 
 
 def _selection(
@@ -348,6 +348,7 @@ def _selection(
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,
         path=path,
+        weights=None if source.weights is None else source.weights.name,
     )
 
 

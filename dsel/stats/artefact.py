@@ -19,7 +19,7 @@ from dsel.versions import versions
 
 log = logging.getLogger("dsel")
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
 
 
@@ -47,7 +47,7 @@ class ArtefactStore:
                 return None
             with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
                 values = {field.name: arrays[field.name] for field in fields(Statistics)}
-            found = Statistics(**{**values, "m": int(values["m"])})
+            found = Statistics(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
         except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
         return found if _consistent(found) else None
@@ -102,4 +102,4 @@ def _consistent(s: Statistics) -> bool:
     n, N = s.mean_x.size, s.mean_y.size
     x, y = (s.mean_x, s.constant), (s.mean_y, s.yy, s.constant_y)
     vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
-    return s.m > 0 and vectors and s.K.shape == (n, n) and s.B.shape == (n, N)
+    return s.m > 0 and s.weight > 0 and vectors and s.K.shape == (n, n) and s.B.shape == (n, N)

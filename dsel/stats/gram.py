@@ -19,11 +19,11 @@ Missing = Literal["refuse", "mean"]
 
 
 def _moments_of(x: Any, y: Any, block: Block, fill: NDArray[np.float64] | None, where: str) -> Any:
-    return block_moments(x, y, fill, _place(where, block), block.start)
+    return block_moments(x, y, fill, _place(where, block), block.start, block.w)
 
 
 def _present_of(x: Any, y: Any, block: Block, where: str) -> Present:
-    return block_present(x, _place(where, block), block.start)
+    return block_present(x, _place(where, block), block.start, block.w)
 
 
 def _place(where: str, block: Block) -> str:

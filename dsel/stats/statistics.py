@@ -30,11 +30,13 @@ class Scaling:
 class Statistics:
     """Sufficient statistics of m rows: means, and moments about them, of X (n columns) and Y (N columns).
 
+    weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
     K: (n, n) X'X and B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
     constant: (n,) columns with one value only. One artefact serves every preprocessing.
     """
 
     m: int
+    weight: float
     mean_x: Floats
     mean_y: Floats
     K: Floats
@@ -48,10 +50,10 @@ class Statistics:
         """From the sums of a pass."""
         upper = np.triu(moments.K)
         K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
-        constant = _constant(moments.low_x, moments.high_x, np.diag(moments.K), moments.count)
-        constant_y = _constant(moments.low_y, moments.high_y, moments.yy, moments.count)
+        constant = _constant(moments.low_x, moments.high_x, np.diag(moments.K), moments.weight)
+        constant_y = _constant(moments.low_y, moments.high_y, moments.yy, moments.weight)
         return cls(
-            moments.count, np.where(constant, moments.low_x, moments.mean_x),
+            moments.count, moments.weight, np.where(constant, moments.low_x, moments.mean_x),
             np.where(constant_y, moments.low_y, moments.mean_y), K, moments.B, moments.yy, constant, constant_y,
         )  # fmt: skip
 
@@ -64,8 +66,8 @@ class Statistics:
         """Centres and scales of X and Y. Where there is nothing to scale by, the scale is 1."""
         if preprocess not in PREPROCESS:
             raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
-        x = _scale(preprocess, self.m, self.mean_x, np.diag(self.K))
-        y = x if self.unsupervised else _scale(preprocess, self.m, self.mean_y, self.yy)
+        x = _scale(preprocess, self.weight, self.mean_x, np.diag(self.K))
+        y = x if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
         return Scaling(*x, *y)
 
     def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
@@ -82,7 +84,7 @@ class Statistics:
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
         scale = scaling.scale_x
-        K = self.K + self.m * np.outer(self.mean_x, self.mean_x) if raw else self.K
+        K = self.K + self.weight * np.outer(self.mean_x, self.mean_x) if raw else self.K
         K = K / np.outer(scale, scale)
         unusable = self.unusable(preprocess)
         K[unusable] = 0.0
@@ -91,8 +93,8 @@ class Statistics:
             if unusable.all():
                 raise DataError("All columns of X are constant: there is nothing to select.")
             return QuadraticObjective(K, None, float(np.trace(K)), lam)
-        B = self.B + self.m * np.outer(self.mean_x, self.mean_y) if raw else self.B
-        yy = self.yy + self.m * self.mean_y**2 if raw else self.yy
+        B = self.B + self.weight * np.outer(self.mean_x, self.mean_y) if raw else self.B
+        yy = self.yy + self.weight * self.mean_y**2 if raw else self.yy
         B = B / np.outer(scale, scaling.scale_y)
         B[unusable] = 0.0
         useless = self.constant_y if not raw else self.constant_y & (self.mean_y == 0.0)
@@ -103,20 +105,20 @@ class Statistics:
         return QuadraticObjective(K, B, float(yy.sum()), lam)
 
 
-def _constant(low: Floats, high: Floats, squares: Floats, m: int) -> NDArray[np.bool_]:
+def _constant(low: Floats, high: Floats, squares: Floats, weight: float) -> NDArray[np.bool_]:
     """Columns with one value, or that differ from one by no more than rounding."""
     rounding = 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
-    return np.asarray((low == high) | ((squares <= m * rounding**2) & (high - low <= 2.0 * rounding)))
+    return np.asarray((low == high) | ((squares <= weight * rounding**2) & (high - low <= 2.0 * rounding)))
 
 
-def _scale(preprocess: Preprocess, m: int, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:
+def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:
     zero, one = np.zeros(mean.size), np.ones(mean.size)
     if preprocess == "center":
         return mean, one
     if preprocess == "standardize":
-        return mean, _or_one(np.sqrt(squares / m))
+        return mean, _or_one(np.sqrt(squares / weight))
     if preprocess == "unit":
-        return zero, _or_one(np.sqrt(squares + m * mean**2))
+        return zero, _or_one(np.sqrt(squares + weight * mean**2))
     return zero, one
 
 
