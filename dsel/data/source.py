@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.convention import default_labels, require_unique, shorten
+from dsel.data.sparse_store import ObsColumns, SparseRows, SparseStore, is_sparse, open_sparse
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import StoredArray
 from dsel.data.weights import Weights, as_weights, find_weights, given_weights, named
@@ -71,7 +72,7 @@ class Source:
     blocks: tuple[Block, ...]
     x_bytes: int
     y_bytes: int
-    store: Store | None = None
+    store: Store | SparseStore | None = None
     target_columns: NDArray[np.int64] | None = None  # of Y in the store, where not all are used
     weights: Weights | None = None
 
@@ -97,6 +98,9 @@ class Source:
             return None
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
         name = "" if self.weights is None else self.weights.name
+        if isinstance(self.store, SparseStore):
+            columns = [*self.targets.tolist(), *([name] if name else [])]
+            return f"{self.store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if name else ''}"
         weighted = f"-weight:{name}" if name else "-unweighted" if self.store.has_weight else ""
         targets = "-unsupervised" if not self.n_targets else chosen
         return self.store.fingerprint(*([name] if name else [])) + targets + weighted
@@ -104,12 +108,12 @@ class Source:
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     """The rows of one block: a dense array, or a sparse matrix; all columns, or the ascending `columns`."""
-    if isinstance(part, StoredRows):
+    if isinstance(part, StoredRows | SparseRows | ObsColumns):
         return part.read(columns)
     if columns is None:
         return part
     if hasattr(part, "tocsc"):
-        return part.tocsc()[:, columns]
+        return part.tocsc()[:, columns].tocsr()
     return np.ascontiguousarray(part[:, columns])
 
 
@@ -144,6 +148,8 @@ def make_source(
     if isinstance(X, str | Path):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
+        if is_sparse(Path(X)):
+            return _sparse_source(open_sparse(X), targets, unsupervised, sample_weight)
         store = open_store(X)
         return _weighted(_from_store(store, targets, unsupervised), find_weights(store, sample_weight))
     if _is(X, "xarray", "Dataset"):
@@ -261,6 +267,30 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen,
     )  # fmt: skip
+
+
+def _sparse_source(
+    store: SparseStore, targets: Sequence[str | int] | None, unsupervised: bool, sample_weight: Any
+) -> Source:
+    """Targets are columns of obs, by their names; without any, Y = X."""
+    m, n = store.shape
+    chosen: list[str] = []
+    for name in () if unsupervised or targets is None else targets:
+        if not isinstance(name, str):
+            raise OptionError(f"targets: {name!r} names no column of obs.", f"Known: {', '.join(store.obs[:8])}.")
+        chosen.append(name)
+    require_unique(chosen, "target", "targets", "Name each one once.")
+    variables = tuple(store.column(name, "targets").variable for name in chosen)
+    places = store.blocks()
+    blocks = tuple(
+        Block(p.start, p.stop, p, ObsColumns(p.path, variables, p.start, p.stop) if chosen else None) for p in places
+    )
+    source = Source(
+        name=str(store.path), m=m, n=n, n_targets=len(chosen), features=store.features,
+        targets=np.array(chosen, dtype=object), blocks=blocks, x_bytes=sum(p.bytes_read() for p in places),
+        y_bytes=sum(block.y.bytes_read() for block in blocks) if chosen else 0, store=store,
+    )  # fmt: skip
+    return _weighted(source, find_weights(store, sample_weight))
 
 
 def _pick_targets(source: Source, targets: Sequence[str | int]) -> Source:

@@ -103,7 +103,7 @@ class Store:
         for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
             folder = self.path / name
             digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
-            for key, status in sorted(_files(folder)):
+            for key, status in sorted(files_of(folder)):
                 digest.update(f"{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 
@@ -268,13 +268,13 @@ def _require_all_chunks(store: Store) -> None:
 
 def _absent(path: Path, variable: str) -> list[str]:
     array = open_array(str(path), variable).array
-    present = {key for key, _ in _files(path / variable)}
+    present = {key for key, _ in files_of(path / variable)}
     counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
     keys = (chunk_key(array, index) for index in product(*map(range, counts)))
     return [key for key in keys if key not in present]
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+def files_of(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """All chunk files of an array: key and status."""
     for parent, _, files in os.walk(folder):
         relative = os.path.relpath(parent, folder).replace(os.sep, "/")

@@ -110,7 +110,7 @@ def open_array(path: str, variable: str) -> ArrayHandle:
     Errors: DataError when the metadata cannot be read.
     """
     try:
-        changed = (Path(path) / variable / METADATA_FILE).stat().st_mtime_ns
+        changed = (metadata_file(Path(path) / variable) or Path(path)).stat().st_mtime_ns
         return _open_array(path, variable, changed)
     except DataError:
         raise
@@ -118,11 +118,17 @@ def open_array(path: str, variable: str) -> ArrayHandle:
         raise DataError(f"{variable} of {path} cannot be opened: {describe_error(error)}", REMEDY) from error
 
 
+def metadata_file(folder: Path) -> Path | None:
+    """The metadata of the array in `folder`, of Zarr format 3 or 2; None where there is none."""
+    files = (folder / name for name in (METADATA_FILE, ".zarray"))
+    return next((file for file in files if file.is_file()), None)
+
+
 @lru_cache(maxsize=64)
 def _open_array(path: str, variable: str, changed: int) -> ArrayHandle:
     import zarr
 
-    array = zarr.open_array(Path(path) / variable, mode="r", zarr_format=3)
+    array = zarr.open_array(Path(path) / variable, mode="r")
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
     return ArrayHandle(array, is_complete(Path(path)), files)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dsel.data import convention as names
 from dsel.data.chunking import bounds
+from dsel.data.sparse_store import SparseStore
 from dsel.data.store import Store
 from dsel.data.stored_array import StoredArray, open_array
 from dsel.errors import DataError, OptionError
@@ -41,8 +42,9 @@ class Weights:
         return 8
 
 
-def find_weights(store: Store, asked: Any) -> Weights | None:
-    """The weights of a store: by default its variable `weight` if it has one, none for False, else the variable named.
+def find_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
+    """The weights of a store: by default its variable `weight` if it has one, none for False, else the variable named
+    (of a sparse store always a column of obs that is named).
 
     Errors: OptionError for what is neither; DataError for a variable that is not there, is not one number a sample, or
     holds what cannot be a weight. Cost: reads them once.
@@ -50,6 +52,8 @@ def find_weights(store: Store, asked: Any) -> Weights | None:
     name = named(asked, store.has_weight)
     if name is None:
         return None
+    if isinstance(store, SparseStore):
+        return stored_weights(store.column(name, "sample_weight"), store.shape[0])
     array = StoredArray(str(store.path), name)
     if not (store.path / name / names.METADATA_FILE).is_file():
         found = sorted(file.parent.name for file in store.path.glob(f"*/{names.METADATA_FILE}"))
