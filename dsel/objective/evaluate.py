@@ -22,6 +22,7 @@ from dsel.objective.memory import (
     V,
     cube,
     matrix,
+    row,
     vector,
 )
 
@@ -30,23 +31,25 @@ from dsel.objective.memory import (
 def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
     """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
 
-    A column whose pivot is at or below its floor explains nothing and does not count. O(s^3 / 6) multiplications with
-    few targets, three times that with M.
+    The members' rows of K (and M) have to be there. A column whose pivot is at or below its floor explains nothing and
+    does not count. O(s^3 / 6) multiplications with few targets, three times that with M.
     """
     N = P[N_TARGETS]
-    gram, cross, floor, scalars = matrix(P, K), matrix(P, C), vector(P, FLOOR), vector(P, SCALARS)
+    floor, scalars = vector(P, FLOOR), vector(P, SCALARS)
     k, M = cube(P, ELIMINATION)[0], cube(P, ELIMINATION)[1]
     u = matrix(P, V)[U]
     for a in range(s):
+        gram = row(P, K, members[a])
         for b in range(a, s):
-            k[a, b] = gram[members[a], members[b]]
+            k[a, b] = gram[members[b]]
         k[a, a] += scalars[LAM]
         if N > 0:
             for t in range(N):
-                M[a, t] = cross[members[a], t]
+                M[a, t] = matrix(P, C)[members[a], t]
         else:
+            cross = row(P, C, members[a])
             for b in range(a, s):
-                M[a, b] = cross[members[a], members[b]]
+                M[a, b] = cross[members[b]]
     f = scalars[ERROR_OF_EMPTY]
     rank = 0
     for p in range(s):

@@ -26,6 +26,8 @@ from dsel.search.random import binomial_cdf
 Isolation = Literal["none", "min-index"]
 
 _TRACE_ROWS = 8192
+#: Iterations that are looked ahead for entries of K, at first and at most.
+_NEAREST, _FARTHEST = 1 << 10, 1 << 22
 _NO_SCRIPT = np.empty(0, np.int64)
 SEED_LIMIT = 2**63
 
@@ -78,6 +80,11 @@ class Poss:
         self.memory_limit = memory_limit
         self._s_max = min(2 * k - 1, n)
         self._trace: list[Improvement] = []
+        self._outlook = _NEAREST
+        if objective.on_demand and (exchange_every or recombination):
+            raise OptionError(
+                "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
+            )
         slots = 2 * k + 3
         self._check_memory(slots)
         self._memory = memory = objective.memory(self._s_max, slots)
@@ -90,7 +97,7 @@ class Poss:
         memory.put(engine.COUNT, np.zeros(engine.COUNTERS, np.int64))
         memory.put(engine.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
-        memory.put(engine.CANDIDATE, np.zeros(4 * k, np.int64))
+        memory.put(engine.CANDIDATE, np.zeros(4 * k + 1, np.int64))
         memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
         memory.put(engine.RATES, np.array([-np.inf, recombination]))
         self._start()
@@ -165,9 +172,31 @@ class Poss:
         while True:
             status = engine.run(self._memory.P, until, _NO_SCRIPT)
             self._flush_trace()
-            if status != engine.FULL:
+            if status == engine.ROWS_NEEDED:
+                candidate = self._memory[engine.CANDIDATE]
+                self.objective.need(candidate[: candidate[-1]].tolist(), lambda: self._foreseen(until)[1])
+            elif status == engine.PAIRS_NEEDED:
+                self._learn_pairs(until)
+            elif status == engine.FULL:
+                self._make_room()
+            else:
                 return bool(status == engine.TARGET_REACHED)
-            self._make_room()
+
+    def _foreseen(self, until: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Pairs and columns that the coming iterations would ask for, and how far that was looked."""
+        most = max(self.objective.most_pairs, engine.MOST_FLIPS**2)
+        pairs, wanted = np.zeros(most, np.int64), np.zeros(64, np.int64)
+        end = min(until, self.iteration + self._outlook)
+        found, columns, reached = engine.foresee(self._memory.P, end, pairs, wanted)
+        return np.unique(pairs[:found]), wanted[:columns], int(reached)
+
+    def _learn_pairs(self, until: int) -> None:
+        """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
+        would; twice as far ahead each time, for that costs one look at the data."""
+        pairs, _, _ = self._foreseen(until)
+        n = self.objective.n
+        at.know_pairs(self._memory, pairs, self.objective.pairs(pairs // n, pairs % n))
+        self._outlook = min(2 * self._outlook, _FARTHEST)
 
     def _make_room(self, solutions: int | None = None) -> None:
         """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
@@ -196,6 +225,7 @@ class Poss:
         if not 0 <= members[0] <= members[-1] < self.objective.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
         self._make_room()
+        self.objective.need(members.tolist())
         self._memory[engine.FLIPS][: members.size] = members
         empty = int(self._memory[engine.SLOT][-1, 0])
         archived = bool(engine.consider(self._memory.P, empty, members.size))
@@ -259,6 +289,7 @@ class Poss:
         settings = {key: state[key] for key in ("seed", "isolation", "exchange_every", "recombination")}
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
         search._make_room(len(state["solutions"]))
+        objective.need(sorted({j for members in state["solutions"] for j in members}))
         for position, members in enumerate(state["solutions"]):
             search._put(position, members)
         search._count[:] = state["count"]
@@ -274,6 +305,7 @@ class Poss:
         if members:
             slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
             chosen = np.asarray(members, np.int64)
+            self.objective.need(members)
             rebuild(memory.P, slot, chosen, size)
             memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
             fill_outcome(memory.P, slot)
