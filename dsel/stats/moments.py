@@ -16,6 +16,7 @@ from scipy.linalg.blas import dsyrk
 
 from dsel.data.source import dense_rows
 from dsel.errors import DataError
+from dsel.stats.tiles import Strip, StripSums
 
 Floats = NDArray[np.float64]
 
@@ -28,15 +29,15 @@ class Moments:
     """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
 
     weight: the sum of their weights, `count` without any; all sums and means are weighted.
-    K: (n, n), upper triangle in Fortran order valid, X'X about the means; B: (n, N) X'Y about the means; yy: (N,)
-    squared norms of Y about its means; means, minima and maxima per column.
+    K: (n, n), upper triangle in Fortran order valid, X'X about the means, or StripSums of parts of it; B: (n, N) X'Y
+    about the means; yy: (N,) squared norms of Y about its means; means, minima and maxima per column.
     """
 
     count: int
     weight: float
     mean_x: Floats
     mean_y: Floats
-    K: Floats
+    K: Any
     B: Floats
     yy: Floats
     low_x: Floats
@@ -47,9 +48,11 @@ class Moments:
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows is refused when all is added up
 def block_moments(
-    x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0, w: Floats | None = None
-) -> Moments:
-    """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x; w (r,) weights.
+    x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0, w: Floats | None = None,
+    strips: tuple[Strip, ...] | None = None,
+) -> Moments:  # fmt: skip
+    """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x; w (r,) weights;
+    strips: parts of K to sum, in place of all of it.
 
     Errors: DataError naming variable, rows and columns of the first values that are NaN or infinite. Cost: r n (n + N)
     multiplications (symmetric rank-k update), a float64 piece of PIECE_BYTES beside the block.
@@ -60,7 +63,7 @@ def block_moments(
     weight = float(r) if w is None else float(w.sum())
     low_x, high_x, mean_x = _survey(x, pieces, fill, where, "X", first_row, w)
     low_y, high_y, mean_y = _survey(y, pieces, None, where, "Y", first_row, w)
-    K = np.zeros((n, n), order="F")
+    K: Any = np.zeros((n, n), order="F") if strips is None else StripSums(strips)
     B = np.zeros((n, y.shape[1]))
     yy = np.zeros(y.shape[1])
     sum_x, sum_y = np.zeros(n), np.zeros(y.shape[1])
@@ -78,13 +81,13 @@ def block_moments(
             t *= root[:, None]
             sum_x += root @ z
             sum_y += root @ t
-        K = dsyrk(1.0, z.T, beta=1.0, c=K, overwrite_c=1)
+        K = dsyrk(1.0, z.T, beta=1.0, c=K, overwrite_c=1) if strips is None else K.update(z)
         if y.shape[1]:
             B += z.T @ t
         yy += np.einsum("rt,rt->t", t, t)
     # What rounding left of the sums about the computed means.
     over = weight or 1.0
-    K -= np.outer(sum_x, sum_x / over)
+    _shift(K, -sum_x, sum_x / over)
     B -= np.outer(sum_x, sum_y / over)
     yy -= sum_y * sum_y / over
     return Moments(r, weight, mean_x + sum_x / over, mean_y + sum_y / over, K, B, yy, low_x, high_x, low_y, high_y)
@@ -98,7 +101,7 @@ def merge(a: Moments, b: Moments) -> Moments:
     share = b.weight / total if total else 0.0
     weight = a.weight * b.weight / total if total else 0.0
     a.K += b.K
-    a.K += np.outer(d_x * weight, d_x)
+    _shift(a.K, d_x * weight, d_x)
     a.B += b.B + np.outer(d_x * weight, d_y)
     a.yy += b.yy + weight * d_y * d_y
     return Moments(
@@ -106,6 +109,13 @@ def merge(a: Moments, b: Moments) -> Moments:
         np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
         np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y),
     )  # fmt: skip
+
+
+def _shift(K: Any, left: Floats, right: Floats) -> None:
+    if isinstance(K, StripSums):
+        K.shift(left, right)
+    else:
+        K += np.outer(left, right)
 
 
 @dataclass
