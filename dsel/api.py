@@ -28,6 +28,7 @@ def select(
     missing: Missing = "refuse",
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
+    sample_weight: Any = None,
     criterion: Callable[[tuple[int, ...]], float] | None = None,
     **options: Any,
 ) -> Selection:
@@ -41,7 +42,9 @@ def select(
     include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
     0, also where a DataFrame's own labels are integers. missing: refuse NaN in X (masked values count
     as NaN), or put the column's mean in their place. targets: some of Y's columns, likewise; they stay in Y's order.
-    criterion: a function of the ascending columns chosen, to be minimised in place of the squared error (poss only;
+    sample_weight: (m,) numbers >= 0, by which every sum over rows is weighted (dsel.data.weights); for a store or a
+    Dataset the name of a variable (by default `weight`, where there is one), or False for none. criterion: a function
+    of the ascending columns chosen, to be minimised in place of the squared error (poss only;
     called once for every subset met). Of the columns it chooses, those that depend on the others have coefficient 0.
 
     The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
@@ -55,7 +58,7 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    source = make_source(X, Y, targets=targets, unsupervised=unsupervised)
+    source = make_source(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
     settings = Settings(
         k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=as_columns(include, "include"),
         exclude=as_columns(exclude, "exclude"), seed=seed, options=options,
@@ -64,7 +67,8 @@ def select(
     around = Surroundings()
     client = None if source.in_memory else active_client()
     if client is not None:
-        from dsel.cluster.compute import make_compute
+        from dsel.cluster.compute import make_compute, make_persist, workers_of
 
-        around.compute = make_compute(client)
+        around.compute, around.persist = make_compute(client), make_persist(client)
+        around.workers, around.worker_memory = workers_of(client)
     return run_selection(source, settings, around)

@@ -89,6 +89,9 @@ def ingest(
     y: Annotated[Path | None, typer.Option(help="A second .npy file with the targets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column of a table, array of an .npz, or .npy file with weights of the rows.")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
     compression: Annotated[str, typer.Option(help="none, zstd or lz4")] = "none",
     memory: Annotated[str, typer.Option(help="Memory of a worker that will read it: sets the chunks.")] = "1GiB",
@@ -100,7 +103,8 @@ def ingest(
     from dsel.data.ingest import ingest as write
 
     report = write(
-        source, store, y=y, target=target or (), index=_position(index), dtype=dtype, compression=compression,
+        source, store, y=y, target=target or (), index=_position(index), weight=weight, dtype=dtype,
+        compression=compression,
         worker_memory=int(parse_bytes(memory)), overwrite=overwrite,
     )  # fmt: skip
     m, n = report.shape

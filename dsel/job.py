@@ -20,10 +20,10 @@ from dask.utils import format_bytes
 from pydantic import ValidationError
 
 from dsel.certification import Effort, certify_selection
-from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster, worker_memory
+from dsel.cluster.compute import make_compute, make_persist, peak_memory
+from dsel.cluster.connect import LocalSpec, local_cluster, worker_count, worker_memory
 from dsel.cluster.proof import Workers
-from dsel.data.source import Source, make_source
+from dsel.data.source import Source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
@@ -33,7 +33,7 @@ from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
-from dsel.settings import check, check_capacity, partial_sums
+from dsel.settings import check, represent
 from dsel.stats.artefact import ArtefactStore
 
 log = logging.getLogger("dsel")
@@ -53,11 +53,11 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    source = job.source()
     settings = job.settings()
     checked = check(source, settings)
     spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    check_capacity(source, worker_memory(spec), partial_sums(checked))
+    represent(source, checked, worker_memory(spec), worker_count(spec))
     reporter = reporter or Reporter.for_terminal()
     with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
         done = _already_done(job, source)
@@ -76,8 +76,8 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     assert job.out is not None
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
     around = Surroundings(
-        artefacts=_artefacts(job), worker_memory=worker_memory(spec), state=checkpoints.saved,
-        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+        artefacts=_artefacts(job), workers=worker_count(spec), worker_memory=worker_memory(spec),
+        state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -85,7 +85,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
         interrupts.raise_received()
 
     with local_cluster(spec) as client:
-        around.compute = make_compute(client, on_tasks)
+        around.compute, around.persist = make_compute(client, on_tasks), make_persist(client)
         selection = run_selection(source, job.settings(), around)
         if job.certify is not None:
             selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
@@ -127,7 +127,7 @@ def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Report
         raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
     job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
     selection = open_selection(folder)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    source = job.source()
     if source.fingerprint != described["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from dsel.data.source import Source, make_source
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
@@ -74,7 +75,8 @@ class JobFile(BaseModel):
     store: a store made by `dsel ingest` (or any Zarr v3 group with X and perhaps Y). out: folder of the result, by
     default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
     data reuse, by default beside the store. criterion: package.module:function, of the ascending columns chosen,
-    minimised in place of the squared error. checkpoint_seconds: an interrupted search loses at most that.
+    minimised in place of the squared error. sample_weight: name of the store's variable of weights, by default `weight`
+    where there is one, false for none. checkpoint_seconds: an interrupted search loses at most that.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -85,6 +87,7 @@ class JobFile(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     targets: list[_Column] | None = None
     unsupervised: bool = False
+    sample_weight: str | Literal[False] | None = None
     lam: _Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
@@ -114,6 +117,12 @@ class JobFile(BaseModel):
             )
         return self
 
+    def source(self) -> Source:
+        """From what."""
+        return make_source(
+            str(self.store), targets=self.targets, unsupervised=self.unsupervised, sample_weight=self.sample_weight
+        )
+
     def settings(self) -> Settings:
         """What to select."""
         return Settings(
@@ -125,8 +134,7 @@ class JobFile(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What the result depends on, beside the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds"}
-        if self.certify is None:
-            exclude.add("certify")
+        exclude |= {name for name in ("certify", "sample_weight") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=exclude)
 
 

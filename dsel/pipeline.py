@@ -19,18 +19,18 @@ from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.prepared import gram_statistics, in_shards, of_gram
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
-from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
+from dsel.settings import Checked, Settings, check, represent, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
-from dsel.stats.gram import gram
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
-from dsel.stats.residual import Fit, refit
-from dsel.stats.statistics import Preprocess, Statistics, duplicates
+from dsel.stats.residual import Fit
+from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
@@ -38,10 +38,13 @@ log = logging.getLogger("dsel")
 
 @dataclass
 class Surroundings:
-    """What a run may use: workers (`compute` takes a Dask delayed object), their memory limit, saved statistics, the
-    state of an interrupted search, and a look at the search between its slices."""
+    """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
+    workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
+    and a look at the search between its slices."""
 
     compute: Callable[[Any], Any] | None = None
+    persist: Callable[[list[Any]], list[Any]] | None = None
+    workers: int = 1
     worker_memory: int | None = None
     artefacts: ArtefactStore | None = None
     state: dict[str, Any] | None = None
@@ -68,32 +71,46 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     around = around or Surroundings()
     checked = check(source, settings)
     held_out = _held_out(source, checked)
-    check_capacity(source, around.worker_memory, partial_sums(checked))
+    problem, chosen = represent(source, checked, around.worker_memory, around.workers)
+    log.info("searched as %s: %s", chosen.name, chosen.reason)
     clock = _Clock(around.on_stage)
+    folds = None
     with clock.stage("statistics"):
-        statistics, folds, passes = _with_folds(source, checked, around)
+        if chosen.name == "gram":
+            statistics, folds, passes = _with_folds(source, checked, around)
+            ready = of_gram(source, settings, statistics, passes, around.compute)
+        else:
+            ready = in_shards(
+                source, settings, chosen, problem.sketch_rows, around.artefacts, around.compute, around.persist
+            )
     with clock.stage("search"):
-        objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
+        whole = ready.objective(settings.lam)
+        objective, notes = _objective(source, checked, ready.statistics, whole)
+        rows = _rows(source, checked, ready.statistics, folds, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
-            objective, _ = _objective(source, checked, statistics)
+            whole = ready.objective(settings.lam)
+            objective, _ = _objective(source, checked, ready.statistics, whole)
         if outcome.chosen is not None:
             independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
         else:
             best = outcome.best(settings.k - len(checked.include))
-            chosen = [int(objective.columns[j]) for j in best.members]
-            independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
+            members = [int(objective.columns[j]) for j in best.members]
+            independent, dependent = _by_gain(whole, objective.included, members)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
     with clock.stage("check"):
-        fit = _refit(source, settings, statistics, independent, around)
+        fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
+    passes, bytes_read = ready.cost()
+    if source.n_targets or chosen.name == "gram":  # else the check is a pass over column blocks, counted already
+        passes, bytes_read = passes + 1, bytes_read + _check_bytes(source, independent)
     return _selection(
-        source, checked, statistics, objective, outcome, independent, dependent, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes + 1,
-        bytes_read=(passes + outcome.passes) * source.nbytes + _check_bytes(source, independent), path=path, rows=rows,
+        source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
+        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes,
+        bytes_read=bytes_read + outcome.passes * source.nbytes, path=path, rows=rows,
     )  # fmt: skip
 
 
@@ -110,23 +127,15 @@ def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple
 
 def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    key = None
-    if around.artefacts is not None and source.fingerprint is not None:
-        key = ArtefactStore.key(source.fingerprint, missing=settings.missing)
-        saved = around.artefacts.load(key)
-        if saved is not None:
-            log.info("statistics of %s are saved in %s: the data are not read", source.name, around.artefacts.path(key))
-            return saved, 0
-    statistics, passes = gram(source, missing=settings.missing, compute=around.compute)
-    if key is not None and around.artefacts is not None:
-        around.artefacts.save(key, statistics)
-    return statistics, passes
+    return gram_statistics(source, settings, around.artefacts, around.compute)
 
 
-def _objective(source: Source, checked: Checked, statistics: Statistics) -> tuple[QuadraticObjective, tuple[str, ...]]:
-    """The objective over the columns that may be chosen, given those that always are; and notes for the user."""
+def _objective(
+    source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
+) -> tuple[QuadraticObjective, tuple[str, ...]]:
+    """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
+    over all columns."""
     settings, labels = checked.settings, source.features
-    whole = statistics.objective(settings.preprocess, settings.lam)
     _require_variation(whole.total)
     unusable = statistics.unusable(settings.preprocess)
     notes = []
@@ -141,7 +150,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
-    pairs = duplicates(whole.K)
+    pairs = [] if whole.on_demand else duplicates(whole.K)
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
         more = " (and more)" if len(pairs) > 3 else ""
@@ -151,7 +160,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError("No column is left to choose from: all are constant or excluded.")
     if keep.size < settings.k:
         notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
-    objective = whole.restrict(keep)
+    objective = whole if whole.on_demand and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
@@ -163,9 +172,10 @@ def _require_variation(total: float) -> None:
 
 
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
+    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldMoments | None, around: Surroundings
 ) -> RowsOfSource:
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
+    assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
@@ -189,7 +199,7 @@ def _held_out(source: Source, checked: Checked) -> Source | None:
         return None
     if isinstance(given, str | Path):
         chosen = None if source.target_columns is None else source.targets.tolist()
-        held_out = make_source(given, targets=chosen)
+        held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
     else:
         held_out = make_source(*given)
     check_held_out(source, held_out)
@@ -213,7 +223,7 @@ def _path(
     N = source.n_targets
 
     def row(point: PathPoint, test: float | None) -> PathRow:
-        error = point.error / source.m
+        error = point.error / rows.weight
         return PathRow(
             point.action, point.column, str(source.features[point.column]), point.size,
             error / N if labelled else error, 1.0 - error / N if labelled else None,
@@ -248,12 +258,12 @@ def _search(
 
 
 def _by_gain(
-    statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
+    whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Included columns, then the others, each next one being that of the largest gain after those before it; and those
     that depend on others, which rfe or a criterion may choose."""
     members = [*included, *chosen]
-    solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
+    solution = Solution(whole.restrict(members), len(members))
     order: list[int] = []
     dependent: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
@@ -266,16 +276,6 @@ def _by_gain(
     return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
-def _refit(
-    source: Source, settings: Settings, statistics: Statistics, S: NDArray[np.int64], around: Surroundings
-) -> Fit:
-    fill = statistics.mean_x if settings.missing == "mean" else None
-    return refit(
-        source, S, statistics.scaling(settings.preprocess), settings.lam,
-        usable=~statistics.unusable(settings.preprocess), fill=fill, compute=around.compute,
-    )  # fmt: skip
-
-
 def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
     """Bytes that the final check reads: whole chunks, so all of X unless it is chunked in columns."""
     if source.store is None or not source.n_targets:
@@ -283,11 +283,11 @@ def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
     edges = np.asarray(source.store.column_bounds)
     touched = np.unique(np.searchsorted(edges, S, side="right") - 1)
     share = float((edges[touched + 1] - edges[touched]).sum()) / source.n
-    return int(share * source.x_bytes) + source.y_bytes
+    return int(share * source.x_bytes) + source.y_bytes + source.w_bytes
 
 
 def _selection(
-    source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
+    source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
@@ -348,6 +348,7 @@ def _selection(
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,
         path=path,
+        weights=None if source.weights is None else source.weights.name,
     )
 
 
@@ -375,7 +376,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_data_units(
-    statistics: Statistics, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
+    statistics: ColumnScales, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)

@@ -62,6 +62,11 @@ class Store:
         return _labels(self.path, names.SAMPLE, self.shape[0])
 
     @property
+    def has_weight(self) -> bool:
+        """Whether there are weights of the samples under their usual name."""
+        return (self.path / names.WEIGHT / names.METADATA_FILE).is_file()
+
+    @property
     def nbytes(self) -> int:
         """Bytes of X, uncompressed."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -86,19 +91,19 @@ class Store:
         """Files such as X/c/0/3 that shape and chunks call for and that are not there. Cost: a listing."""
         return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *more: str) -> str:
         """A digest that changes when the store is written to: metadata, sizes and times of all files, not
-        contents.
+        contents; of the variables of the convention, and of `more`.
 
         Errors: DataError when a chunk is absent from a store that dsel wrote. Cost: one look at every chunk
         file.
         """
         _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
-        for name in self._variables():
+        for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
             folder = self.path / name
             digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
-            for key, status in sorted(_files(folder)):
+            for key, status in sorted(files_of(folder)):
                 digest.update(f"{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 
@@ -263,13 +268,13 @@ def _require_all_chunks(store: Store) -> None:
 
 def _absent(path: Path, variable: str) -> list[str]:
     array = open_array(str(path), variable).array
-    present = {key for key, _ in _files(path / variable)}
+    present = {key for key, _ in files_of(path / variable)}
     counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
     keys = (chunk_key(array, index) for index in product(*map(range, counts)))
     return [key for key in keys if key not in present]
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+def files_of(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """All chunk files of an array: key and status."""
     for parent, _, files in os.walk(folder):
         relative = os.path.relpath(parent, folder).replace(os.sep, "/")

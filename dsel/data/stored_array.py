@@ -35,13 +35,13 @@ class ArrayHandle:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """A two-dimensional variable of a store. Each process opens it once; pickled it is two strings."""
+    """A variable of a store, of two dimensions or one. Each process opens it once; pickled it is two strings."""
 
     path: str
     variable: str
 
     def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
-        """Rows [start, stop) (r x n), or of these only the sorted `columns` (r x len(columns)).
+        """Rows [start, stop) (r x n), or of these only the sorted `columns` (r x len(columns)); (r,) of one dimension.
 
         Always a fresh array in C order, bool as uint8. Only the chunks that are needed are read.
         Errors: OptionError for rows or columns that are not there; DataError for a chunk that is lost, cut
@@ -51,8 +51,8 @@ class StoredArray:
         wanted = None if columns is None else np.asarray(columns, dtype=np.intp)
         self._check_range(handle.array.shape, start, stop, wanted)
         if stop == start or (wanted is not None and not wanted.size):
-            width = handle.array.shape[1] if wanted is None else wanted.size
-            return np.empty((stop - start, width), _as_number(handle.array.dtype))
+            width = handle.array.shape[1:] if wanted is None else (wanted.size,)
+            return np.empty((stop - start, *width), _as_number(handle.array.dtype))
         if handle.complete:
             self._require_files(handle, start, stop, wanted)
         try:
@@ -79,7 +79,7 @@ class StoredArray:
         return _own(values)
 
     def _check_range(self, shape: tuple[int, ...], start: int, stop: int, columns: Array | None) -> None:
-        m, n = shape
+        m, n = (*shape, 1)[:2]
         if not 0 <= start <= stop <= m:
             raise OptionError(f"{self.variable} of {self.path} has rows 0 to {m}.", f"Not {start} to {stop}.")
         if columns is None or not columns.size:
@@ -102,7 +102,7 @@ class StoredArray:
         for index in _files_of(handle, start, stop, columns):
             (rows, width), (i, j) = handle.files, index
             try:
-                handle.array[i * rows : (i + 1) * rows, j * width : (j + 1) * width]
+                handle.array[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
             except Exception as alone:
                 what = f"{self._name(handle, index)} cannot be read"
                 return DataError(f"{what}: {describe_error(alone)}", REMEDY)
@@ -115,7 +115,9 @@ class StoredArray:
         row = index[0] * handle.files[0]
         last = min(row + handle.files[0], handle.array.shape[0])
         key = chunk_key(handle.array, index)
-        return f"Chunk {index} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"
+        return (
+            f"Chunk {index[: handle.array.ndim]} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"
+        )
 
 
 def open_array(path: str, variable: str) -> ArrayHandle:
@@ -124,7 +126,7 @@ def open_array(path: str, variable: str) -> ArrayHandle:
     Errors: DataError when the metadata cannot be read.
     """
     try:
-        changed = (Path(path) / variable / METADATA_FILE).stat().st_mtime_ns
+        changed = (metadata_file(Path(path) / variable) or Path(path)).stat().st_mtime_ns
         return _open_array(path, variable, changed)
     except DataError:
         raise
@@ -132,11 +134,17 @@ def open_array(path: str, variable: str) -> ArrayHandle:
         raise DataError(f"{variable} of {path} cannot be opened: {describe_error(error)}", REMEDY) from error
 
 
+def metadata_file(folder: Path) -> Path | None:
+    """The metadata of the array in `folder`, of Zarr format 3 or 2; None where there is none."""
+    files = (folder / name for name in (METADATA_FILE, ".zarray"))
+    return next((file for file in files if file.is_file()), None)
+
+
 @lru_cache(maxsize=64)
 def _open_array(path: str, variable: str, changed: int) -> ArrayHandle:
     import zarr
 
-    array = zarr.open_array(Path(path) / variable, mode="r", zarr_format=3)
+    array = zarr.open_array(Path(path) / variable, mode="r")
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
     return ArrayHandle(array, is_complete(Path(path)), files)
@@ -152,8 +160,9 @@ def is_complete(store: Path) -> bool:
 
 
 def chunk_key(array: zarr.Array[Any], index: tuple[int, ...]) -> str:
-    """The file of a chunk (or shard), relative to the folder of the array, such as c/0/3."""
-    return array.metadata.encode_chunk_key(index)
+    """The file of a chunk (or shard), relative to the folder of the array, such as c/0/3. An array of one dimension
+    counts as one column."""
+    return array.metadata.encode_chunk_key(index[: array.ndim])
 
 
 def describe_error(error: Exception) -> str:
@@ -166,7 +175,7 @@ def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None)
     """Indices of the chunks (or shards) that hold the rows and columns."""
     rows, width = handle.files
     if columns is None:
-        across: Sequence[int] = range(len(bounds(handle.array.shape[1], width)) - 1)
+        across: Sequence[int] = range(len(bounds((*handle.array.shape, 1)[1], width)) - 1)
     else:
         across = np.unique(columns // width).tolist()
     return product(range(start // rows, (stop - 1) // rows + 1), across)

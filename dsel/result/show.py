@@ -17,9 +17,10 @@ def render(selection: Selection, width: int = 100) -> str:
     console = Console(width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False)
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     console.print(
         f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
-        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, seed {selection.seed})"
+        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further})"
     )
     table = Table(box=None, pad_edge=False)
     for name in ("size", "error", "R2", "columns"):

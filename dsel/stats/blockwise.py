@@ -8,11 +8,12 @@ blocks there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from dsel.data.source import Block, Source, load_block
+from dsel.data.source import Block, Source, load_block, load_weights
 
 #: Partial results merged by one task.
 FAN_IN = 4
@@ -20,7 +21,8 @@ FAN_IN = 4
 #: A task works through blocks of at least this many bytes, so that its partial result is small beside its input.
 GROUP_BYTES = 32 << 20
 
-#: Called with the blocks of one group, loaded one at a time, returns their partial result.
+#: Called with the blocks of one group, loaded one at a time (x, y, and the weights in the Block), returns their partial
+#: result.
 PerBlock = Callable[[Any, Any, Block], Any]
 
 
@@ -39,10 +41,10 @@ def work_through(
 ) -> Any:  # fmt: skip
     """Partial result of one group: load, reduce, merge, block after block."""
     result = None
-    for block, (x, y) in zip(blocks, parts, strict=True):
+    for block, (x, y, w) in zip(blocks, parts, strict=True):
         rows = load_block(x, columns)
         targets = None if y is None else load_block(y, target_columns)
-        partial = per_block(rows, targets, block)
+        partial = per_block(rows, targets, replace(block, w=load_weights(w)))
         del rows, targets
         result = partial if result is None else merge(result, partial)
     return result
@@ -99,7 +101,7 @@ def reduce_blocks(
     by_task = groups(source, partial_bytes)
     if source.in_memory and len(by_task) == 1:
         with one_blas_thread():
-            parts = [(b.x, b.y) for b in source.blocks]
+            parts = [(b.x, b.y, b.w) for b in source.blocks]
             return work_through(source.blocks, parts, per_block, merge, columns, targets)
     from dask.delayed import delayed
 
@@ -110,7 +112,7 @@ def reduce_blocks(
     function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
     for i, group in enumerate(by_task):
         bare = tuple(Block(b.start, b.stop, None, None) for b in group)
-        parts = [(b.x, b.y) for b in group]
+        parts = [(b.x, b.y, b.w) for b in group]
         key = f"{name}-{token}-{i}"
         level.append(leaf(bare, parts, function, merge, columns, targets, dask_key_name=key))
     depth = 0

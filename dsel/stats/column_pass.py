@@ -5,7 +5,7 @@ Z is X preprocessed (centred, scaled, missing values filled), piece by piece as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dsel.data.source import dense_rows
 from dsel.errors import DataError
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.stats.columnwise import Cell, ColumnBlocks
+from dsel.stats.columnwise import Arguments, Cell, ColumnBlocks
 from dsel.stats.gram import Missing, require_in_range
 from dsel.stats.moments import Floats, Present, block_present, merge_present, require_finite
 from dsel.stats.residual import Fit
@@ -32,6 +32,7 @@ class ColumnStatistics(ColumnScales):
     B: (n, N) X'Y about the means (no columns where Y = X)."""
 
     m: int
+    weight: float
     mean_x: Floats
     mean_y: Floats
     squared: Floats
@@ -50,7 +51,7 @@ class ColumnStatistics(ColumnScales):
         """Whether the arrays belong together."""
         n, N = self.mean_x.size, self.mean_y.size
         x, y = (self.squared, self.constant), (self.yy, self.constant_y)
-        return self.m > 0 and all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
+        return self.m > 0 and self.weight > 0 and all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
 
 
 @dataclass
@@ -58,6 +59,7 @@ class _Part:
     """Of one cell, or of cells one below the other: as Moments, of the diagonal alone."""
 
     count: int
+    weight: float
     mean_x: Floats
     squared: Floats
     B: Floats
@@ -70,17 +72,21 @@ class _Part:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _moments_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any], where: str) -> _Part:
-    fill = None if arguments[0] is None else arguments[0][0]
+def _moments_of(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> _Part:
+    fill = None if arguments.columns is None else arguments.columns[0]
     r, w = x.shape
+    root = np.ones(r) if arguments.root is None else arguments.root
+    counted, weight = root > 0.0, float(root @ root)
+    over = weight or 1.0
     t = dense_rows(y, 0, r) if y is not None else np.empty((r, 0))
     place = f"{where}, rows {cell.start} to {cell.stop}"
     require_finite(t, place, "Y", cell.start)
-    low_y, high_y = t.min(axis=0), t.max(axis=0)
-    mean_y = t.mean(axis=0)
-    t -= mean_y
+    low_y = t.min(axis=0, initial=np.inf, where=counted[:, None])
+    high_y = t.max(axis=0, initial=-np.inf, where=counted[:, None])
+    mean_y = np.square(root) @ t / over
+    t = (t - mean_y) * root[:, None]
     found = _Part(
-        r, np.empty(w), np.empty(w), np.empty((w, t.shape[1])), np.empty(w), np.empty(w),
+        r, weight, np.empty(w), np.empty(w), np.empty((w, t.shape[1])), np.empty(w), np.empty(w),
         mean_y, np.einsum("rt,rt->t", t, t), low_y, high_y,
     )  # fmt: skip
     for a, b in pieces(r, w):
@@ -88,23 +94,30 @@ def _moments_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any], where: s
         if fill is not None:
             rows, columns = np.nonzero(np.isnan(z))
             z[rows, columns] = fill[a:b][columns]
-        found.low[a:b], found.high[a:b] = z.min(axis=0), z.max(axis=0)
-        if not (np.isfinite(found.low[a:b]).all() and np.isfinite(found.high[a:b]).all()):
+        low, high = z.min(axis=0), z.max(axis=0)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
             require_finite(z, place, "X", cell.start, cell.left + a)
-        mean = z.mean(axis=0)
+        if not counted.all():
+            low = z.min(axis=0, initial=np.inf, where=counted[:, None])
+            high = z.max(axis=0, initial=-np.inf, where=counted[:, None])
+        found.low[a:b], found.high[a:b] = low, high
+        mean = z.mean(axis=0) if arguments.root is None else np.square(root) @ z / over
         z -= mean
-        rest = z.sum(axis=0)
-        found.mean_x[a:b] = mean + rest / r
-        found.squared[a:b] = np.einsum("rw,rw->w", z, z) - rest * rest / r
+        if arguments.root is not None:
+            z *= root[:, None]
+        rest = root @ z
+        found.mean_x[a:b] = mean + rest / over
+        found.squared[a:b] = np.einsum("rw,rw->w", z, z) - rest * rest / over
         found.B[a:b] = z.T @ t
     return found
 
 
 def _merge(a: _Part, b: _Part) -> _Part:
-    count = a.count + b.count
-    d_x, d_y, weight, share = b.mean_x - a.mean_x, b.mean_y - a.mean_y, a.count * b.count / count, b.count / count
+    total = a.weight + b.weight
+    share = b.weight / total if total else 0.0
+    d_x, d_y, weight = b.mean_x - a.mean_x, b.mean_y - a.mean_y, a.weight * share
     return _Part(
-        count, a.mean_x + share * d_x, a.squared + b.squared + weight * d_x * d_x,
+        a.count + b.count, total, a.mean_x + share * d_x, a.squared + b.squared + weight * d_x * d_x,
         a.B + b.B + weight * np.outer(d_x, d_y), np.minimum(a.low, b.low), np.maximum(a.high, b.high),
         a.mean_y + share * d_y, a.yy + b.yy + weight * d_y * d_y,
         np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y),
@@ -115,17 +128,18 @@ def _join(parts: list[_Part]) -> _Part:
     first = parts[0]
     x = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("mean_x", "squared", "B", "low", "high")}
     return _Part(
-        first.count, x["mean_x"], x["squared"], x["B"], x["low"], x["high"], first.mean_y, first.yy, first.low_y,
-        first.high_y,
+        first.count, first.weight, x["mean_x"], x["squared"], x["B"], x["low"], x["high"], first.mean_y,
+        first.yy, first.low_y, first.high_y,
     )  # fmt: skip
 
 
-def _present_of(x: Any, y: Any, cell: Cell, arguments: Any, where: str) -> Present:
-    return block_present(x, f"{where}, rows {cell.start} to {cell.stop}", cell.start)
+def _present_of(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) -> Present:
+    w = None if arguments.root is None else np.square(arguments.root)
+    return block_present(x, f"{where}, rows {cell.start} to {cell.stop}", cell.start, w)
 
 
 def _join_present(parts: list[Present]) -> Present:
-    return Present(np.concatenate([p.count for p in parts]), np.concatenate([p.mean for p in parts]))
+    return Present(np.concatenate([p.weight for p in parts]), np.concatenate([p.mean for p in parts]))
 
 
 def pieces(r: int, w: int) -> list[tuple[int, int]]:
@@ -155,23 +169,25 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> Colu
     )
     require_in_range("X", source.features, found.squared, found.mean_x, found.low, found.high)
     require_in_range("Y", source.targets, found.yy, found.mean_y, found.low_y, found.high_y)
-    constant = constant_columns(found.low, found.high, found.squared, found.count)
-    constant_y = constant_columns(found.low_y, found.high_y, found.yy, found.count)
+    constant = constant_columns(found.low, found.high, found.squared, found.weight)
+    constant_y = constant_columns(found.low_y, found.high_y, found.yy, found.weight)
     return ColumnStatistics(
-        found.count, np.where(constant, found.low, found.mean_x), np.where(constant_y, found.low_y, found.mean_y),
-        found.squared, found.B, found.yy, constant, constant_y,
+        found.count, found.weight, np.where(constant, found.low, found.mean_x),
+        np.where(constant_y, found.low_y, found.mean_y), found.squared, found.B, found.yy, constant, constant_y,
     )  # fmt: skip
 
 
-def preprocessed(x: Any, a: int, b: int, argument: Floats) -> NDArray[np.float64]:
-    """Columns [a, b) of a cell of Z. argument (2 or 3, w): centre, 1 / scale (0: it counts as zero), and what
-    stands for NaN."""
-    z = _dense(x, a, b)
+def preprocessed(x: Any, a: int, b: int, arguments: Arguments) -> NDArray[np.float64]:
+    """Columns [a, b) of a cell of Z. arguments.columns (2 or 3, w): centre, 1 / scale (0: the column counts as zero),
+    and what stands for NaN."""
+    z, argument = _dense(x, a, b), arguments.columns
     if argument.shape[0] > 2:
         rows, columns = np.nonzero(np.isnan(z))
         z[rows, columns] = argument[2, a:b][columns]
     z -= argument[0, a:b]
     z *= argument[1, a:b]
+    if arguments.root is not None:
+        z *= arguments.root[:, None]
     return z
 
 
@@ -184,14 +200,14 @@ class _Residuals:
     C: Floats
 
 
-def _residuals_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> _Residuals:
+def _residuals_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> _Residuals:
     """Q (m + s, s): orthonormal columns, the last s rows those of the ridge penalty."""
-    argument, Q = arguments
+    Q = arguments.shared
     top, bottom = Q[: x.shape[0]], Q[x.shape[0] :]
     left = total = 0.0
     C = np.empty((Q.shape[1], x.shape[1]))
     for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, argument)
+        z = preprocessed(x, a, b, arguments)
         C[:, a:b] = c = top.T @ z
         total += float(np.vdot(z, z))
         z -= top @ c
@@ -204,47 +220,48 @@ def _join_residuals(parts: list[_Residuals]) -> _Residuals:
     return _Residuals(sum(p.left for p in parts), sum(p.total for p in parts), np.hstack([p.C for p in parts]))
 
 
-def _product_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> Floats:
-    argument, V = arguments
+def _product_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
+    V = arguments.shared
     out = np.empty((V.shape[1], x.shape[1]))
     rows = np.ascontiguousarray(V[cell.start : cell.stop].T)
     for a, b in pieces(*x.shape):
-        out[:, a:b] = rows @ preprocessed(x, a, b, argument)
+        out[:, a:b] = rows @ preprocessed(x, a, b, arguments)
     return out
 
 
-def _leading_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> NDArray[np.float32]:
-    argument, rows = arguments
+def _leading_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> NDArray[np.float32]:
+    rows = arguments.shared
     mine = rows[(cell.start <= rows) & (rows < cell.stop)] - cell.start
-    out = np.empty((x.shape[1], mine.size), np.float32)
+    mine_alone = replace(arguments, root=None if arguments.root is None else arguments.root[mine])
+    out, x = np.empty((x.shape[1], mine.size), np.float32), x[mine]
     for a, b in pieces(mine.size, x.shape[1]):
-        out[a:b] = preprocessed(x[mine], a, b, argument).T
+        out[a:b] = preprocessed(x, a, b, mine_alone).T
     return out
 
 
-def _row_gram_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> Floats:
-    argument, _ = arguments
+def _row_gram_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     G = np.zeros((x.shape[0], x.shape[0]))
     for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, argument)
+        z = preprocessed(x, a, b, arguments)
         G += z @ z.T
     return G
 
 
-def _through_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> Floats:
-    argument, T = arguments
+def _through_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
+    T = arguments.shared
     out = np.empty(x.shape[1])
     for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, argument)
+        z = preprocessed(x, a, b, arguments)
         out[a:b] = np.einsum("rw,rw->w", z, T @ z)
     return out
 
 
-def _chosen_of(x: Any, y: Any, cell: Cell, arguments: tuple[Any, Any]) -> Floats:
-    argument, S = arguments
+def _chosen_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
+    S = arguments.shared
     first, last = np.searchsorted(S, (cell.left, cell.right))
     mine = S[first:last] - cell.left
-    return preprocessed(x[:, mine], 0, mine.size, argument[:, mine]) if mine.size else np.empty((x.shape[0], 0))
+    its_own = replace(arguments, columns=arguments.columns[:, mine])
+    return preprocessed(x[:, mine], 0, mine.size, its_own) if mine.size else np.empty((x.shape[0], 0))
 
 
 def _add(a: Any, b: Any) -> Any:
@@ -346,7 +363,7 @@ def on_demand_objective(
     """The quadratic objective over all n columns, unusable ones included; where Y = X, two passes for M = Z'(Z Z')Z."""
     scaling: Scaling = statistics.scaling(preprocess)
     raw = preprocess in ("unit", "none")
-    squared = statistics.squared + (statistics.m * statistics.mean_x**2 if raw else 0.0)
+    squared = statistics.squared + (statistics.weight * statistics.mean_x**2 if raw else 0.0)
     unusable = statistics.unusable(preprocess)
     diagonal = np.where(unusable, 0.0, squared / scaling.scale_x**2)
     if not statistics.unsupervised:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress, pairwise
 from typing import Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.source import Block, Source, StoredRows, load_block
+from dsel.data.source import Block, Source, StoredRows, load_block, load_weights
 from dsel.data.stored_array import StoredArray
 from dsel.stats.blockwise import one_blas_thread
 
@@ -25,9 +26,20 @@ MOST_TASKS = 64
 #: Columns of data in memory that a task takes.
 _COLUMNS_IN_MEMORY = 4096
 
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a cell's function gets beside the numbers: of its columns, of its rows (square roots of their weights, None
+    where all are 1), and of all."""
+
+    columns: Any
+    root: NDArray[np.float64] | None
+    shared: Any
+
+
 #: Called with a cell of X (rows of one row block, some columns), the targets of these rows, where it is, and the
 #: arguments of its columns; returns a partial result.
-PerCell = Callable[[Any, Any, "Cell", Any], Any]
+PerCell = Callable[[Any, Any, "Cell", Arguments], Any]
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class StoredCell:
 
 def load_cell(part: Any) -> Any:
     """The numbers of a cell: read now, or there already."""
-    return part.read() if isinstance(part, StoredCell) else part
+    return part.read() if isinstance(part, StoredCell) else load_block(part)
 
 
 def _load_group(parts: Sequence[Any]) -> list[Any]:
@@ -65,7 +77,7 @@ def _load_group(parts: Sequence[Any]) -> list[Any]:
 
 def _work_through(
     cells: Sequence[Cell], parts: Sequence[Any], ys: Sequence[Any], per_cell: PerCell, merge: Any, argument: Any,
-    shared: Any, target_columns: Any,
+    sent: tuple[Any, Any], target_columns: Any,
 ) -> list[tuple[int, Any]]:  # fmt: skip
     """First column and partial result of each column block of one group, merged over the rows."""
     found: list[tuple[int, Any]] = []
@@ -73,7 +85,8 @@ def _work_through(
         x = load_cell(part)
         targets = None if y is None else load_block(y, target_columns)
         per_column = None if argument is None else argument[:, cell.left - cells[0].left : cell.right - cells[0].left]
-        partial = per_cell(x, targets, cell, (per_column, shared))
+        root = None if sent[0] is None else sent[0][cell.start : cell.stop]
+        partial = per_cell(x, targets, cell, Arguments(per_column, root, sent[1]))
         del x
         _add(found, cell.left, partial, merge)
     return found
@@ -131,11 +144,11 @@ class ColumnBlocks:
         self._count(groups, only is None)
         no_targets = not targets or not source.n_targets
         ys = [[None if no_targets else _targets_of(source, cell) for cell in cells] for cells, _ in groups]
-        chosen = source.target_columns
+        chosen, both = source.target_columns, (self._root, shared)
         if source.in_memory:
             with one_blas_thread():
                 done = [
-                    _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), shared, chosen)
+                    _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen)
                     for (cells, parts), y in zip(groups, ys, strict=True)
                 ]
             return _joined(done, merge, join)
@@ -144,7 +157,7 @@ class ColumnBlocks:
         token = uuid4().hex[:8]
         here = self._compute is None
         work = delayed(_work_through if here else _on_worker, pure=False)
-        sent = delayed(shared, name=f"{name}-shared-{token}", traverse=False) if shared is not None else None
+        sent = delayed(both, name=f"{name}-shared-{token}", traverse=False)
         level = [
             work(
                 cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen,
@@ -157,6 +170,14 @@ class ColumnBlocks:
             return self._compute(whole)
         with one_blas_thread():
             return whole.compute(scheduler="threads")
+
+    @cached_property
+    def _root(self) -> NDArray[np.float64] | None:
+        """(m,) square roots of the weights."""
+        if self.source.weights is None:
+            return None
+        parts = [load_weights(b.w) for b in self.source.blocks]
+        return np.asarray(np.sqrt(np.concatenate([p for p in parts if p is not None])))
 
     def _wanted(self, only: NDArray[np.int64] | None) -> list[tuple[list[Cell], Any]]:
         """Cells by task, and names to read them by or what the workers keep."""

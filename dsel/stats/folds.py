@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.source import Block, Source
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
 from dsel.objective.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.objective.leave_one_out import LooProblem, LooRound
 from dsel.objective.memory import Floats, Ints
@@ -55,7 +55,8 @@ def _fold_block(
         fold = folds_of(block.start, block.stop, folds, seed, repetition)
         for f in np.unique(fold).tolist():
             rows = np.flatnonzero(fold == f)
-            found[repetition, f] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start)
+            w = None if block.w is None else block.w[rows]
+            found[repetition, f] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start, w)
     return found
 
 
@@ -118,8 +119,10 @@ class RowsOfFolds(RowsOfSource):
         return super().problem(lam)
 
     def _fold(self, whole: Statistics, part: Moments, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
-        m, inside = whole.m, part.count
+        m, inside = whole.weight, part.weight
         outside = m - inside
+        if not outside > 0.0:
+            raise DataError("One fold holds all of the weight.", "Take other folds (folds, seed), or leave-one-out.")
         K = np.triu(part.K) + np.triu(part.K, 1).T
         mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
         mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
@@ -138,10 +141,11 @@ class RowsOfFolds(RowsOfSource):
         K_out[:, unusable] = 0.0
         K[:, unusable] = 0.0
         none = np.zeros(0)
-        problem = LooProblem(K_out, B_out, none, none, outside, 0.0, "center" if centred else "none")
+        rows = whole.m - part.count
+        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
         return Fold(problem, K, B, float((yy / scale_y**2).sum()))
 
 
-def _about(K: Floats, B: Floats, yy: Floats, count: int, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
+def _about(K: Floats, B: Floats, yy: Floats, weight: float, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
     """Moments about points that lie d_x, d_y below the means."""
-    return K + count * np.outer(d_x, d_x), B + count * np.outer(d_x, d_y), yy + count * d_y**2
+    return K + weight * np.outer(d_x, d_x), B + weight * np.outer(d_x, d_y), yy + weight * d_y**2

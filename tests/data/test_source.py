@@ -14,7 +14,7 @@ import xarray as xr
 import dsel
 from dsel.data.source import Block, Source, load_block, make_source, resolve_labels
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.settings import check_capacity
+from dsel.settings import Settings, check, represent
 from dsel.stats.gram import gram, partial_bytes
 
 RNG = np.random.default_rng(0)
@@ -113,8 +113,9 @@ def test_memory_that_a_worker_needs_is_rounded_up() -> None:
     labels = np.array([f"x{i}" for i in range(3000)], object)
     source = Source("big", 100, 3000, 0, labels, labels[:0], (Block(0, 100, None, None),), 2_400_000, 0)
     need = (6 * partial_bytes(source) + 2 * 2_400_000 + (160 << 20)) / 0.9
-    check_capacity(source, int(need) + 1)
+    checked = check(source, Settings(3, method="backward"))  # which asks for the whole Gram matrix
+    assert represent(source, checked, int(need) + 1)[1].name == "gram"
     with pytest.raises(CapacityError) as refused:
-        check_capacity(source, int(need) - 1)
+        represent(source, checked, int(need) - 1)
     least = float(refused.value.remedy.split("at least ")[1].split(" GiB")[0])
     assert need / 2**30 <= least < need / 2**30 + 0.1
