@@ -19,7 +19,7 @@ from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.prepared import gram_statistics, in_shards, of_gram
+from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
@@ -79,12 +79,14 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
         if chosen.name == "gram":
             statistics, folds, passes = _with_folds(source, checked, around)
             ready = of_gram(source, settings, statistics, passes, around.compute)
+        elif chosen.name in ("rows", "sketch"):
+            ready = reduced(source, settings, chosen, around.artefacts, around.compute, around.persist)
         else:
             ready = in_shards(
                 source, settings, chosen, problem.sketch_rows, around.artefacts, around.compute, around.persist
             )
-    with clock.stage("search"):
         whole = ready.objective(settings.lam)
+    with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
         rows = _rows(source, checked, ready.statistics, folds, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
