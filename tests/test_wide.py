@@ -32,7 +32,7 @@ SHAPES = {
 @pytest.fixture
 def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     """Have a representation used, whatever fits."""
-    monkeypatch.setattr(on_demand, "FEW_COLUMNS", 0)
+    monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
         def represent(source: Any, checked: Any, worker_memory: int | None, workers: int = 1) -> Any:
@@ -108,7 +108,9 @@ def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, setti
 def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Force, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200)).astype("float32")
-    store = make_store(tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)), chunks=(30, 25))
+    store = make_store(
+        tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
+    )
     force("shards")
     count_reads()
     found = dsel.select(str(store), k=6, method="forward")
@@ -127,7 +129,9 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
 def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200)).astype("float32")
-    store = make_store(tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)), chunks=(30, 25))
+    store = make_store(
+        tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
+    )
     with local_cluster(LocalSpec(2, "512MiB")) as client:
         around = Surroundings(compute=make_compute(client), persist=make_persist(client), workers=2)
         answers = []
