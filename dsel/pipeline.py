@@ -14,34 +14,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.calibration import calibrated
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.planning import Plan, make_plan, resources
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
-from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
+from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
 from dsel.stats.gram import gram
+from dsel.stats.ledger import counted
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import Preprocess, Statistics, duplicates
+from dsel.stats.tiles import Tiling
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
 
+#: The time of passes over so many bytes is estimated before they begin: a second more is nothing to them.
+CALIBRATED_BYTES = 1 << 30
+
 
 @dataclass
 class Surroundings:
-    """What a run may use: workers (`compute` takes a Dask delayed object), their memory limit, saved statistics, the
-    state of an interrupted search, and a look at the search between its slices."""
+    """What a run may use: workers (`compute` takes a Dask delayed object), how many and their memory limit, saved
+    statistics, the state of an interrupted search, and a look at the search between its slices."""
 
     compute: Callable[[Any], Any] | None = None
+    workers: int = 1
     worker_memory: int | None = None
     artefacts: ArtefactStore | None = None
     state: dict[str, Any] | None = None
@@ -67,11 +75,30 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
     checked = check(source, settings)
-    held_out = _held_out(source, checked)
-    check_capacity(source, around.worker_memory, partial_sums(checked))
+    held_out = held_out_rows(source, checked)
+    plan = plan_selection(source, checked, around, held_out).require()
+    if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
+        plan = calibrated(plan, source)
+    for line in plan.lines():
+        log.info("plan: %s", line)
+    with counted() as ledger:
+        selection = _planned(source, checked, plan, held_out, around)
+    return replace(selection, passes=len(ledger.passes), bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
+
+
+def plan_selection(source: Source, checked: Checked, around: Surroundings, held_out: Source | None) -> Plan:
+    """What `run_selection` will do in these surroundings."""
+    return make_plan(
+        source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
+        state=around.state, held_out=held_out,
+    )  # fmt: skip
+
+
+def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
+    settings = checked.settings
     clock = _Clock(around.on_stage)
     with clock.stage("statistics"):
-        statistics, folds, passes = _with_folds(source, checked, around)
+        statistics, folds = _with_folds(source, checked, around, plan.tiling)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, statistics)
         rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
@@ -92,23 +119,26 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
         _require_variation(fit.total)
     return _selection(
         source, checked, statistics, objective, outcome, independent, dependent, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes + 1,
-        bytes_read=(passes + outcome.passes) * source.nbytes + _check_bytes(source, independent), path=path, rows=rows,
+        notes=notes, seconds=clock.seconds, path=path, rows=rows,
     )  # fmt: skip
 
 
-def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
-    """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
+def _with_folds(
+    source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
+) -> tuple[Statistics, FoldMoments | None]:
+    """Statistics, and moments of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        statistics, passes = _statistics(source, settings, around)
-        return statistics, None, passes
-    return fold_gram(
+        return _statistics(source, settings, around, tiling)[0], None
+    statistics, folds, _ = fold_gram(
         source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
     )
+    return statistics, folds
 
 
-def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
+def _statistics(
+    source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
     key = None
     if around.artefacts is not None and source.fingerprint is not None:
@@ -117,7 +147,7 @@ def _statistics(source: Source, settings: Settings, around: Surroundings) -> tup
         if saved is not None:
             log.info("statistics of %s are saved in %s: the data are not read", source.name, around.artefacts.path(key))
             return saved, 0
-    statistics, passes = gram(source, missing=settings.missing, compute=around.compute)
+    statistics, passes = gram(source, missing=settings.missing, compute=around.compute, tiling=tiling)
     if key is not None and around.artefacts is not None:
         around.artefacts.save(key, statistics)
     return statistics, passes
@@ -176,7 +206,7 @@ def _rows(
     )  # fmt: skip
 
 
-def _held_out(source: Source, checked: Checked) -> Source | None:
+def held_out_rows(source: Source, checked: Checked) -> Source | None:
     """The held-out rows that the options name; options that do not fit each other are refused here too."""
     options = checked.options
     if not checked.method.rounds:
@@ -276,20 +306,10 @@ def _refit(
     )  # fmt: skip
 
 
-def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
-    """Bytes that the final check reads: whole chunks, so all of X unless it is chunked in columns."""
-    if source.store is None or not source.n_targets:
-        return source.nbytes
-    edges = np.asarray(source.store.column_bounds)
-    touched = np.unique(np.searchsorted(edges, S, side="right") - 1)
-    share = float((edges[touched + 1] - edges[touched]).sum()) / source.n
-    return int(share * source.x_bytes) + source.y_bytes + source.w_bytes
-
-
 def _selection(
     source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
-    notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
+    notes: tuple[str, ...], seconds: dict[str, float],
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
@@ -342,8 +362,6 @@ def _selection(
         notes=notes,
         source=source.name,
         fingerprint=source.fingerprint,
-        bytes_read=bytes_read,
-        passes=passes,
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,

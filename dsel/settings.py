@@ -1,4 +1,4 @@
-"""What to select, and every check of it that needs no pass over the data: options, columns, memory."""
+"""What to select, and every check of it that needs no pass over the data: options, columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import OptionError
 from dsel.search.methods import METHODS, Method, Options
-from dsel.stats.blockwise import FAN_IN
-from dsel.stats.gram import Missing, partial_bytes
+from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
 from dsel.validation import first_error
 
@@ -105,34 +104,6 @@ def partial_sums(checked: Checked) -> int:
     """Gram matrices that a partial result of the pass holds: one for each fold."""
     options = checked.options
     return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
-
-
-def check_capacity(source: Source, worker_memory: int | None, sums: int = 1) -> None:
-    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, as many as a merge takes, its result and one
-    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed.
-
-    sums: Gram matrices in each, one a fold where there are folds.
-    """
-    import psutil
-
-    n = source.n
-    block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    partial_sum = sums * partial_bytes(source)
-    need = ((FAN_IN + 2) * partial_sum + 2 * block + (160 << 20)) / 0.9
-    if worker_memory is not None and need > worker_memory:
-        raise CapacityError(
-            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_sum / 2**30:.2f} GiB a partial "
-            f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
-            f"Give each worker at least {math.ceil(10 * need / 2**30) / 10} GiB, fewer columns, or smaller row blocks.",
-        )
-    here = (4 + 2 * sums) * 8 * n * n
-    available = psutil.virtual_memory().available
-    if here > available:
-        raise CapacityError(
-            f"The search over {n} columns needs {here / 2**30:.1f} GiB in this process; "
-            f"{available / 2**30:.1f} GiB are available.",
-            "Use a machine with more memory, or select from fewer columns.",
-        )
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:

@@ -59,6 +59,13 @@ def active_client() -> Any | None:
     return client
 
 
+def workers_of(client: Any) -> tuple[int, int | None]:
+    """How many workers a client has, and the least of their memory limits; None without any."""
+    found = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [int(worker["memory_limit"]) for worker in found if worker["memory_limit"]]
+    return max(1, len(found)), min(limits, default=None)
+
+
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -71,10 +78,15 @@ def usable_memory() -> int:
     return int(0.8 * min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
 
 
+def worker_count(spec: LocalSpec) -> int:
+    """How many workers there will be."""
+    return spec.workers or usable_cores()
+
+
 def worker_memory(spec: LocalSpec) -> int:
     """Bytes for each worker."""
     if spec.memory is None:
-        return usable_memory() // (spec.workers or usable_cores())
+        return usable_memory() // worker_count(spec)
     try:
         return int(parse_bytes(spec.memory))
     except ValueError as error:
@@ -89,7 +101,7 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
     """
     from distributed import Client, LocalCluster
 
-    workers = spec.workers or usable_cores()
+    workers = worker_count(spec)
     memory = worker_memory(spec)
     settings = {
         "distributed.worker.memory.target": 0.7,
