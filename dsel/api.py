@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.calibration import calibrated
-from dsel.cluster.connect import LocalSpec, active_client, workers_of
+from dsel.cluster.compute import workers_of
+from dsel.cluster.connect import LocalSpec, active_client
 from dsel.cluster.connect import worker_memory as memory_of_worker
 from dsel.data.source import Source, as_columns, make_source
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
@@ -71,9 +72,9 @@ def select(
     around = Surroundings()
     client = None if source.in_memory else active_client()
     if client is not None:
-        from dsel.cluster.compute import make_compute
+        from dsel.cluster.compute import make_compute, make_persist
 
-        around.compute = make_compute(client)
+        around.compute, around.persist = make_compute(client), make_persist(client)
         around.workers, around.worker_memory = workers_of(client)
     return run_selection(source, settings, around)
 

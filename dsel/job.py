@@ -20,7 +20,7 @@ from dask.utils import format_bytes
 from pydantic import ValidationError
 
 from dsel.certification import Effort, certify_selection
-from dsel.cluster.compute import make_compute, peak_memory
+from dsel.cluster.compute import make_compute, make_persist, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster, worker_count, worker_memory
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source
@@ -95,8 +95,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
     around = Surroundings(
         artefacts=_artefacts(job), workers=worker_count(spec), worker_memory=worker_memory(spec),
-        state=checkpoints.saved,
-        on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+        state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -104,7 +103,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
         interrupts.raise_received()
 
     with local_cluster(spec) as client:
-        around.compute = make_compute(client, on_tasks)
+        around.compute, around.persist = make_compute(client, on_tasks), make_persist(client)
         selection = run_selection(source, job.settings(), around)
         if job.certify is not None:
             selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))

@@ -21,6 +21,7 @@ from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.planning import Plan, make_plan, resources
+from dsel.prepared import gram_statistics, in_shards, of_gram
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
@@ -29,11 +30,10 @@ from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
-from dsel.stats.gram import gram
 from dsel.stats.ledger import counted
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
-from dsel.stats.residual import Fit, refit
-from dsel.stats.statistics import Preprocess, Statistics, duplicates
+from dsel.stats.residual import Fit
+from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
 from dsel.stats.tiles import Tiling
 from dsel.versions import versions
 
@@ -45,10 +45,12 @@ CALIBRATED_BYTES = 1 << 30
 
 @dataclass
 class Surroundings:
-    """What a run may use: workers (`compute` takes a Dask delayed object), how many and their memory limit, saved
-    statistics, the state of an interrupted search, and a look at the search between its slices."""
+    """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
+    workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
+    and a look at the search between its slices."""
 
     compute: Callable[[Any], Any] | None = None
+    persist: Callable[[list[Any]], list[Any]] | None = None
     workers: int = 1
     worker_memory: int | None = None
     artefacts: ArtefactStore | None = None
@@ -83,7 +85,7 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
         log.info("plan: %s", line)
     with counted() as ledger:
         selection = _planned(source, checked, plan, held_out, around)
-    return replace(selection, passes=len(ledger.passes), bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
+    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
 
 
 def plan_selection(source: Source, checked: Checked, around: Surroundings, held_out: Source | None) -> Plan:
@@ -97,28 +99,39 @@ def plan_selection(source: Source, checked: Checked, around: Surroundings, held_
 def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
     settings = checked.settings
     clock = _Clock(around.on_stage)
+    folds = None
     with clock.stage("statistics"):
-        statistics, folds = _with_folds(source, checked, around, plan.tiling)
+        if plan.chosen.name in ("gram", "tiles"):
+            statistics, folds = _with_folds(source, checked, around, plan.tiling)
+            ready = of_gram(source, settings, statistics, around.compute)
+        else:
+            ready = in_shards(
+                source, settings, plan.chosen, plan.problem.sketch_rows, around.artefacts, around.compute,
+                around.persist,
+            )  # fmt: skip
     with clock.stage("search"):
-        objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, folds, around) if checked.method.rounds else None
+        whole = ready.objective(settings.lam)
+        objective, notes = _objective(source, checked, ready.statistics, whole)
+        rows = _rows(source, checked, ready.statistics, folds, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
-            objective, _ = _objective(source, checked, statistics)
+            whole = ready.objective(settings.lam)
+            objective, _ = _objective(source, checked, ready.statistics, whole)
         if outcome.chosen is not None:
             independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
         else:
             best = outcome.best(settings.k - len(checked.include))
-            chosen = [int(objective.columns[j]) for j in best.members]
-            independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
+            members = [int(objective.columns[j]) for j in best.members]
+            independent, dependent = _by_gain(whole, objective.included, members)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
     with clock.stage("check"):
-        fit = _refit(source, settings, statistics, independent, around)
+        fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
     return _selection(
-        source, checked, statistics, objective, outcome, independent, dependent, fit,
+        source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
         notes=notes, seconds=clock.seconds, path=path, rows=rows,
     )  # fmt: skip
 
@@ -140,23 +153,15 @@ def _statistics(
     source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
 ) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    key = None
-    if around.artefacts is not None and source.fingerprint is not None:
-        key = ArtefactStore.key(source.fingerprint, missing=settings.missing)
-        saved = around.artefacts.load(key)
-        if saved is not None:
-            log.info("statistics of %s are saved in %s: the data are not read", source.name, around.artefacts.path(key))
-            return saved, 0
-    statistics, passes = gram(source, missing=settings.missing, compute=around.compute, tiling=tiling)
-    if key is not None and around.artefacts is not None:
-        around.artefacts.save(key, statistics)
-    return statistics, passes
+    return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
 
 
-def _objective(source: Source, checked: Checked, statistics: Statistics) -> tuple[QuadraticObjective, tuple[str, ...]]:
-    """The objective over the columns that may be chosen, given those that always are; and notes for the user."""
+def _objective(
+    source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
+) -> tuple[QuadraticObjective, tuple[str, ...]]:
+    """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
+    over all columns."""
     settings, labels = checked.settings, source.features
-    whole = statistics.objective(settings.preprocess, settings.lam)
     _require_variation(whole.total)
     unusable = statistics.unusable(settings.preprocess)
     notes = []
@@ -171,7 +176,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
-    pairs = duplicates(whole.K)
+    pairs = [] if whole.on_demand else duplicates(whole.K)
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
         more = " (and more)" if len(pairs) > 3 else ""
@@ -181,7 +186,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError("No column is left to choose from: all are constant or excluded.")
     if keep.size < settings.k:
         notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
-    objective = whole.restrict(keep)
+    objective = whole if whole.on_demand and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
@@ -193,9 +198,10 @@ def _require_variation(total: float) -> None:
 
 
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldMoments | None, around: Surroundings
+    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldMoments | None, around: Surroundings
 ) -> RowsOfSource:
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
+    assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
@@ -278,12 +284,12 @@ def _search(
 
 
 def _by_gain(
-    statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
+    whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Included columns, then the others, each next one being that of the largest gain after those before it; and those
     that depend on others, which rfe or a criterion may choose."""
     members = [*included, *chosen]
-    solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
+    solution = Solution(whole.restrict(members), len(members))
     order: list[int] = []
     dependent: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
@@ -296,18 +302,8 @@ def _by_gain(
     return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
-def _refit(
-    source: Source, settings: Settings, statistics: Statistics, S: NDArray[np.int64], around: Surroundings
-) -> Fit:
-    fill = statistics.mean_x if settings.missing == "mean" else None
-    return refit(
-        source, S, statistics.scaling(settings.preprocess), settings.lam,
-        usable=~statistics.unusable(settings.preprocess), fill=fill, compute=around.compute,
-    )  # fmt: skip
-
-
 def _selection(
-    source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
+    source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float],
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
@@ -394,7 +390,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_data_units(
-    statistics: Statistics, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
+    statistics: ColumnScales, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)

@@ -17,13 +17,13 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dsel.data.source import Source
-from dsel.data.sparse_store import SparseStore
 from dsel.errors import CapacityError
 from dsel.representation import FED, INTERPRETER, Problem, Representation, Resources, candidates, choose, tile_budget
 from dsel.search.methods import KfoldOptions
-from dsel.settings import Checked, partial_sums
+from dsel.settings import Checked, partial_sums, problem_of
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import tasks_of_pass
+from dsel.stats.columnwise import groups_of_columns, tasks_of_columns
 from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
 from dsel.stats.ledger import Ledger
 from dsel.stats.loo_pass import would_cache
@@ -50,15 +50,15 @@ class Stage:
 class Plan:
     """What a selection will take.
 
-    representation: see dsel.representation; rejected: (name, why) of the others. worker_bytes: the limit that a worker
-    needs (10 % of it are not filled); worker_limit: what it has, None without one. client_bytes of client_available:
-    memory of this process. disk_bytes: of statistics that will be saved. exact: whether passes, bytes and tasks are
-    known. seconds: of the passes, from a calibration, where there was one; the search is not in it. lacks, remedy: why
-    it cannot run.
+    chosen: what the problem is searched as, and why (dsel.representation); rejected: (name, why) of the others.
+    worker_bytes: the limit that a worker needs (10 % of it are not filled); worker_limit: what it has, None without
+    one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
+    whether passes, bytes and tasks are known. seconds: of the passes, from a calibration, where there was one; the
+    search is not in it. lacks, remedy: why it cannot run.
     """
 
-    representation: str
-    reason: str
+    problem: Problem
+    chosen: Representation
     rejected: tuple[tuple[str, str], ...]
     stages: tuple[Stage, ...]
     workers: int
@@ -73,6 +73,16 @@ class Plan:
     lacks: str = ""
     remedy: str = ""
     tiling: Tiling | None = None
+
+    @property
+    def representation(self) -> str:
+        """What the problem is searched as."""
+        return self.chosen.name
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return self.chosen.reason
 
     @property
     def passes(self) -> int:
@@ -109,14 +119,17 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        values = {name: value for name, value in asdict(replace(self, tiling=None)).items() if name != "tiling"}
+        values = asdict(replace(self, tiling=None))
+        for name in ("tiling", "problem", "chosen"):
+            del values[name]
+        values = {"representation": self.representation, "reason": self.reason, **values}
         totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
         return {**values, **totals, "fits": not self.lacks}
 
     def held_against(self, ledger: Ledger) -> dict[str, Any]:
         """Planned against measured, for the result."""
         measured = {
-            "passes": len(ledger.passes), "bytes_read": ledger.bytes_read, "tasks": ledger.tasks,
+            "passes": ledger.whole, "bytes_read": ledger.bytes_read, "tasks": ledger.tasks,
             "seconds": ledger.seconds,
         }  # fmt: skip
         return {
@@ -165,18 +178,6 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
     return Resources(workers, worker_memory, psutil.virtual_memory().available)
 
 
-def problem_of(source: Source, checked: Checked) -> Problem:
-    """What is asked, in numbers."""
-    rows = max((block.stop - block.start for block in source.blocks), default=0)
-    width = source.n if source.store is None else source.store.column_bounds[1]
-    sparse = isinstance(source.store, SparseStore)
-    itemsize = math.ceil(source.x_bytes / (source.m * source.n)) if sparse else source.x_bytes // (source.m * source.n)
-    return Problem(
-        source.m, source.n, source.n_targets, max(1, itemsize), checked.settings.k, (rows, width),
-        sums=partial_sums(checked), needs_gram=True,
-    )  # fmt: skip
-
-
 def make_plan(
     source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
     state: dict[str, Any] | None = None, held_out: Source | None = None, certified: bool = False,
@@ -197,25 +198,34 @@ def make_plan(
     if chosen.name == "tiles" and not lacks:
         tiling = plan_tiles(source.n, min(tile_budget(problem, available), 8.0 * source.n**2))
     saved = artefacts is not None and source.fingerprint is not None
-    key = ArtefactStore.key(source.fingerprint or "", missing=checked.settings.missing)
+    on_gram = chosen.name in ("gram", "tiles")
+    kind = "gram" if on_gram else "columns"
+    key = ArtefactStore.key(source.fingerprint or "", kind=kind, missing=checked.settings.missing)
     is_saved = saved and artefacts is not None and artefacts.has(key)
     if isinstance(checked.options, KfoldOptions):
         saved = is_saved = False
-    stages = [*([] if is_saved else _statistics(source, checked, tiling)), *_rounds(source, checked, state)]
+    if on_gram:
+        stages = [*([] if is_saved else _statistics(source, checked, tiling)), *_rounds(source, checked, state)]
+    else:
+        stages = list(_columns(source, chosen, is_saved))
     if held_out is not None and _steps(source, checked):
         stages.append(_held_out(held_out, checked))
-    stages.append(_check(source, checked))
+    if on_gram or source.n_targets:
+        stages.append(_check(source, checked))
     notes = [f"statistics are saved in {artefacts.path(key)}: no pass for them"] if is_saved and artefacts else []
     if certified:
         notes.append("the proof reads no data, unless it finds a better subset: one more pass then")
     exact = getattr(checked.options, "direction", "forward") == "forward"
     if not exact:
         notes.append("how many rounds there are depends on the data")
+    if chosen.rows_a_pass:
+        exact = False
+        notes.append(f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution")
     if source.store is not None and source.n_targets and len(source.store.column_bounds) > 2:
         exact = False
         notes.append("the last pass reads the chunks of the columns chosen alone: fewer bytes than planned")
     return Plan(
-        chosen.name, chosen.reason, tuple((c.name, c.lacks or c.reason) for c in found if c.name != chosen.name),
+        problem, chosen, tuple((c.name, c.lacks or c.reason) for c in found if c.name != chosen.name),
         tuple(stages), available.workers, _worker_bytes(chosen, source, checked), available.worker_memory,
         chosen.client_bytes, available.client_memory,
         partial_bytes(source) + 8 * 5 * source.n + _HEADERS if saved and not is_saved else 0,
@@ -264,6 +274,15 @@ def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iter
         for i, read in enumerate(tiling.reads)
     ]  # fmt: skip
     yield _together("Gram matrix by tiles", passes)
+
+
+def _columns(source: Source, chosen: Representation, is_saved: bool) -> Iterator[Stage]:
+    """Passes over column blocks, as the representation counts them: of the stored data one where workers keep it."""
+    runs = max(0, chosen.passes - (1 if is_saved else 0))
+    reads = min(1, runs) if chosen.in_memory else runs
+    groups = len(groups_of_columns(source))
+    tasks = 0 if source.in_memory else runs * tasks_of_columns(groups) + (groups if chosen.in_memory else 0)
+    yield Stage("column blocks", reads, reads * source.x_bytes + source.y_bytes, tasks, chosen.flops)
 
 
 def _steps(source: Source, checked: Checked) -> int:

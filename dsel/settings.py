@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import OptionError
+from dsel.representation import Problem
 from dsel.search.methods import METHODS, Method, Options
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
@@ -104,6 +105,21 @@ def partial_sums(checked: Checked) -> int:
     """Gram matrices that a partial result of the pass holds: one for each fold."""
     options = checked.options
     return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
+
+
+def problem_of(source: Source, checked: Checked) -> Problem:
+    """What is asked, in numbers."""
+    options, k = checked.options, checked.settings.k
+    rows = max((block.stop - block.start for block in source.blocks), default=0)
+    width = source.n if source.store is None else source.store.column_bounds[1]
+    poss = checked.settings.method == "poss"
+    extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
+    calls = checked.settings.criterion is not None or callable(getattr(options, "isolation", None))
+    whole = checked.method.whole_gram or any(extras) or calls or getattr(options, "bound", None) == "combined"
+    return Problem(
+        source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
+        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if poss else 2, needs_gram=whole,
+    )  # fmt: skip
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:

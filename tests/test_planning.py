@@ -136,6 +136,7 @@ class TestMemory:
 
     def plan(self, path: Path, limit: int | None, client: int = 8 << 30, **asked: Any) -> Plan:
         source = make_source(path)
+        asked = {"method": "backward", **asked}  # which asks for the whole Gram matrix
         return make_plan(source, check(source, Settings(k=3, **asked)), Resources(2, limit, client))
 
     def test_one_pass_where_the_gram_matrix_fits_a_worker_and_tiles_where_it_does_not(self, path: Path) -> None:

@@ -59,13 +59,6 @@ def active_client() -> Any | None:
     return client
 
 
-def workers_of(client: Any) -> tuple[int, int | None]:
-    """How many workers a client has, and the least of their memory limits; None without any."""
-    found = client.scheduler_info(n_workers=-1)["workers"].values()
-    limits = [int(worker["memory_limit"]) for worker in found if worker["memory_limit"]]
-    return max(1, len(found)), min(limits, default=None)
-
-
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -71,6 +71,22 @@ class StoredArray:
             across = int(np.minimum((touched + 1) * width, across).sum() - (touched * width).sum())
         return (stop - start) * across * int(handle.array.dtype.itemsize)
 
+    def read_tile(self, rows: tuple[int, int], columns: tuple[int, int]) -> Array:
+        """Rows [start, stop) and columns [left, right), as `read` has them."""
+        (start, stop), (left, right) = rows, columns
+        handle = open_array(self.path, self.variable)
+        wanted = np.arange(left, right)
+        self._check_range(handle.array.shape, start, stop, wanted)
+        if handle.complete:
+            self._require_files(handle, start, stop, wanted)
+        try:
+            values = np.asarray(handle.array[start:stop, left:right])
+        except MemoryError:
+            raise
+        except Exception as error:  # a codec may raise anything at all
+            raise self._unreadable(handle, start, stop, wanted, error) from error
+        return _own(values)
+
     def _check_range(self, shape: tuple[int, ...], start: int, stop: int, columns: Array | None) -> None:
         m, n = (*shape, 1)[:2]
         if not 0 <= start <= stop <= m:
@@ -176,6 +192,10 @@ def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None)
 
 def _select(array: zarr.Array[Any], rows: slice, columns: Array | None) -> Array:
     values = np.asarray(array[rows] if columns is None else array.oindex[rows, columns])
+    return _own(values)
+
+
+def _own(values: Array) -> Array:
     own = np.ascontiguousarray(values.astype(_as_number(values.dtype), copy=False))
     return own if own.flags.owndata and own.flags.writeable else own.copy()
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
+from dsel.objective.evaluate import entry
 from dsel.objective.memory import (
     A_J,
     CANNOT_TELL,
@@ -35,8 +36,6 @@ from dsel.objective.memory import (
     N_TARGETS,
     ON_DEMAND,
     OUTCOME,
-    PAIR_VALUES,
-    PAIRS,
     POSITION,
     RESIDUAL,
     SCALARS,
@@ -456,24 +455,6 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
             small[0, b, x] = k - d
             small[1, x, b] = -m
             small[1, b, x] = -m
-
-
-@compiled()
-def entry(P: Ints, place: int, j: int, l: int) -> float:
-    """The entry (j, l) of K or M, from the row of the lesser of the two where it is there; NaN where nothing says."""
-    addresses = int_vector(P, place)
-    a = min(j, l)
-    b = max(j, l)
-    if addresses[a] != 0:
-        return row(P, place, a)[b]
-    if addresses[b] != 0:
-        return row(P, place, b)[a]
-    pairs = int_vector(P, PAIRS)
-    key = a * P[N_COLUMNS] + b
-    where = np.searchsorted(pairs, key)
-    if where < pairs.shape[0] and pairs[where] == key:
-        return matrix(P, PAIR_VALUES)[0 if place == K else 1, where]
-    return np.nan
 
 
 @compiled(fast=True)

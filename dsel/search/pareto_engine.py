@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.evaluate import evaluate
+from dsel.objective.evaluate import entry, evaluate
 from dsel.objective.memory import (
     CLASS,
     DEPTH,
@@ -38,7 +38,7 @@ from dsel.objective.memory import (
     matrix,
     vector,
 )
-from dsel.objective.neighbour_table import copy, delete, entry, fill_outcome, insert, rebuild, value_after_flips
+from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
 from dsel.search.climb import climb, disturbed
 from dsel.search.random import draw_flips, stream, uniform
 
@@ -71,7 +71,7 @@ TARGET, RECOMBINATION = range(2)
 
 #: Why `run` came back. Where rows come on demand: the rows of the columns in CANDIDATE are not all there, or entries of
 #: the columns flipped are not known; the iteration starts again when they are.
-DONE, TARGET_REACHED, FULL, ROWS_NEEDED, PAIRS_NEEDED = range(5)
+DONE, TARGET_REACHED, FULL, ROWS_NEEDED, PAIRS_NEEDED, REFUSED = range(6)
 
 
 @compiled()
@@ -216,9 +216,11 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
 
 
 @compiled()
-def rows_missing(P: Ints, parent: int, n_flips: int) -> int:
-    """How many columns of the subset that differs from slot `parent` by `FLIPS`, which goes to `CANDIDATE`, have no
-    rows."""
+def _needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
+    """What has to be fetched before the subset that differs from slot `parent` by `FLIPS` can be considered: nothing
+    (DONE), entries of K, or rows; or that it is no better than `limit` as far as the rows there are tell (REFUSED)."""
+    if 1 < n_flips <= MOST_FLIPS and P[GUESSED]:
+        return PAIRS_NEEDED
     size = _write_candidate(P, parent, n_flips)
     candidate, addresses = int_vector(P, CANDIDATE), int_vector(P, K)
     candidate[candidate.shape[0] - 1] = size
@@ -226,15 +228,18 @@ def rows_missing(P: Ints, parent: int, n_flips: int) -> int:
     for i in range(size):
         if addresses[candidate[i]] == 0:
             missing += 1
-    return missing
+    if missing == 0:
+        return DONE
+    value, rank = evaluate(P, candidate, size)
+    return REFUSED if value > limit or rank < size else ROWS_NEEDED
 
 
 @compiled()
-def foresee(P: Ints, until: int, pairs: Ints, wanted: Ints) -> tuple[int, int, int]:
+def foresee(P: Ints, until: int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
     """What the iterations from the present one to `until` would ask for if the archive stayed as it is.
 
     pairs (most,): j n + l of entries that are not known and that the bound does not do without. wanted (most,): columns
-    without rows that enter by one flip. Returns their numbers and the iteration that it came to when `pairs` was full.
+    without rows that enter by one flip. Returns their numbers; it ends sooner where `pairs` is full.
     """
     count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
     status, position, table = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D)
@@ -273,7 +278,7 @@ def foresee(P: Ints, until: int, pairs: Ints, wanted: Ints) -> tuple[int, int, i
                     if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, K, j, l)):
                         pairs[found] = j * n + l
                         found += 1
-    return found, columns, iteration
+    return found, columns
 
 
 @compiled()
@@ -383,11 +388,14 @@ def run(P: Ints, until: int, script: Ints) -> int:
             else:
                 value = -np.inf
             if value <= best[cls, size] + band:
-                if P[ON_DEMAND]:
-                    if n_flips <= MOST_FLIPS and P[GUESSED] and n_flips > 1:
-                        return PAIRS_NEEDED
-                    if rows_missing(P, parent, n_flips):
-                        return ROWS_NEEDED
+                if P[ON_DEMAND]:  # without exchanges
+                    needs = _needs(P, parent, n_flips, best[cls, size] + band)
+                    if needs in (PAIRS_NEEDED, ROWS_NEEDED):
+                        count[LOOKED_UP if n_flips == 1 else VALUED] -= 1
+                        return needs
+                    if needs == REFUSED:
+                        count[ITERATION] = iteration + 1
+                        continue
                 consider(P, parent, n_flips)
         if exchanging:
             exchange(P, iteration)

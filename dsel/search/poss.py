@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dsel.errors import CapacityError, OptionError
 from dsel.objective import memory as at
 from dsel.objective.evaluate import evaluate
-from dsel.objective.memory import pool_bytes
+from dsel.objective.memory import know_pairs, pool_bytes
 from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
@@ -28,6 +28,8 @@ Isolation = Literal["none", "min-index"]
 _TRACE_ROWS = 8192
 #: Iterations that are looked ahead for entries of K, at first and at most.
 _NEAREST, _FARTHEST = 1 << 10, 1 << 22
+#: Entries of K that are kept at most.
+_MOST_KNOWN = 1 << 21
 _NO_SCRIPT = np.empty(0, np.int64)
 SEED_LIMIT = 2**63
 
@@ -169,8 +171,11 @@ class Poss:
         if target is not None and self.best_value <= target:
             return True
         self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
+        return self._run(until, _NO_SCRIPT)
+
+    def _run(self, until: int, script: NDArray[np.int64]) -> bool:
         while True:
-            status = engine.run(self._memory.P, until, _NO_SCRIPT)
+            status = engine.run(self._memory.P, until, script)
             self._flush_trace()
             if status == engine.ROWS_NEEDED:
                 candidate = self._memory[engine.CANDIDATE]
@@ -182,20 +187,25 @@ class Poss:
             else:
                 return bool(status == engine.TARGET_REACHED)
 
-    def _foreseen(self, until: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Pairs and columns that the coming iterations would ask for, and how far that was looked."""
-        most = max(self.objective.most_pairs, engine.MOST_FLIPS**2)
+    def _foreseen(self, until: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs and columns that the coming iterations would ask for."""
+        most = max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2)
         pairs, wanted = np.zeros(most, np.int64), np.zeros(64, np.int64)
         end = min(until, self.iteration + self._outlook)
-        found, columns, reached = engine.foresee(self._memory.P, end, pairs, wanted)
-        return np.unique(pairs[:found]), wanted[:columns], int(reached)
+        found, columns = engine.foresee(self._memory.P, end, pairs, wanted)
+        return np.unique(pairs[:found]), wanted[:columns]
 
     def _learn_pairs(self, until: int) -> None:
         """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
         would; twice as far ahead each time, for that costs one look at the data."""
-        pairs, _, _ = self._foreseen(until)
-        n = self.objective.n
-        at.know_pairs(self._memory, pairs, self.objective.pairs(pairs // n, pairs % n))
+        memory, n = self._memory, self.objective.n
+        if memory[at.PAIRS].size > _MOST_KNOWN:
+            know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
+        new = self._foreseen(until)[0]
+        pairs = np.concatenate([memory[at.PAIRS], new])
+        values = np.hstack([memory[at.PAIR_VALUES], self.objective.pairs(new // n, new % n)])
+        order = np.argsort(pairs)
+        know_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
         self._outlook = min(2 * self._outlook, _FARTHEST)
 
     def _make_room(self, solutions: int | None = None) -> None:
@@ -235,9 +245,7 @@ class Poss:
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
         script = np.asarray([parent, len(flips), *flips], np.int64)
-        self._make_room()
-        engine.run(self._memory.P, self.iteration + 1, script)
-        self._flush_trace()
+        self._run(self.iteration + 1, script)
 
     @property
     def archived(self) -> list[FrontPoint]:

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from dsel.stats.column_pass import ColumnStatistics
 from dsel.stats.statistics import Statistics
 from dsel.versions import versions
 
@@ -21,6 +22,7 @@ log = logging.getLogger("dsel")
 
 FORMAT = 2
 _MANIFEST = "manifest.json"
+_KINDS: dict[str, type[Any]] = {"gram": Statistics, "columns": ColumnStatistics}
 
 
 class ArtefactStore:
@@ -30,9 +32,9 @@ class ArtefactStore:
         self.folder = folder
 
     @staticmethod
-    def key(fingerprint: str, **options: Any) -> dict[str, Any]:
-        """What the statistics depend on."""
-        return {"format": FORMAT, "kind": "gram", "input": fingerprint, "options": options}
+    def key(fingerprint: str, kind: str = "gram", **options: Any) -> dict[str, Any]:
+        """What the statistics depend on. kind: gram (Statistics), columns (ColumnStatistics)."""
+        return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
     def path(self, key: dict[str, Any]) -> Path:
         """Where statistics with this key stand."""
@@ -48,20 +50,20 @@ class ArtefactStore:
             return False
         return whole and (path / "arrays.npz").is_file()
 
-    def load(self, key: dict[str, Any]) -> Statistics | None:
+    def load(self, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
         """The statistics, or None where there are none for just this key (or they cannot be read)."""
-        path = self.path(key)
+        path, kind = self.path(key), _KINDS[key["kind"]]
         try:
             if json.loads((path / _MANIFEST).read_text())["key"] != key:
                 return None
             with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
-                values = {field.name: arrays[field.name] for field in fields(Statistics)}
-            found = Statistics(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+                values = {field.name: arrays[field.name] for field in fields(kind)}
+            found = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
         except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
-        return found if _consistent(found) else None
+        return found if found.consistent else None
 
-    def save(self, key: dict[str, Any], statistics: Statistics) -> Path | None:
+    def save(self, key: dict[str, Any], statistics: Statistics | ColumnStatistics) -> Path | None:
         """Write under a temporary name, flush to disk, rename; what another process saved meanwhile stays.
 
         A folder that cannot be written costs the next run a pass, not this one its result: a warning, and None.
@@ -71,7 +73,7 @@ class ArtefactStore:
         try:
             staging.mkdir(parents=True)
             arrays: dict[str, Any] = {
-                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(Statistics)
+                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(statistics)
             }
             with (staging / "arrays.npz").open("wb") as file:
                 np.savez(file, **arrays)
@@ -104,11 +106,3 @@ class ArtefactStore:
 def _flush(file: IO[Any]) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _consistent(s: Statistics) -> bool:
-    """Whether the arrays belong together: n columns, N targets (B has none where Y = X)."""
-    n, N = s.mean_x.size, s.mean_y.size
-    x, y = (s.mean_x, s.constant), (s.mean_y, s.yy, s.constant_y)
-    vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
-    return s.m > 0 and s.weight > 0 and vectors and s.K.shape == (n, n) and s.B.shape == (n, N)

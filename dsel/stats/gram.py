@@ -72,8 +72,8 @@ def gram(
         moments = reduce_blocks(
             source, per_block, merge, name="gram", partial_bytes=partial_bytes(source), compute=compute
         )
-    _require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
-    _require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
+    require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
     return Statistics.from_moments(moments), passes + 1
 
 
@@ -114,7 +114,7 @@ def _tiled(
     return replace(first, K=K)
 
 
-def _require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
+def require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
     """Refuse columns whose squares leave the range of float64: they would be lost without a word."""
     tiny = np.finfo(np.float64).tiny
     with np.errstate(over="ignore"):

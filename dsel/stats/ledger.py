@@ -11,12 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass: its name, the tasks of its graph (0: none was needed), the bytes that its tasks read, seconds."""
+    """One pass over all columns (or, not `whole`, over the blocks of some): its name, the tasks of its graph (0: none
+    was needed), the bytes that its tasks read, seconds."""
 
     name: str
     tasks: int
     bytes_read: int
     seconds: float
+    whole: bool = True
 
 
 @dataclass
@@ -24,6 +26,11 @@ class Ledger:
     """The passes so far."""
 
     passes: list[Pass] = field(default_factory=list)
+
+    @property
+    def whole(self) -> int:
+        """How many there were over all of the data."""
+        return sum(one.whole for one in self.passes)
 
     @property
     def tasks(self) -> int:
@@ -63,7 +70,7 @@ def counted() -> Iterator[Ledger]:
         _OPEN.reset(token)
 
 
-def note(name: str, tasks: int, bytes_read: int, seconds: float) -> None:
+def note(name: str, tasks: int, bytes_read: int, seconds: float, whole: bool = True) -> None:
     """A pass was made."""
     for ledger in _OPEN.get():
-        ledger.passes.append(Pass(name, tasks, bytes_read, seconds))
+        ledger.passes.append(Pass(name, tasks, bytes_read, seconds, whole))

@@ -133,7 +133,7 @@ def block_present(x: Any, where: str = "X", first_row: int = 0, w: Floats | None
     present = Present(np.zeros(n), np.zeros(n))
     for start, stop in _pieces(r, n):
         z = dense_rows(x, start, stop)
-        _require_finite(np.where(np.isnan(z), 0.0, z), where, "X", first_row + start)
+        require_finite(np.where(np.isnan(z), 0.0, z), where, "X", first_row + start)
         there = ~np.isnan(z)
         z = np.where(there, z, 0.0)
         if w is None:
@@ -179,7 +179,7 @@ def _survey(
         z = x[start:stop] if plain else _piece(x, start, stop, fill)
         bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
-            _require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
+            require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
         if w is None:
             total += z.sum(axis=0, dtype=np.float64)
         else:
@@ -193,7 +193,8 @@ def _survey(
     return low, high, total / (weight or 1)
 
 
-def _require_finite(z: Floats, where: str, variable: str, first_row: int) -> None:
+def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
+    """Refuse values that are not finite. Errors: DataError naming the first, and the rows."""
     bad = ~np.isfinite(z)
     if not bad.any():
         return
@@ -206,6 +207,6 @@ def _require_finite(z: Floats, where: str, variable: str, first_row: int) -> Non
         remedy = "Mend the data, or set missing: mean to put each column's mean in place of NaN."
     raise DataError(
         f"{variable} of {where} has {kind} values: {int(bad.sum())} in these rows, the first in row {lines[0]}, "
-        f"column {columns[0]} (rows {shown}).",
+        f"column {first_column + columns[0]} (rows {shown}).",
         remedy,
     )
