@@ -88,11 +88,13 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
 
 
-def plan_selection(source: Source, checked: Checked, around: Surroundings, held_out: Source | None) -> Plan:
-    """What `run_selection` will do in these surroundings."""
+def plan_selection(
+    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, certified: bool = False
+) -> Plan:
+    """What `run_selection` will do in these surroundings, a proof being to follow or not."""
     return make_plan(
         source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
-        state=around.state, held_out=held_out,
+        state=around.state, held_out=held_out, certified=certified,
     )  # fmt: skip
 
 

@@ -142,7 +142,7 @@ class Plan:
 
     def lines(self) -> list[str]:
         """Plain text, one line a fact."""
-        least = "" if self.exact else "at least "
+        about = "" if self.exact else "about "
         text = [f"representation: {self.representation}: {self.reason}"]
         text += [f"  not {name}: {why}" for name, why in self.rejected]
         for s in self.stages:
@@ -151,7 +151,7 @@ class Plan:
                 f"{s.tasks} tasks, {s.flops:.3g} flops"
             )
         text.append(
-            f"in all: {least}{self.passes} passes, {format_bytes(self.bytes_read)} read, {self.tasks} tasks, "
+            f"in all: {about}{self.passes} passes, {format_bytes(self.bytes_read)} read, {self.tasks} tasks, "
             f"{self.flops:.3g} flops"
         )
         limit = "no limit" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
@@ -225,12 +225,25 @@ def make_plan(
         exact = False
         notes.append("the last pass reads the chunks of the columns chosen alone: fewer bytes than planned")
     return Plan(
-        problem, chosen, tuple((c.name, c.lacks or c.reason) for c in found if c.name != chosen.name),
+        problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name),
         tuple(stages), available.workers, _worker_bytes(chosen, source, checked), available.worker_memory,
         chosen.client_bytes, available.client_memory,
-        partial_bytes(source) + 8 * 5 * source.n + _HEADERS if saved and not is_saved else 0,
+        _HEADERS + _saved_bytes(source, on_gram) if saved and not is_saved else 0,
         exact, tuple(notes), lacks=lacks, remedy=remedy, tiling=tiling,
     )  # fmt: skip
+
+
+def _instead(other: Representation) -> str:
+    """What a representation that fits, and is not the chosen one, would take."""
+    return (
+        f"it would do too, in {other.passes} {_plural('pass', other.passes)}, {format_bytes(other.bytes_read)} read, "
+        f"{format_bytes(other.worker_bytes)} a worker, {format_bytes(other.client_bytes)} in this process"
+    )
+
+
+def _saved_bytes(source: Source, on_gram: bool) -> int:
+    """Bytes of statistics: K and B, or B alone, and a few numbers a column."""
+    return (partial_bytes(source) if on_gram else 8 * source.n * source.n_targets) + 8 * 5 * source.n
 
 
 def _worker_bytes(chosen: Representation, source: Source, checked: Checked) -> int:

@@ -208,6 +208,12 @@ class TestAJob:
         saved = sum(file.stat().st_size for file in (tmp_path / "s.zarr.artefacts").rglob("*") if file.is_file())
         assert saved == pytest.approx(asked["disk_bytes"], rel=0.5)
 
+    def test_a_proof_to_follow_is_noted_and_reads_nothing(self, tmp_path: Path) -> None:
+        path = self.job(tmp_path, certify={"nodes": 5})
+        plan, _ = plan_job(read_job(path))
+        assert any("proof reads no data" in note for note in plan.notes)
+        assert agrees(run_job(read_job(path)))["passes"] == plan.passes == 2
+
     def test_what_does_not_fit_is_printed_and_refused_before_any_worker_starts(self, tmp_path: Path) -> None:
         path = self.job(tmp_path, cluster={"local": {"workers": 1, "memory": "100MB"}})
         printed = CliRunner().invoke(app, ["plan", str(path)])

@@ -87,7 +87,7 @@ def _plan(plan: dict[str, Any]) -> str:
     from dask.utils import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
-    least = "" if plan["exact"] else "about "
+    about = "" if plan["exact"] else "about "
     parts = [
         f"{planned['passes']} and {measured['passes']} passes",
         f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read",
@@ -98,7 +98,7 @@ def _plan(plan: dict[str, Any]) -> str:
         parts.append(f"{memory[0]} and {memory[1]} in a worker")
     if planned["seconds"] is not None:
         parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
-    return f"As {plan['representation']}; planned and measured: {least}{', '.join(parts)}"
+    return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
 
 
 def _cost(selection: Selection) -> str:
