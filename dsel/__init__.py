@@ -6,18 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import select
+    from dsel.api import plan, select
     from dsel.data.ingest import ingest
     from dsel.data.store import open_store
     from dsel.result.selection import Selection, open_selection
 
-__all__ = ["Selection", "ingest", "open_selection", "open_store", "select"]
+__all__ = ["Selection", "ingest", "open_selection", "open_store", "plan", "select"]
 
 _HOMES = {
     "Selection": "dsel.result.selection",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.result.selection",
     "open_store": "dsel.data.store",
+    "plan": "dsel.api",
     "select": "dsel.api",
 }
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dsel.cluster.connect import active_client
-from dsel.data.source import as_columns, make_source
-from dsel.pipeline import Surroundings, run_selection
+from dsel.calibration import calibrated
+from dsel.cluster.compute import workers_of
+from dsel.cluster.connect import LocalSpec, active_client
+from dsel.cluster.connect import worker_memory as memory_of_worker
+from dsel.data.source import Source, as_columns, make_source
+from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.planning import Plan
 from dsel.result.selection import Selection
-from dsel.settings import Column, Settings
+from dsel.settings import Column, Settings, check
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import Preprocess
+
+_SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
 
 
 def select(
@@ -58,17 +64,51 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    source = make_source(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
-    settings = Settings(
-        k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=as_columns(include, "include"),
-        exclude=as_columns(exclude, "exclude"), seed=seed, options=options,
-        criterion=criterion,
+    source, settings = _asked(
+        X, Y, k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=include, exclude=exclude,
+        seed=seed, criterion=criterion, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+        **options,
     )  # fmt: skip
     around = Surroundings()
     client = None if source.in_memory else active_client()
     if client is not None:
-        from dsel.cluster.compute import make_compute, make_persist, workers_of
+        from dsel.cluster.compute import make_compute, make_persist
 
         around.compute, around.persist = make_compute(client), make_persist(client)
         around.workers, around.worker_memory = workers_of(client)
     return run_selection(source, settings, around)
+
+
+def plan(
+    X: Any, Y: Any = None, *, workers: int | None = None, worker_memory: str | int | None = None,
+    calibrate: bool = True, **asked: Any,
+) -> Plan:  # fmt: skip
+    """What `select(X, Y, **asked)` will take, before anything of it runs: print it, or look at its fields.
+
+    workers, worker_memory (bytes, or "1GiB"): of the cluster that it will run on; by default those of the active Dask
+    client, or one worker without a limit. calibrate: estimate the time of the passes, which takes a second or two.
+    Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and `remedy`.
+
+    Errors: those of `select` that show before the first pass.
+    """
+    source, settings = _asked(X, Y, **asked)
+    checked = check(source, settings)
+    client = None if source.in_memory else active_client()
+    found = (1, None) if client is None else workers_of(client)
+    limit = found[1] if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
+    around = Surroundings(workers=workers or found[0], worker_memory=limit)
+    made = plan_selection(source, checked, around, held_out_rows(source, checked))
+    return calibrated(made, source) if calibrate else made
+
+
+def _asked(
+    X: Any, Y: Any, *, k: int, targets: Any = None, unsupervised: bool = False, sample_weight: Any = None,
+    include: Any = (), exclude: Any = (), **asked: Any,
+) -> tuple[Source, Settings]:  # fmt: skip
+    """The data and the settings of a call."""
+    source = make_source(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
+    known = {name: asked.pop(name) for name in _SETTINGS if name in asked}
+    settings = Settings(
+        k=k, include=as_columns(include, "include"), exclude=as_columns(exclude, "exclude"), options=asked, **known
+    )
+    return source, settings

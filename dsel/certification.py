@@ -187,7 +187,7 @@ def _with_better(
     if not best.error < selection.error - 1e-9 * total:
         return replace(selection, front=rows)
     included = list(objective.included)
-    ready = of_gram(source, settings, statistics, 0, around.compute)
+    ready = of_gram(source, settings, statistics, around.compute)
     S, _ = _by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
     fit = ready.fit(S, settings.lam)
     coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)

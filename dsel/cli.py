@@ -29,6 +29,25 @@ def run(job: Annotated[Path, typer.Argument(help="Job file (YAML).")], out: Out 
 
 
 @app.command()
+def plan(
+    job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
+    out: Out = None,
+    json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+) -> None:
+    """Say what a job will take, before anything runs: representation, passes, bytes, tasks, memory, disk, time."""
+    from json import dumps
+
+    from dsel.calibration import calibrated
+    from dsel.job import plan_job
+    from dsel.job_file import read_job
+
+    made, source = plan_job(read_job(job, out))
+    made = calibrated(made, source)
+    typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
+    made.require()
+
+
+@app.command()
 def resume(folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")]) -> None:
     """Go on with an interrupted job."""
     from dsel.job import resume_job

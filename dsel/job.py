@@ -28,12 +28,13 @@ from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.pipeline import Surroundings, run_selection
+from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.planning import Plan
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
-from dsel.settings import check, represent
+from dsel.settings import Checked, check
 from dsel.stats.artefact import ArtefactStore
 
 log = logging.getLogger("dsel")
@@ -54,10 +55,8 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     assert job.out is not None
     _check_places(job)
     source = job.source()
-    settings = job.settings()
-    checked = check(source, settings)
     spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    represent(source, checked, worker_memory(spec), worker_count(spec))
+    _plan(job, source, spec).require()
     reporter = reporter or Reporter.for_terminal()
     with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
         done = _already_done(job, source)
@@ -70,6 +69,25 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         (job.out / _CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
         return selection
+
+
+def plan_job(job: JobFile) -> tuple[Plan, Source]:
+    """The plan of a job as it stands (saved statistics and a checkpoint are reckoned with), and its data; nothing is
+    run or written. Errors: those of `run_job` that show before it begins, but a plan that does not fit says so itself.
+    """
+    _check_places(job)
+    source = job.source()
+    return _plan(job, source, LocalSpec(job.cluster.local.workers, job.cluster.local.memory)), source
+
+
+def _plan(job: JobFile, source: Source, spec: LocalSpec) -> Plan:
+    assert job.out is not None
+    checked: Checked = check(source, job.settings())
+    state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
+    around = Surroundings(
+        workers=worker_count(spec), worker_memory=worker_memory(spec), artefacts=_artefacts(job), state=state
+    )
+    return plan_selection(source, checked, around, held_out_rows(source, checked), job.certify is not None)
 
 
 def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:
@@ -92,7 +110,16 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
         peaks = peak_memory(client)
     for address, (peak, limit) in peaks.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
-    return replace(selection, peak_memory=peaks)
+    return with_peak(replace(selection, peak_memory=peaks))
+
+
+def with_peak(selection: Selection) -> Selection:
+    """The selection with the workers' peak memory held against the plan."""
+    if selection.plan is None:
+        return selection
+    most = max((peak for peak, _ in selection.peak_memory.values()), default=None)
+    measured = {**selection.plan["measured"], "worker_memory": most}
+    return replace(selection, plan={**selection.plan, "measured": measured})
 
 
 def _certified(
@@ -152,25 +179,17 @@ class _Checkpoints:
     def __init__(self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter) -> None:
         assert job.out is not None
         self._path = job.out / _CHECKPOINT
-        self._head = {"format": CHECKPOINT_FORMAT, "identity": identity}
+        self._head = _head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter
         self._last = time.monotonic()
-        self.saved = self._read()
+        self.saved = _read_checkpoint(self._path, self._head)
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
         elif self._path.exists():
             log.warning("the checkpoint in %s is damaged or of another job: the search starts anew", self._path)
-
-    def _read(self) -> dict[str, Any] | None:
-        """The state saved by this very job, if it is there and whole."""
-        saved = read_json(self._path)
-        if not isinstance(saved, dict) or {name: saved.get(name) for name in self._head} != self._head:
-            return None
-        state = saved.get("state")
-        return state if isinstance(state, dict) and state else None
 
     def on_stage(self, stage: str) -> None:
         self._reporter.stage(stage)
@@ -184,6 +203,19 @@ class _Checkpoints:
             write_json(self._path, {**self._head, "state": search.state()})
             self._last = now
         self._interrupts.raise_received()
+
+
+def _head(identity: dict[str, Any]) -> dict[str, Any]:
+    return {"format": CHECKPOINT_FORMAT, "identity": identity}
+
+
+def _read_checkpoint(path: Path, head: dict[str, Any]) -> dict[str, Any] | None:
+    """The state saved by this very job, if it is there and whole."""
+    saved = read_json(path)
+    if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
+        return None
+    state = saved.get("state")
+    return state if isinstance(state, dict) and state else None
 
 
 def _artefacts(job: JobFile) -> ArtefactStore:

@@ -14,26 +14,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.calibration import calibrated
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.planning import Plan, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
-from dsel.settings import Checked, Settings, check, represent, some_names
+from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
+from dsel.stats.ledger import counted
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit
 from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
+from dsel.stats.tiles import Tiling
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
+
+#: The time of passes over so many bytes is estimated before they begin: a second more is nothing to them.
+CALIBRATED_BYTES = 1 << 30
 
 
 @dataclass
@@ -70,21 +77,42 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
     checked = check(source, settings)
-    held_out = _held_out(source, checked)
-    problem, chosen = represent(source, checked, around.worker_memory, around.workers)
-    log.info("searched as %s: %s", chosen.name, chosen.reason)
+    held_out = held_out_rows(source, checked)
+    plan = plan_selection(source, checked, around, held_out).require()
+    if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
+        plan = calibrated(plan, source)
+    for line in plan.lines():
+        log.info("plan: %s", line)
+    with counted() as ledger:
+        selection = _planned(source, checked, plan, held_out, around)
+    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
+
+
+def plan_selection(
+    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, certified: bool = False
+) -> Plan:
+    """What `run_selection` will do in these surroundings, a proof being to follow or not."""
+    return make_plan(
+        source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
+        state=around.state, held_out=held_out, certified=certified,
+    )  # fmt: skip
+
+
+def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
+    settings = checked.settings
     clock = _Clock(around.on_stage)
     folds = None
     with clock.stage("statistics"):
-        if chosen.name == "gram":
-            statistics, folds, passes = _with_folds(source, checked, around)
-            ready = of_gram(source, settings, statistics, passes, around.compute)
-        elif chosen.name in ("rows", "sketch"):
-            ready = reduced(source, settings, chosen, around.artefacts, around.compute, around.persist)
+        if plan.chosen.name in ("gram", "tiles"):
+            statistics, folds = _with_folds(source, checked, around, plan.tiling)
+            ready = of_gram(source, settings, statistics, around.compute)
+        elif plan.chosen.name in ("rows", "sketch"):
+            ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         else:
             ready = in_shards(
-                source, settings, chosen, problem.sketch_rows, around.artefacts, around.compute, around.persist
-            )
+                source, settings, plan.chosen, plan.problem.sketch_rows, around.artefacts, around.compute,
+                around.persist,
+            )  # fmt: skip
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
@@ -106,30 +134,30 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     with clock.stage("check"):
         fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
-    passes, bytes_read = ready.cost()
-    if source.n_targets or chosen.name == "gram":  # else the check is a pass over column blocks, counted already
-        passes, bytes_read = passes + 1, bytes_read + _check_bytes(source, independent)
     return _selection(
         source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes,
-        bytes_read=bytes_read + outcome.passes * source.nbytes, path=path, rows=rows,
+        notes=notes, seconds=clock.seconds, path=path, rows=rows,
     )  # fmt: skip
 
 
-def _with_folds(source: Source, checked: Checked, around: Surroundings) -> tuple[Statistics, FoldMoments | None, int]:
-    """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
+def _with_folds(
+    source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
+) -> tuple[Statistics, FoldMoments | None]:
+    """Statistics, and moments of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        statistics, passes = _statistics(source, settings, around)
-        return statistics, None, passes
-    return fold_gram(
+        return _statistics(source, settings, around, tiling)[0], None
+    statistics, folds, _ = fold_gram(
         source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
     )
+    return statistics, folds
 
 
-def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
+def _statistics(
+    source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    return gram_statistics(source, settings, around.artefacts, around.compute)
+    return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
 
 
 def _objective(
@@ -188,7 +216,7 @@ def _rows(
     )  # fmt: skip
 
 
-def _held_out(source: Source, checked: Checked) -> Source | None:
+def held_out_rows(source: Source, checked: Checked) -> Source | None:
     """The held-out rows that the options name; options that do not fit each other are refused here too."""
     options = checked.options
     if not checked.method.rounds:
@@ -278,20 +306,10 @@ def _by_gain(
     return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
-def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
-    """Bytes that the final check reads: whole chunks, so all of X unless it is chunked in columns."""
-    if source.store is None or not source.n_targets:
-        return source.nbytes
-    edges = np.asarray(source.store.column_bounds)
-    touched = np.unique(np.searchsorted(edges, S, side="right") - 1)
-    share = float((edges[touched + 1] - edges[touched]).sum()) / source.n
-    return int(share * source.x_bytes) + source.y_bytes + source.w_bytes
-
-
 def _selection(
     source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
-    notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
+    notes: tuple[str, ...], seconds: dict[str, float],
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
@@ -344,8 +362,6 @@ def _selection(
         notes=notes,
         source=source.name,
         fingerprint=source.fingerprint,
-        bytes_read=bytes_read,
-        passes=passes,
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,

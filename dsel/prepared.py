@@ -24,6 +24,7 @@ from dsel.stats.eigen_artefact import eigen_key, load_eigen, save_eigen
 from dsel.stats.gram import gram
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import ColumnScales, Statistics
+from dsel.stats.tiles import Tiling
 
 log = logging.getLogger("dsel")
 
@@ -31,19 +32,18 @@ log = logging.getLogger("dsel")
 @dataclass
 class Prepared:
     """Statistics of the columns; `objective` over all n columns for a penalty lam; `fit`: f of some columns from the
-    data, for a penalty; `cost`: passes over the data and bytes read for these so far."""
+    data, for a penalty."""
 
     statistics: ColumnScales
     objective: Callable[[float], QuadraticObjective]
     fit: Callable[[NDArray[np.int64], float], Fit]
-    cost: Callable[[], tuple[int, int]]
     counts: dict[str, Any] = field(default_factory=dict)
 
 
 def of_gram(
-    source: Source, settings: Settings, statistics: Statistics, passes: int, compute: Callable[[Any], Any] | None
+    source: Source, settings: Settings, statistics: Statistics, compute: Callable[[Any], Any] | None
 ) -> Prepared:
-    """From a Gram matrix that is there, after so many passes."""
+    """From a Gram matrix that is there."""
 
     def fit(S: NDArray[np.int64], lam: float) -> Fit:
         return refit(
@@ -52,10 +52,7 @@ def of_gram(
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
-    return Prepared(
-        statistics, lambda lam: statistics.objective(settings.preprocess, lam), fit,
-        lambda: (passes, passes * source.nbytes),
-    )  # fmt: skip
+    return Prepared(statistics, lambda lam: statistics.objective(settings.preprocess, lam), fit)
 
 
 def saved_or_made(
@@ -76,12 +73,15 @@ def saved_or_made(
 
 
 def gram_statistics(
-    source: Source, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None
-) -> tuple[Statistics, int]:
+    source: Source, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None,
+    tiling: Tiling | None = None,
+) -> tuple[Statistics, int]:  # fmt: skip
     """Statistics with the Gram matrix, and the passes they took."""
-    return saved_or_made(
-        source, settings, artefacts, "gram", lambda: gram(source, missing=settings.missing, compute=compute)
-    )
+
+    def make() -> tuple[Statistics, int]:
+        return gram(source, missing=settings.missing, compute=compute, tiling=tiling)
+
+    return saved_or_made(source, settings, artefacts, "gram", make)
 
 
 @dataclass
@@ -116,7 +116,7 @@ def in_shards(
 
     return Sharded(
         statistics, lambda lam: on_demand_objective(factor, statistics, settings.preprocess, lam, leading_rows), fit,
-        lambda: (blocks.reads, blocks.bytes_read + source.y_bytes), {"representation": "shards"}, factor=factor,
+        {"representation": "shards"}, factor=factor,
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def reduced(
             seen=eigen.values @ squares, leading_rows=SKETCH_ROWS,
         )  # fmt: skip
 
-    return Prepared(statistics, objective, ready.fit, ready.cost, {"representation": chosen.name, "rank": chosen.rank})
+    return Prepared(statistics, objective, ready.fit, {"representation": chosen.name, "rank": chosen.rank})
 
 
 def squared_norm(statistics: ColumnScales, settings: Settings) -> float:

@@ -1,6 +1,7 @@
 """What a problem is searched as, and why: arithmetic on shapes and memory, before anything is read.
 
     gram     K = X'X (n x n) and B = X'Y, from one pass. Everything can be searched on it.
+    tiles    the same K, summed part by part in as many passes as its parts need (dsel.stats.tiles).
     shards   X itself, cut into column blocks over the workers: the diagonal of K and B from one pass, and the Gram
              rows of the columns that enter a solution, when they enter. Exact; for wide data.
     rows     the row Gram X X' (m x m) and from it the eigen-reduced W (r x n, r <= m), eq. (8) of Wan and Schweitzer,
@@ -21,15 +22,18 @@ from typing import Literal
 from dsel.errors import CapacityError
 from dsel.objective.quadratic import FEW_TARGETS
 from dsel.stats.blockwise import FAN_IN
+from dsel.stats.tiles import plan_tiles
 
-Name = Literal["gram", "shards", "rows", "sketch"]
+Name = Literal["gram", "tiles", "shards", "rows", "sketch"]
 
 #: A worker's interpreter, with the libraries it needs.
-INTERPRETER = 160 << 20
+INTERPRETER = 192 << 20
 #: Share of its limit up to which a worker is still given tasks, and up to which it keeps results without spilling.
 FED, KEPT = 0.9, 0.7
 #: Gram rows that one pass over the column shards brings.
 ROWS_A_PASS = 8
+#: Why what has no K will not do for a method that asks for K.
+_WHOLE = "The method needs the whole Gram matrix."
 #: Powers of the sketch by default, and columns beyond its rank.
 POWERS, OVERSAMPLING = 2, 10
 #: Rows of every column that the client keeps for bounds on inner products, and the bytes it gives them at most.
@@ -123,14 +127,19 @@ class Representation:
 
 
 def candidates(problem: Problem, resources: Resources, *, rank: int | None = None) -> tuple[Representation, ...]:
-    """All representations, the most preferred first. rank: of the sketch, by default 5 k and 50 at least."""
+    """All representations, the most preferred first: tiles before what needs no K where they read no more. rank: of the
+    sketch, by default 5 k and 50 at least."""
     makers: tuple[Callable[[], Representation], ...] = (
         lambda: _gram(problem, resources),
+        lambda: _tiles(problem, resources),
         lambda: _rows(problem, resources),
         lambda: _shards(problem, resources),
         lambda: _sketch(problem, resources, rank),
     )
-    return tuple(make() for make in makers)
+    gram, tiles, *others, sketch = (make() for make in makers)
+    if any(other.fits and other.bytes_read < tiles.bytes_read for other in others):
+        return (gram, *others, tiles, sketch)
+    return (gram, tiles, *others, sketch)
 
 
 def choose(problem: Problem, resources: Resources, *, rank: int | None = None) -> Representation:
@@ -140,7 +149,7 @@ def choose(problem: Problem, resources: Resources, *, rank: int | None = None) -
         if one.fits:
             return one
     gram = found[0]
-    tried = "" if problem.needs_gram else " " + " ".join(f"As {c.name}: {c.lacks}" for c in found[1:])
+    tried = " " + " ".join(f"As {c.name}: {c.lacks}" for c in found[1:] if c.lacks != _WHOLE)
     raise CapacityError(f"{gram.lacks}{tried}", _remedy(problem, resources, gram))
 
 
@@ -191,21 +200,56 @@ def _gram(p: Problem, r: Resources) -> Representation:
     )  # fmt: skip
 
 
+def tile_budget(p: Problem, r: Resources) -> float:
+    """Bytes that a partial sum of tiles may take in a worker."""
+    if r.worker_memory is None:
+        return math.inf
+    free = FED * r.worker_memory - INTERPRETER - 2 * p.row_block
+    return free / (FAN_IN + 2) - 8 * p.n * (p.N + 8)
+
+
+def _tiles(p: Problem, r: Resources) -> Representation:
+    client = 6 * 8 * p.n * p.n
+    budget, lacks, reads, partial = tile_budget(p, r), "", 1, 0
+    here = f"the Gram matrix, {p.n} x {p.n}"
+    if client > r.client_memory:
+        lacks = _short(p, r, 0, client, "", here)
+    elif p.sums > 1:
+        lacks = f"The Gram matrices of {p.sums} folds are summed in one pass."
+    else:
+        try:
+            tiling = plan_tiles(p.n, min(budget, 8.0 * p.n * p.n))
+            reads, partial = len(tiling.reads), tiling.partial_bytes
+        except CapacityError as error:
+            lacks = error.what
+    worker = _limit((FAN_IN + 2) * (partial + 8 * p.n * (p.N + 8)) + 2 * p.row_block)
+    lacks = lacks or _short(p, r, worker, client, f"{gib(partial)} of the Gram matrix at once", here)
+    size = f"{p.n} x {p.n}, {gib(8 * p.n * p.n)}"
+    reason = f"the Gram matrix ({size}) fits here but not in a worker, which sums it in {reads} parts"
+    return Representation(
+        "tiles", worker, client, reads, reads * p.x_bytes, p.m * p.n * (p.n + 2 * p.N), True, lacks=lacks,
+        reason=lacks or reason, rank=min(p.m, p.n),
+    )  # fmt: skip
+
+
 def _rows(p: Problem, r: Resources) -> Representation:
     rank = min(p.m, p.n)
     worker = _limit((FAN_IN + 2) * 8 * p.m * p.m + 2 * p.column_block + (64 << 20))
     client = 4 * 8 * p.m * p.m + 2 * 8 * rank * p.n + p.tables
     parts = f"{gib(8 * p.m * p.m)} a partial row Gram matrix, {gib(p.column_block)} a column block"
     if p.needs_gram:
-        lacks = "The method needs the whole Gram matrix."
+        lacks = _WHOLE
     elif p.N:
         lacks = "With targets apart from X the data themselves do, in column shards."
     else:
         lacks = _short(p, r, worker, client, parts, f"W, {rank} x {p.n}")
-    reason = f"n x n does not fit, W ({rank} x {p.n}, {gib(8 * rank * p.n)}) does; two passes make it"
+    reason = (
+        f"n x n does not fit, W ({rank} x {p.n}, {gib(8 * rank * p.n)}) does; it takes a pass for the norms, two for W "
+        "and one for the check"
+    )
     flops = p.m * p.m * p.n + 2 * p.m * rank * p.n + 9 * p.m**3
     return Representation(
-        "rows", worker, client, 2, 2 * p.x_bytes, flops, True, lacks=lacks, reason=lacks or reason, rank=rank
+        "rows", worker, client, 4, 4 * p.x_bytes, flops, True, lacks=lacks, reason=lacks or reason, rank=rank
     )
 
 
@@ -218,12 +262,9 @@ def _shards(p: Problem, r: Resources) -> Representation:
     worker = kept if in_memory else _limit(piece + (FAN_IN + 2) * square)
     rows = 8 * p.n * 2 * p.k * (1 if 0 < p.N <= FEW_TARGETS else 2)
     client = p.tables + rows + 4 * p.sketch_rows * p.n + 8 * p.n * (6 + p.N) + 4 * square
-    if p.needs_gram:
-        lacks = "The method needs the whole Gram matrix."
-    else:
-        lacks = _short(p, r, worker, client, f"{gib(p.tile)} a chunk", "tables and Gram rows")
+    lacks = _WHOLE if p.needs_gram else _short(p, r, worker, client, f"{gib(p.tile)} a chunk", "tables, Gram rows")
     more = math.ceil(p.k / ROWS_A_PASS)
-    first = 1 if p.N else 2
+    first = 1 if p.N else 4  # norms, X X', the diagonal of M, and the check
     where = "kept in the workers' memory" if in_memory else "read from the store for each pass"
     reason = (
         f"the Gram matrix ({p.n} x {p.n}) does not fit; columns stay in blocks of {p.chunk[1]}, {where}, and "
@@ -250,12 +291,12 @@ def _sketch(p: Problem, r: Resources, rank: int | None) -> Representation:
     worker = _limit(2 * p.tile + (FAN_IN + 2) * 8 * width * max(sum(p.chunk), width) + (64 << 20))
     client = 4 * 8 * width * p.n + p.tables
     if p.needs_gram:
-        lacks = "The method needs the whole Gram matrix."
+        lacks = _WHOLE
     elif p.N:
         lacks = "With targets apart from X the data themselves do, in column shards."
     else:
         lacks = _short(p, r, worker, client, f"{gib(p.tile)} a chunk", f"W, {kept} x {p.n}")
-    passes = sketch_passes(POWERS)
+    passes = 2 + sketch_passes(POWERS)  # with the norms and the check
     reason = f"neither {p.n} x {p.n} nor {p.m} x {p.m} fits: {kept} dimensions of the data, and an estimate of the rest"
     return Representation(
         "sketch", worker, client, passes, passes * p.x_bytes, 2 * p.m * p.n * width * passes, False,

@@ -1,4 +1,4 @@
-"""What to select, and every check of it that needs no pass over the data: options, columns, memory."""
+"""What to select, and every check of it that needs no pass over the data: options, columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import OptionError
-from dsel.representation import Problem, Representation, Resources, choose
+from dsel.representation import Problem
 from dsel.search.methods import METHODS, Method, Options
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
@@ -120,16 +120,6 @@ def problem_of(source: Source, checked: Checked) -> Problem:
         source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
         (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if poss else 2, needs_gram=whole,
     )  # fmt: skip
-
-
-def represent(
-    source: Source, checked: Checked, worker_memory: int | None, workers: int = 1
-) -> tuple[Problem, Representation]:
-    """How the problem is held in the memory there is. Errors: CapacityError where it does not fit at all."""
-    import psutil
-
-    problem = problem_of(source, checked)
-    return problem, choose(problem, Resources(workers, worker_memory, psutil.virtual_memory().available))
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:

@@ -12,14 +12,14 @@ import pytest
 
 import dsel
 import dsel.objective.on_demand as on_demand
-import dsel.pipeline as pipeline
+import dsel.planning as planning
 from dsel.cluster.compute import make_compute, make_persist
 from dsel.cluster.connect import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import CapacityError, DataError
 from dsel.pipeline import Surroundings, run_selection
-from dsel.representation import Resources, candidates
-from dsel.settings import Settings, problem_of
+from dsel.representation import Problem, Representation, Resources, candidates
+from dsel.settings import Settings
 from tests.stores import count_reads, make_store, reads_so_far
 
 Force = Callable[..., None]
@@ -35,12 +35,11 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
-        def represent(source: Any, checked: Any, worker_memory: int | None, workers: int = 1) -> Any:
-            problem = problem_of(source, checked)
-            found = candidates(problem, Resources(workers, memory, 1 << 60))
-            return problem, next(c for c in found if c.name == name)
+        def choose(problem: Problem, available: Resources) -> Representation:
+            found = candidates(problem, Resources(available.workers, memory, 1 << 60))
+            return next(c for c in found if c.name == name)
 
-        monkeypatch.setattr(pipeline, "represent", represent)
+        monkeypatch.setattr(planning, "choose", choose)
 
     return to
 

@@ -80,7 +80,7 @@ def workers_of(client: Any) -> tuple[int, int | None]:
     """How many workers there are, and the least memory limit among them (None: no limit)."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
-    return len(workers), min(limits, default=None)
+    return max(1, len(workers)), min(limits, default=None)
 
 
 def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None) -> Any:

@@ -42,6 +42,10 @@ class StoredRows:
         """The rows, or of these only the ascending `columns`."""
         return self.array.read(self.start, self.stop, columns)
 
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Bytes of the chunks that this takes."""
+        return self.array.bytes_read(self.start, self.stop, columns)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -91,6 +95,13 @@ class Source:
         """Bytes of the weights."""
         return 0 if self.weights is None else self.m * self.weights.itemsize
 
+    def bytes_of_pass(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Bytes that one pass reads, as `part_bytes` counts them; of lazy arrays by their shapes."""
+        if any(block.lazy for block in self.blocks):
+            return self.nbytes
+        parts = [(part_bytes(b.x, columns), part_bytes(b.y, self.target_columns), part_bytes(b.w)) for b in self.blocks]
+        return sum(map(sum, parts))
+
     @cached_property
     def fingerprint(self) -> str | None:
         """What names these data among all others, None for data in memory."""
@@ -115,6 +126,17 @@ def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     if hasattr(part, "tocsc"):
         return part.tocsc()[:, columns].tocsr()
     return np.ascontiguousarray(part[:, columns])
+
+
+def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
+    """Bytes that loading a part of a block reads, uncompressed and in whole chunks; of data in memory all of it."""
+    if part is None:
+        return 0
+    if isinstance(part, StoredRows):
+        return part.bytes_read(columns)
+    if isinstance(part, SparseRows | ObsColumns):
+        return part.bytes_read()
+    return _size(part)
 
 
 def load_weights(part: Any) -> NDArray[np.float64] | None:

@@ -62,6 +62,15 @@ class StoredArray:
         except Exception as error:  # a codec may raise anything at all
             raise self._unreadable(handle, start, stop, wanted, error) from error
 
+    def bytes_read(self, start: int, stop: int, columns: NDArray[np.integer[Any]] | None = None) -> int:
+        """Bytes that rows [start, stop) take, uncompressed; of the columns whole chunks."""
+        handle = open_array(self.path, self.variable)
+        width, across = handle.files[1], (*handle.array.shape, 1)[1]
+        if columns is not None:
+            touched = np.unique(np.asarray(columns) // width)
+            across = int(np.minimum((touched + 1) * width, across).sum() - (touched * width).sum())
+        return (stop - start) * across * int(handle.array.dtype.itemsize)
+
     def read_tile(self, rows: tuple[int, int], columns: tuple[int, int]) -> Array:
         """Rows [start, stop) and columns [left, right), as `read` has them."""
         (start, stop), (left, right) = rows, columns

@@ -69,6 +69,7 @@ class Selection:
     out, for which front holds the answer alone. criterion: the user's own, of the chosen columns.
     certificate: what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule stopped
     the search. bytes_read and passes: over the data, the final check included. weights: name of the samples' weights.
+    plan: what was planned and what was measured (passes, bytes_read, tasks, worker_memory, seconds of the passes).
     """
 
     indices: tuple[int, ...]
@@ -105,6 +106,7 @@ class Selection:
     certificate: tuple[dict[str, Any], ...] = ()
     path: tuple[PathRow, ...] = ()
     weights: str | None = None
+    plan: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -41,6 +41,15 @@ class ArtefactStore:
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
         return self.folder / f"{key['kind']}-{digest}"
 
+    def has(self, key: dict[str, Any]) -> bool:
+        """Whether there seem to be statistics for just this key: their arrays are not read."""
+        path = self.path(key)
+        try:
+            whole = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        return whole and (path / "arrays.npz").is_file()
+
     def load(self, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
         """The statistics, or None where there are none for just this key (or they cannot be read)."""
         path, kind = self.path(key), _KINDS[key["kind"]]

@@ -7,13 +7,15 @@ blocks there are.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
-from dsel.data.source import Block, Source, load_block, load_weights
+from dsel.data.source import Block, Source, load_block, load_weights, part_bytes
+from dsel.stats.ledger import Counted, note
 
 #: Partial results merged by one task.
 FAN_IN = 4
@@ -50,11 +52,19 @@ def work_through(
     return result
 
 
+def _counting(
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
+) -> Counted:
+    """The same, and the bytes it read."""
+    read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w in parts)
+    return Counted(work_through(blocks, parts, per_block, merge, columns, target_columns), read)
+
+
 def _on_worker(
     blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
-) -> Any:
+) -> Counted:
     with one_blas_thread():
-        return work_through(blocks, parts, per_block, merge, columns, target_columns)
+        return _counting(blocks, parts, per_block, merge, columns, target_columns)
 
 
 @lru_cache(maxsize=1)
@@ -72,12 +82,24 @@ def one_blas_thread() -> Any:
     return _blas().limit(limits=1, user_api="blas")
 
 
-def merge_all(parts: Sequence[Any], merge: Callable[[Any, Any], Any]) -> Any:
+def merge_all(parts: Sequence[Counted], merge: Callable[[Any, Any], Any]) -> Counted:
     """Merge from left to right."""
     result = parts[0]
     for part in parts[1:]:
-        result = merge(result, part)
+        result = Counted(merge(result.value, part.value), result.bytes_read + part.bytes_read)
     return result
+
+
+def tasks_of_pass(source: Source, partial_bytes: int, share: bool = False) -> int:
+    """Tasks that `reduce_blocks` makes of its own."""
+    level = len(groups(source, partial_bytes))
+    if source.in_memory and level == 1:
+        return 0
+    tasks = level + share
+    while level > 1:
+        level = -(-level // FAN_IN)
+        tasks += level
+    return tasks
 
 
 def reduce_blocks(
@@ -97,17 +119,20 @@ def reduce_blocks(
     takes a Dask delayed object and returns its value. share: per_block carries arrays, so that each worker gets it once
     and not with every task.
     """
+    began = time.perf_counter()
     targets = source.target_columns
     by_task = groups(source, partial_bytes)
     if source.in_memory and len(by_task) == 1:
         with one_blas_thread():
             parts = [(b.x, b.y, b.w) for b in source.blocks]
-            return work_through(source.blocks, parts, per_block, merge, columns, targets)
+            found = _counting(source.blocks, parts, per_block, merge, columns, targets)
+        note(name, 0, found.bytes_read, time.perf_counter() - began)
+        return found.value
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
     here = compute is None or source.in_memory
-    leaf, join = delayed(work_through if here else _on_worker, pure=False), delayed(merge_all, pure=False)
+    leaf, join = delayed(_counting if here else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
     function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
     for i, group in enumerate(by_task):
@@ -122,7 +147,11 @@ def reduce_blocks(
             join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
             for i in range(0, len(level), FAN_IN)
         ]
+    own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in level[0].__dask_graph__())
     if compute is not None and not here:
-        return compute(level[0])
-    with one_blas_thread():
-        return level[0].compute(scheduler="threads")
+        found = compute(level[0])
+    else:
+        with one_blas_thread():
+            found = level[0].compute(scheduler="threads")
+    note(name, own, found.bytes_read, time.perf_counter() - began)
+    return found.value

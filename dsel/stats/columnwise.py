@@ -7,6 +7,7 @@ rows: which worker does what shows in no bit of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from dsel.data.source import Block, Source, StoredRows, load_block, load_weights
 from dsel.data.stored_array import StoredArray
 from dsel.stats.blockwise import FAN_IN, one_blas_thread
+from dsel.stats.ledger import note
 
 #: A task takes consecutive column chunks, one at a time: so many tasks a pass are enough for any cluster.
 MOST_TASKS = 64
@@ -157,7 +159,7 @@ class ColumnBlocks:
     ) -> None:  # fmt: skip
         self.source, self._compute = source, compute
         self._persist = None if source.in_memory or compute is None else persist
-        self._groups = _groups(source)
+        self._groups = groups_of_columns(source)
         self._kept: list[Any] | None = None
         self.reads = 0  # passes over the stored data, all columns
         self.bytes_read = 0
@@ -172,8 +174,17 @@ class ColumnBlocks:
         ascending columns are left out. additive: join sums, so that a few results may be joined before the others are
         there. full_height: cells that are one below the other come as one, without targets."""
         source = self.source
+        began, reads, read = time.perf_counter(), self.reads, self.bytes_read
         groups = self._wanted(only)
         self._count(groups, only is None)
+
+        def made(result: Any, tasks: int) -> Any:
+            of_targets = source.y_bytes if targets else 0
+            loads = len(self._groups) if self._persist is not None and self.reads > reads else 0
+            took = time.perf_counter() - began
+            note(name, tasks + loads, self.bytes_read - read + of_targets, took, whole=self.reads > reads)
+            return result
+
         no_targets = not targets or not source.n_targets
         ys = [[None if no_targets else _targets_of(source, cell) for cell in cells] for cells, _ in groups]
         chosen, both = source.target_columns, (self._root, shared)
@@ -183,7 +194,7 @@ class ColumnBlocks:
                     _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen, full_height)
                     for (cells, parts), y in zip(groups, ys, strict=True)
                 ]
-            return _joined(done, merge, join)
+            return made(_joined(done, merge, join), 0)
         from dask.delayed import delayed
 
         token = uuid4().hex[:8]
@@ -198,25 +209,28 @@ class ColumnBlocks:
             for i, ((cells, parts), y) in enumerate(zip(groups, ys, strict=True))
         ]  # fmt: skip
         joined = delayed(_joined, pure=False)
+        sums = 0
         while additive and len(level) > FAN_IN:
             depth = len(level)
+            sums += -(-depth // FAN_IN)
             level = [
                 joined(level[i : i + FAN_IN], merge, join, True, dask_key_name=f"{name}-sum-{token}-{depth}-{i}")
                 for i in range(0, depth, FAN_IN)
             ]
         whole = joined(level, merge, join, dask_key_name=f"{name}-join-{token}")
         if self._compute is not None:
-            return self._compute(whole)
+            return made(self._compute(whole), tasks_of_columns(len(groups)) + sums)
         with one_blas_thread():
-            return whole.compute(scheduler="threads")
+            return made(whole.compute(scheduler="threads"), tasks_of_columns(len(groups)) + sums)
 
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
         """(m,) square roots of the weights."""
         if self.source.weights is None:
             return None
-        parts = [load_weights(b.w) for b in self.source.blocks]
-        return np.asarray(np.sqrt(np.concatenate([p for p in parts if p is not None])))
+        self.bytes_read += self.source.w_bytes
+        found = ((load_weights(b.w), b.stop - b.start) for b in self.source.blocks)
+        return np.asarray(np.sqrt(np.concatenate([np.ones(rows) if w is None else w for w, rows in found])))
 
     def _wanted(self, only: NDArray[np.int64] | None) -> list[tuple[list[Cell], Any]]:
         """Cells by task, and names to read them by or what the workers keep."""
@@ -245,6 +259,11 @@ class ColumnBlocks:
         self.reads += whole
 
 
+def tasks_of_columns(groups: int) -> int:
+    """Tasks of one pass over so many groups: theirs, what they share, and the join."""
+    return groups + 2
+
+
 def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
     from dask.delayed import delayed
 
@@ -253,7 +272,7 @@ def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
     return [load(parts, dask_key_name=f"shard-{token}-{i}") for i, (_, parts) in enumerate(groups)]
 
 
-def _groups(source: Source) -> list[tuple[list[Cell], list[Any]]]:
+def groups_of_columns(source: Source) -> list[tuple[list[Cell], list[Any]]]:
     """Cells by task: consecutive column blocks, each from its first rows to its last."""
     columns = _column_edges(source)
     blocks = list(pairwise(columns))

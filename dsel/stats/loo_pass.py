@@ -119,7 +119,7 @@ class RowsOfSource:
         """One pass, without one where the rows are in memory and so is the cache."""
         source = self._source
         forward = round.insert and not round.remove
-        if forward and self._cache is None and source.in_memory and cache_bytes(source.m, source.n) <= _room():
+        if forward and self._cache is None and would_cache(source):
             parts = [(b.x, load_block(b.y, source.target_columns), load_weights(b.w)) for b in source.blocks]
             self._cache = LooCache(parts, self.view, round.share)
         if forward and self._cache is not None:
@@ -138,6 +138,11 @@ class RowsOfSource:
             self._source, per_block, add, name=name, partial_bytes=8 * size, compute=self._compute, share=True
         )
         return found
+
+
+def would_cache(source: Source) -> bool:
+    """Whether rounds of insertions need no passes, the rows and what is kept of them being in memory."""
+    return source.in_memory and cache_bytes(source.m, source.n) <= _room()
 
 
 def _room() -> float:

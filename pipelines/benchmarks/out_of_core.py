@@ -138,7 +138,7 @@ def _floor_of(x: Any, y: Any, block: Any) -> int:
     step = max(1, PIECE_BYTES // (8 * n))
     for start in range(0, r, step):
         K = dsyrk(1.0, np.asarray(x[start : start + step], np.float64).T, beta=1.0, c=K, overwrite_c=1)
-    return r
+    return int(r)
 
 
 def _add(a: int, b: int) -> int:

@@ -15,6 +15,8 @@ import dsel
 from dsel.data.ingest import ingest_arrays
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
+from dsel.stats.column_pass import column_statistics
+from dsel.stats.columnwise import ColumnBlocks
 from dsel.stats.gram import gram
 from tests.stores import regression
 
@@ -57,6 +59,17 @@ def test_statistics_in_any_blocks_are_those_of_repeated_rows(seed: int, rows: in
     for name, factor in (("mean_x", 1.0), ("mean_y", 1.0), ("K", scale), ("B", scale), ("yy", scale)):
         wanted = factor * getattr(expected, name)
         np.testing.assert_allclose(getattr(found, name), wanted, rtol=1e-9, atol=1e-11 * np.abs(wanted).max())
+
+
+def test_column_blocks_weigh_as_row_blocks_do(tmp_path: Path) -> None:
+    X, Y, w = weighted()
+    w[:40] = 1.0  # a block without need of weights beside others
+    ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(40, 4), weight=w)
+    source = make_source(tmp_path / "s.zarr")
+    found, (expected, _) = column_statistics(ColumnBlocks(source), "refuse"), gram(source)
+    assert (found.weight, found.m) == (expected.weight, expected.m)
+    for name in ("mean_x", "mean_y", "squares", "B", "yy"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])

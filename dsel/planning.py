@@ -1,0 +1,348 @@
+"""The plan of a selection, before anything of it runs: representation, passes, bytes, tasks, memory, time.
+
+Passes, bytes and tasks are those that will be counted (dsel.stats.ledger), not estimates, wherever the method says
+beforehand how many rounds it makes; `exact` is False where it does not, and they are the least then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import psutil
+from dask.utils import format_bytes
+from numpy.typing import NDArray
+
+from dsel.data.source import Source
+from dsel.errors import CapacityError
+from dsel.representation import FED, INTERPRETER, Problem, Representation, Resources, candidates, choose, tile_budget
+from dsel.search.methods import KfoldOptions
+from dsel.settings import Checked, partial_sums, problem_of
+from dsel.stats.artefact import ArtefactStore
+from dsel.stats.blockwise import tasks_of_pass
+from dsel.stats.columnwise import groups_of_columns, tasks_of_columns
+from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
+from dsel.stats.ledger import Ledger
+from dsel.stats.loo_pass import would_cache
+from dsel.stats.tiles import Tiling, plan_tiles
+
+#: What a worker holds more where rounds run compiled code (numba; measured 50 MiB).
+COMPILED = 64 << 20
+#: Bytes that a manifest and the headers of saved arrays take.
+_HEADERS = 4096
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes of one kind: how many, the bytes they read, the tasks of their graphs, multiplications and additions."""
+
+    name: str
+    passes: int
+    bytes_read: int
+    tasks: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a selection will take.
+
+    chosen: what the problem is searched as, and why (dsel.representation); rejected: (name, why) of the others.
+    worker_bytes: the limit that a worker needs (10 % of it are not filled); worker_limit: what it has, None without
+    one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
+    whether passes, bytes and tasks are known. seconds: of the passes, from a calibration, where there was one; the
+    search is not in it. lacks, remedy: why it cannot run.
+    """
+
+    problem: Problem
+    chosen: Representation
+    rejected: tuple[tuple[str, str], ...]
+    stages: tuple[Stage, ...]
+    workers: int
+    worker_bytes: int
+    worker_limit: int | None
+    client_bytes: int
+    client_available: int
+    disk_bytes: int
+    exact: bool
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    lacks: str = ""
+    remedy: str = ""
+    tiling: Tiling | None = None
+
+    @property
+    def representation(self) -> str:
+        """What the problem is searched as."""
+        return self.chosen.name
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        return self.chosen.reason
+
+    @property
+    def passes(self) -> int:
+        """Passes over the data."""
+        return sum(stage.passes for stage in self.stages)
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of all passes, uncompressed."""
+        return sum(stage.bytes_read for stage in self.stages)
+
+    @property
+    def tasks(self) -> int:
+        """Dask tasks of all passes."""
+        return sum(stage.tasks for stage in self.stages)
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of all passes."""
+        return sum(stage.flops for stage in self.stages)
+
+    def require(self) -> Plan:
+        """This plan, if it can run. Errors: CapacityError with what is missing and what would do."""
+        if self.lacks:
+            raise CapacityError(self.lacks, self.remedy)
+        return self
+
+    def figures(self) -> dict[str, Any]:
+        """What will be measured."""
+        return {
+            "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
+            "worker_memory": int(FED * self.worker_bytes), "seconds": self.seconds,
+        }  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        values = asdict(replace(self, tiling=None))
+        for name in ("tiling", "problem", "chosen"):
+            del values[name]
+        values = {"representation": self.representation, "reason": self.reason, **values}
+        totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
+        return {**values, **totals, "fits": not self.lacks}
+
+    def held_against(self, ledger: Ledger) -> dict[str, Any]:
+        """Planned against measured, for the result."""
+        measured = {
+            "passes": ledger.whole, "bytes_read": ledger.bytes_read, "tasks": ledger.tasks,
+            "seconds": ledger.seconds,
+        }  # fmt: skip
+        return {
+            "representation": self.representation, "reason": self.reason, "exact": self.exact,
+            "planned": self.figures(), "measured": measured,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """Plain text, one line a fact."""
+        about = "" if self.exact else "about "
+        text = [f"representation: {self.representation}: {self.reason}"]
+        text += [f"  not {name}: {why}" for name, why in self.rejected]
+        for s in self.stages:
+            text.append(
+                f"{s.name}: {s.passes} {_plural('pass', s.passes)}, {format_bytes(s.bytes_read)} read, "
+                f"{s.tasks} tasks, {s.flops:.3g} flops"
+            )
+        text.append(
+            f"in all: {about}{self.passes} passes, {format_bytes(self.bytes_read)} read, {self.tasks} tasks, "
+            f"{self.flops:.3g} flops"
+        )
+        limit = "no limit" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
+        text.append(
+            f"memory: {self.workers} {_plural('worker', self.workers)} of {format_bytes(int(FED * self.worker_bytes))} "
+            f"at the peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
+            f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
+        )
+        text.append(f"disk: {format_bytes(self.disk_bytes)} of statistics" if self.disk_bytes else "disk: nothing")
+        if self.seconds is not None:
+            text.append(f"time: {self.seconds:.3g} s for the passes; the search is not estimated")
+        text += [f"note: {note}" for note in self.notes]
+        if self.lacks:
+            text.append(f"does not fit: {self.lacks} {self.remedy}")
+        return text
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + ("es" if word.endswith("s") else "s")
+
+
+def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
+    """Workers and their limit, and what this process can take now."""
+    return Resources(workers, worker_memory, psutil.virtual_memory().available)
+
+
+def make_plan(
+    source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
+    state: dict[str, Any] | None = None, held_out: Source | None = None, certified: bool = False,
+) -> Plan:  # fmt: skip
+    """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
+    search; held_out: rows that the method tests its steps on; certified: whether a proof follows.
+
+    Nothing of the data is read. A plan that cannot run says so in `lacks`.
+    """
+    problem = problem_of(source, checked)
+    found = candidates(problem, available)
+    lacks = remedy = ""
+    try:
+        chosen = choose(problem, available)
+    except CapacityError as error:
+        chosen, lacks, remedy = found[0], error.what, error.remedy
+    tiling = None
+    if chosen.name == "tiles" and not lacks:
+        tiling = plan_tiles(source.n, min(tile_budget(problem, available), 8.0 * source.n**2))
+    saved = artefacts is not None and source.fingerprint is not None
+    on_gram = chosen.name in ("gram", "tiles")
+    kind = "gram" if on_gram else "columns"
+    key = ArtefactStore.key(source.fingerprint or "", kind=kind, missing=checked.settings.missing)
+    is_saved = saved and artefacts is not None and artefacts.has(key)
+    if isinstance(checked.options, KfoldOptions):
+        saved = is_saved = False
+    if on_gram:
+        stages = [*([] if is_saved else _statistics(source, checked, tiling)), *_rounds(source, checked, state)]
+    else:
+        stages = list(_columns(source, chosen, is_saved))
+    if held_out is not None and _steps(source, checked):
+        stages.append(_held_out(held_out, checked))
+    if on_gram or source.n_targets:
+        stages.append(_check(source, checked))
+    notes = [f"statistics are saved in {artefacts.path(key)}: no pass for them"] if is_saved and artefacts else []
+    if certified:
+        notes.append("the proof reads no data, unless it finds a better subset: one more pass then")
+    exact = getattr(checked.options, "direction", "forward") == "forward"
+    if not exact:
+        notes.append("how many rounds there are depends on the data")
+    if chosen.rows_a_pass:
+        exact = False
+        notes.append(f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution")
+    if source.store is not None and source.n_targets and len(source.store.column_bounds) > 2:
+        exact = False
+        notes.append("the last pass reads the chunks of the columns chosen alone: fewer bytes than planned")
+    return Plan(
+        problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name),
+        tuple(stages), available.workers, _worker_bytes(chosen, source, checked), available.worker_memory,
+        chosen.client_bytes, available.client_memory,
+        _HEADERS + _saved_bytes(source, on_gram) if saved and not is_saved else 0,
+        exact, tuple(notes), lacks=lacks, remedy=remedy, tiling=tiling,
+    )  # fmt: skip
+
+
+def _instead(other: Representation) -> str:
+    """What a representation that fits, and is not the chosen one, would take."""
+    return (
+        f"it would do too, in {other.passes} {_plural('pass', other.passes)}, {format_bytes(other.bytes_read)} read, "
+        f"{format_bytes(other.worker_bytes)} a worker, {format_bytes(other.client_bytes)} in this process"
+    )
+
+
+def _saved_bytes(source: Source, on_gram: bool) -> int:
+    """Bytes of statistics: K and B, or B alone, and a few numbers a column."""
+    return (partial_bytes(source) if on_gram else 8 * source.n * source.n_targets) + 8 * 5 * source.n
+
+
+def _worker_bytes(chosen: Representation, source: Source, checked: Checked) -> int:
+    """The limit that a worker needs, for the rounds too."""
+    if not checked.method.rounds:
+        return chosen.worker_bytes
+    arrays = 3 * 8 * source.n * (checked.settings.k + source.n_targets)
+    block = source.nbytes // max(len(source.blocks), 1)
+    return max(chosen.worker_bytes, math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / FED))
+
+
+def _pass(
+    name: str, source: Source, partial: int, flops: int, columns: NDArray[np.int64] | None = None, share: bool = False
+) -> Stage:
+    return Stage(name, 1, source.bytes_of_pass(columns), tasks_of_pass(source, partial, share), flops)
+
+
+def _together(name: str, passes: Sequence[Stage]) -> Stage:
+    """Passes of one kind as one stage."""
+    return Stage(
+        name, len(passes), sum(p.bytes_read for p in passes), sum(p.tasks for p in passes), sum(p.flops for p in passes)
+    )
+
+
+def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iterator[Stage]:
+    """The means that stand for missing values, and the Gram matrices."""
+    m, n, N = source.m, source.n, source.n_targets
+    if checked.settings.missing == "mean":
+        yield _pass("means", without_targets(source), 16 * n, m * n)
+    flops = m * n * (n + 2 * N)
+    if tiling is None:
+        sums = partial_sums(checked)
+        repeats = int(getattr(checked.options, "repeats", 1))
+        yield _pass("folds" if sums > 1 else "Gram matrix", source, sums * partial_bytes(source), repeats * flops)
+        return
+    passes = [
+        _pass(
+            "", source if i == 0 else without_targets(source), sum(strip.nbytes for strip in read),
+            2 * m * sum(strip.nbytes // 8 for strip in read), columns_of_read(source, read),
+        )
+        for i, read in enumerate(tiling.reads)
+    ]  # fmt: skip
+    yield _together("Gram matrix by tiles", passes)
+
+
+def _columns(source: Source, chosen: Representation, is_saved: bool) -> Iterator[Stage]:
+    """Passes over column blocks, as the representation counts them: of the stored data one where workers keep it."""
+    runs = max(0, chosen.passes - (1 if is_saved else 0))
+    reads = min(1, runs) if chosen.in_memory else runs
+    groups = len(groups_of_columns(source))
+    tasks = 0 if source.in_memory else runs * tasks_of_columns(groups) + (groups if chosen.in_memory else 0)
+    yield Stage("column blocks", reads, reads * source.x_bytes + source.y_bytes, tasks, chosen.flops)
+
+
+def _steps(source: Source, checked: Checked) -> int:
+    """Rounds that the method makes at least: columns to insert, or to take away."""
+    base = checked.include.size
+    if not checked.method.rounds or checked.settings.k == base:
+        return 0
+    if getattr(checked.options, "direction", "forward") == "backward":
+        return max(0, source.n - checked.exclude.size - checked.settings.k)
+    return min(checked.settings.k, source.n - checked.exclude.size) - base
+
+
+def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None) -> Iterator[Stage]:
+    """Passes of methods that value subsets on the rows of the data."""
+    options, steps = checked.options, _steps(source, checked)
+    if not steps or isinstance(options, KfoldOptions):
+        return
+    m, n, N = source.m, source.n, source.n_targets
+    grid = getattr(options, "lam_grid", None)
+    if grid is not None and state is None:
+        lams = 17 if grid == "auto" else len(grid)
+        yield _pass("lam", source, 8 * lams, 2 * m * n * (n + lams * N), share=True)
+    direction = getattr(options, "direction", "forward")
+    if direction == "forward" and would_cache(source):
+        return
+    done = 0 if state is None else len(state["path"])
+    first = n - checked.exclude.size if direction == "backward" else checked.include.size
+    passes = []
+    for step in range(done, steps):
+        size = first - step if direction == "backward" else first + step
+        passes.append(_pass("", source, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True))
+    yield _together("rounds of leave-one-out", passes)
+
+
+def _held_out(held_out: Source, checked: Checked) -> Stage:
+    """One pass over other rows, all columns of them at most."""
+    k = checked.settings.k
+    flops = 2 * held_out.m * k * k * max(1, held_out.n_targets)
+    return _pass("held-out rows", held_out, 8 * (k + 1), flops, share=True)
+
+
+def _check(source: Source, checked: Checked) -> Stage:
+    """The final pass on the chosen columns: of chunked columns the widest chunks that k columns can touch."""
+    k, N = checked.settings.k, source.n_targets or source.n
+    columns = None
+    if source.store is not None and source.n_targets:
+        widths = np.diff(source.store.column_bounds)
+        widest = np.sort(np.argsort(-widths, kind="stable")[:k])
+        columns = np.asarray(source.store.column_bounds)[:-1][widest]
+    return _pass("check", source, 8 * k * (k + N), 2 * source.m * k * (k + 2 * N), columns)
