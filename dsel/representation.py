@@ -259,7 +259,7 @@ def _shards(p: Problem, r: Resources) -> Representation:
     square = 0 if p.N else 8 * p.m * p.m  # Y = X: M = X' (X X') X
     kept = math.ceil((share * 1.02 + piece + square + INTERPRETER) / KEPT)
     in_memory = r.worker_memory is None or kept <= r.worker_memory
-    worker = kept if in_memory else _limit(piece + (FAN_IN + 2) * square)
+    worker = kept if in_memory else _limit(piece + 2 * p.tile + (FAN_IN + 2) * square)  # read, decoded, cast
     rows = 8 * p.n * 2 * p.k * (1 if 0 < p.N <= FEW_TARGETS else 2)
     client = p.tables + rows + 4 * p.sketch_rows * p.n + 8 * p.n * (6 + p.N) + 4 * square
     lacks = _WHOLE if p.needs_gram else _short(p, r, worker, client, f"{gib(p.tile)} a chunk", "tables, Gram rows")

@@ -104,6 +104,19 @@ def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, setti
         assert found.constant == expected.constant
 
 
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float, monkeypatch: Any) -> None:
+    X = np.random.default_rng(1).standard_normal((12, 30)) * 0.8 ** np.arange(30)
+    force("gram")
+    expected = dsel.select(X, k=3, method="astar", gamma=gamma)
+    monkeypatch.setattr("dsel.search.astar._MOST_BITS", 8)
+    force("rows")
+    found = dsel.select(X, k=3, method="astar", gamma=gamma)
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-9)
+    assert found.counts["row_passes"] <= 40
+
+
 def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Force, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200)).astype("float32")
