@@ -21,7 +21,7 @@ from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.planning import Plan, make_plan, resources
-from dsel.prepared import gram_statistics, in_shards, of_gram
+from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
@@ -106,13 +106,15 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
         if plan.chosen.name in ("gram", "tiles"):
             statistics, folds = _with_folds(source, checked, around, plan.tiling)
             ready = of_gram(source, settings, statistics, around.compute)
+        elif plan.chosen.name in ("rows", "sketch"):
+            ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         else:
             ready = in_shards(
                 source, settings, plan.chosen, plan.problem.sketch_rows, around.artefacts, around.compute,
                 around.persist,
             )  # fmt: skip
-    with clock.stage("search"):
         whole = ready.objective(settings.lam)
+    with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
         rows = _rows(source, checked, ready.statistics, folds, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dsel.data.source import Source
 from dsel.errors import CapacityError
+from dsel.prepared import reduction_key
 from dsel.representation import FED, INTERPRETER, Problem, Representation, Resources, candidates, choose, tile_budget
 from dsel.search.methods import KfoldOptions
 from dsel.settings import Checked, partial_sums, problem_of
@@ -207,7 +208,8 @@ def make_plan(
     if on_gram:
         stages = [*([] if is_saved else _statistics(source, checked, tiling)), *_rounds(source, checked, state)]
     else:
-        stages = list(_columns(source, chosen, is_saved))
+        reduced = saved and artefacts is not None and artefacts.has(reduction_key(source, checked.settings, chosen))
+        stages = list(_columns(source, checked, chosen, is_saved, reduced))
     if held_out is not None and _steps(source, checked):
         stages.append(_held_out(held_out, checked))
     if on_gram or source.n_targets:
@@ -218,8 +220,9 @@ def make_plan(
     exact = getattr(checked.options, "direction", "forward") == "forward"
     if not exact:
         notes.append("how many rounds there are depends on the data")
-    if chosen.rows_a_pass:
+    if not on_gram:
         exact = False
+    if chosen.rows_a_pass:
         notes.append(f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution")
     if source.store is not None and source.n_targets and len(source.store.column_bounds) > 2:
         exact = False
@@ -264,7 +267,11 @@ def _pass(
 def _together(name: str, passes: Sequence[Stage]) -> Stage:
     """Passes of one kind as one stage."""
     return Stage(
-        name, len(passes), sum(p.bytes_read for p in passes), sum(p.tasks for p in passes), sum(p.flops for p in passes)
+        name,
+        sum(p.passes for p in passes),
+        sum(p.bytes_read for p in passes),
+        sum(p.tasks for p in passes),
+        sum(p.flops for p in passes),
     )
 
 
@@ -289,13 +296,37 @@ def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iter
     yield _together("Gram matrix by tiles", passes)
 
 
-def _columns(source: Source, chosen: Representation, is_saved: bool) -> Iterator[Stage]:
-    """Passes over column blocks, as the representation counts them: of the stored data one where workers keep it."""
-    runs = max(0, chosen.passes - (1 if is_saved else 0))
-    reads = min(1, runs) if chosen.in_memory else runs
-    groups = len(groups_of_columns(source))
-    tasks = 0 if source.in_memory else runs * tasks_of_columns(groups) + (groups if chosen.in_memory else 0)
-    yield Stage("column blocks", reads, reads * source.x_bytes + source.y_bytes, tasks, chosen.flops)
+def _columns(
+    source: Source, checked: Checked, chosen: Representation, is_saved: bool, is_reduced: bool
+) -> Iterator[Stage]:
+    """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
+    groups, unread = len(groups_of_columns(source)), True
+
+    def passes(name: str, count: int, flops: int = 0, *, targets: bool = False, additive: bool = False) -> Stage:
+        nonlocal unread
+        reads = count if not chosen.in_memory else int(unread and count > 0)
+        tasks = 0 if source.in_memory else count * tasks_of_columns(groups, additive)
+        if chosen.in_memory and unread and not source.in_memory:
+            tasks += groups
+        unread = unread and not count
+        y = source.y_bytes * count if targets else 0
+        return Stage(name, reads, reads * source.x_bytes + y, tasks, flops)
+
+    m, n, k = source.m, source.n, checked.settings.k
+    if not is_saved:
+        if checked.settings.missing == "mean":
+            yield passes("means", 1, m * n)
+        yield replace(passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True))
+    if chosen.name == "shards":
+        yield passes("Gram rows", chosen.passes - 1, chosen.flops)
+    elif not is_reduced:
+        sums = passes("", 1 if chosen.name == "rows" else (chosen.passes + 1) // 2, chosen.flops, additive=True)
+        yield _together("eigendecomposition", [sums, passes("", chosen.passes - sums.passes)])
+    if not source.n_targets:
+        last = passes("check", 1, 2 * m * n * k)
+        widest = min(k, len(source.store.column_bounds) - 1) if source.store is not None else 0
+        fetched = source.x_bytes * widest // max(1, len(source.store.column_bounds) - 1) if source.store else 0
+        yield replace(last, bytes_read=last.bytes_read + fetched, tasks=last.tasks + (0 if source.in_memory else 2 + k))
 
 
 def _steps(source: Source, checked: Checked) -> int:

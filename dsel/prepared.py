@@ -11,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.source import Source
+from dsel.errors import OutputError
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.representation import Representation
+from dsel.representation import POWERS, SKETCH_ROWS, Representation
 from dsel.settings import Settings
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.column_pass import ColumnFactor, ColumnStatistics, column_statistics, on_demand_objective
 from dsel.stats.columnwise import ColumnBlocks
+from dsel.stats.eigen import Eigen, from_rows, from_sketch
+from dsel.stats.eigen_artefact import eigen_key, load_eigen, save_eigen
 from dsel.stats.gram import gram
 from dsel.stats.residual import Fit, refit
 from dsel.stats.statistics import ColumnScales, Statistics
@@ -80,10 +84,17 @@ def gram_statistics(
     return saved_or_made(source, settings, artefacts, "gram", make)
 
 
+@dataclass
+class Sharded(Prepared):
+    """With the data as a factor Z of K."""
+
+    factor: ColumnFactor = field(kw_only=True)
+
+
 def in_shards(
     source: Source, settings: Settings, chosen: Representation, leading_rows: int, artefacts: ArtefactStore | None,
     compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
-) -> Prepared:  # fmt: skip
+) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
     blocks = ColumnBlocks(source, compute, persist if chosen.in_memory else None)
 
@@ -103,7 +114,68 @@ def in_shards(
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
-    return Prepared(
+    return Sharded(
         statistics, lambda lam: on_demand_objective(factor, statistics, settings.preprocess, lam, leading_rows), fit,
-        {"representation": "shards"},
+        {"representation": "shards"}, factor=factor,
     )  # fmt: skip
+
+
+def reduced(
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
+) -> Prepared:  # fmt: skip
+    """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
+    ready = in_shards(source, settings, chosen, 0, artefacts, compute, persist)
+    statistics, factor = ready.statistics, ready.factor
+    held: list[Eigen] = []
+
+    def objective(lam: float) -> QuadraticObjective:
+        if not held:
+            held.append(_eigen(source, settings, chosen, artefacts, factor, squared_norm(statistics, settings)))
+        eigen = held[0]
+        squares = np.square(eigen.W)
+        return OnDemandObjective(
+            InMemoryFactor(eigen.W), squares.sum(axis=0), None, eigen.total, lam, through=eigen.values,
+            seen=eigen.values @ squares, leading_rows=SKETCH_ROWS,
+        )  # fmt: skip
+
+    return Prepared(statistics, objective, ready.fit, {"representation": chosen.name, "rank": chosen.rank})
+
+
+def squared_norm(statistics: ColumnScales, settings: Settings) -> float:
+    """||Z||_F^2 of the preprocessed X."""
+    scaling = statistics.scaling(settings.preprocess)
+    raw = settings.preprocess in ("unit", "none")
+    squares = statistics.squares + (statistics.weight * statistics.mean_x**2 if raw else 0.0)
+    return float((squares / scaling.scale_x**2)[~statistics.unusable(settings.preprocess)].sum())
+
+
+def reduction_key(source: Source, settings: Settings, chosen: Representation) -> dict[str, Any]:
+    """What the saved eigendecomposition depends on."""
+    options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
+    if chosen.name == "sketch":
+        options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
+    return eigen_key(source.fingerprint or "", **options)
+
+
+def _eigen(
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
+    total: float,
+) -> Eigen:  # fmt: skip
+    key = None
+    if artefacts is not None and source.fingerprint is not None:
+        key = reduction_key(source, settings, chosen)
+        saved = load_eigen(artefacts, key)
+        if saved is not None:
+            log.info("the eigendecomposition of %s is saved in %s", source.name, artefacts.path(key))
+            return saved
+    if chosen.name == "rows":
+        eigen = from_rows(factor)
+    else:
+        eigen = from_sketch(factor, total, chosen.rank, powers=POWERS, seed=settings.seed)
+    if key is not None and artefacts is not None:
+        try:
+            save_eigen(artefacts, key, eigen)
+        except (OSError, OutputError) as error:
+            log.warning("the eigendecomposition is not saved: %s", error)
+    return eigen

@@ -77,10 +77,10 @@ class ArtefactStore:
             }
             with (staging / "arrays.npz").open("wb") as file:
                 np.savez(file, **arrays)
-                _flush(file)
+                flush(file)
             with (staging / _MANIFEST).open("w") as text:
                 json.dump({"key": key, "versions": versions()}, text, indent=2)
-                _flush(text)
+                flush(text)
             self._publish(key, staging, path)
         except OSError as error:
             log.warning(
@@ -103,6 +103,7 @@ class ArtefactStore:
                 raise
 
 
-def _flush(file: IO[Any]) -> None:
+def flush(file: IO[Any]) -> None:
+    """Write a file through to the disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -239,6 +239,16 @@ def _leading_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> NDArray[np.
     return out
 
 
+def _right_product_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
+    """arguments.columns: those of `preprocessed`, then the rows of R' (l, w)."""
+    known = 2 if arguments.shared else 3
+    R, its_own = arguments.columns[known:], replace(arguments, columns=arguments.columns[:known])
+    out = np.zeros((x.shape[0], R.shape[0]))
+    for a, b in pieces(*x.shape):
+        out += preprocessed(x, a, b, its_own) @ R[:, a:b].T
+    return out
+
+
 def _row_gram_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     G = np.zeros((x.shape[0], x.shape[0]))
     for a, b in pieces(*x.shape):
@@ -303,6 +313,11 @@ class ColumnFactor:
         self._argument = np.ascontiguousarray(np.vstack(rows))
         self.shape = (blocks.source.m, blocks.source.n)
 
+    @property
+    def passes(self) -> int:
+        """Passes over the stored data so far."""
+        return self._blocks.reads
+
     def columns(self, S: NDArray[np.int64]) -> Floats:
         """(m, s); the chunks of these columns alone are read."""
         order = np.argsort(S, kind="stable")
@@ -319,6 +334,14 @@ class ColumnFactor:
         found: Floats = self._blocks.run(_product_of, _add, _beside, name="products", argument=self._argument, shared=V)
         return found
 
+    def right_products(self, Rt: Floats) -> Floats:
+        """(m, l) Z R for R' (l, n): one pass. A task gets its columns of R' alone."""
+        found: Floats = self._blocks.run(
+            _right_product_of, _stack_rows, _sum, name="right", argument=np.vstack([self._argument, Rt]),
+            shared=self._argument.shape[0] == 2, additive=True,
+        )  # fmt: skip
+        return found
+
     def leading(self, p: int) -> NDArray[np.float32]:
         """(n, p) rows of Z evenly spread: one pass."""
         rows = np.unique(np.linspace(0, self.shape[0] - 1, p).astype(np.int64))
@@ -332,28 +355,30 @@ class ColumnFactor:
         usable columns)."""
         Q, R = np.linalg.qr(np.vstack([self.columns(S), np.sqrt(lam) * np.eye(S.size)]))
         found: _Residuals = self._blocks.run(
-            _residuals_of, _no_rows, _join_residuals, name="refit", argument=self._argument, shared=Q
+            _residuals_of, _no_rows, _join_residuals, name="refit", argument=self._argument, shared=Q, full_height=True
         )
         w = scipy.linalg.solve_triangular(R, found.C[:, usable]) if S.size else found.C[:, usable]
         return Fit(found.left, found.left - lam * float(np.vdot(w, w)), found.total, np.asarray(w))
 
     def row_gram(self) -> Floats:
-        """(m, m) Z Z': one pass, where each column block is of full height. O(m^2 n)."""
-        found: Floats = self._blocks.run(_row_gram_of, _no_rows, _sum, name="row-gram", argument=self._argument)
+        """(m, m) Z Z': one pass, a worker holding columns of full height. O(m^2 n)."""
+        found: Floats = self._blocks.run(
+            _row_gram_of, _no_rows, _sum, name="row-gram", argument=self._argument, additive=True, full_height=True
+        )
         return found
 
     def through_diagonal(self, T: Floats) -> Floats:
         """(n,) the diagonal of Z'TZ: one pass, likewise."""
         found: Floats = self._blocks.run(
-            _through_of, _no_rows, _beside, name="through", argument=self._argument, shared=T
+            _through_of, _no_rows, _beside, name="through", argument=self._argument, shared=T, full_height=True
         )
         return found
 
 
 def _no_rows(a: Any, b: Any) -> Any:
     raise DataError(
-        "The row Gram matrix needs column blocks of full height, and this store is cut in rows as well.",
-        "Write it again with chunks of all rows (chunks=(samples, columns)).",
+        "This needs columns of full height, and the chunks of the store are full rows.",
+        "Write it again with chunks cut in columns (chunks=(rows, columns)).",
     )
 
 

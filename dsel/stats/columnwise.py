@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dsel.data.source import Block, Source, StoredRows, load_block, load_weights
 from dsel.data.stored_array import StoredArray
-from dsel.stats.blockwise import one_blas_thread
+from dsel.stats.blockwise import FAN_IN, one_blas_thread
 from dsel.stats.ledger import note
 
 #: A task takes consecutive column chunks, one at a time: so many tasks a pass are enough for any cluster.
@@ -69,7 +69,7 @@ class StoredCell:
 
 def load_cell(part: Any) -> Any:
     """The numbers of a cell: read now, or there already."""
-    return part.read() if isinstance(part, StoredCell) else load_block(part)
+    return part.read() if isinstance(part, StoredCell | Stack) else load_block(part)
 
 
 def _load_group(parts: Sequence[Any]) -> list[Any]:
@@ -79,10 +79,12 @@ def _load_group(parts: Sequence[Any]) -> list[Any]:
 
 def _work_through(
     cells: Sequence[Cell], parts: Sequence[Any], ys: Sequence[Any], per_cell: PerCell, merge: Any, argument: Any,
-    sent: tuple[Any, Any], target_columns: Any,
+    sent: tuple[Any, Any], target_columns: Any, full_height: bool,
 ) -> list[tuple[int, Any]]:  # fmt: skip
     """First column and partial result of each column block of one group, merged over the rows."""
     found: list[tuple[int, Any]] = []
+    if full_height:
+        cells, parts, ys = _stacked(cells, parts)
     for cell, part, y in zip(cells, parts, ys, strict=True):
         x = load_cell(part)
         targets = None if y is None else load_block(y, target_columns)
@@ -92,6 +94,31 @@ def _work_through(
         del x
         _add(found, cell.left, partial, merge)
     return found
+
+
+def _stacked(cells: Sequence[Cell], parts: Sequence[Any]) -> tuple[list[Cell], list[Any], list[Any]]:
+    """Cells one below the other as one, read when its turn comes; without targets."""
+    columns: dict[int, list[int]] = {}
+    for i, cell in enumerate(cells):
+        columns.setdefault(cell.left, []).append(i)
+    tall = [
+        Cell(cells[rows[0]].start, cells[rows[-1]].stop, left, cells[rows[0]].right) for left, rows in columns.items()
+    ]
+    return tall, [Stack([parts[i] for i in rows]) for rows in columns.values()], [None] * len(tall)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Cells one below the other."""
+
+    parts: list[Any]
+
+    def read(self) -> Any:
+        """The numbers of all of them."""
+        read = [load_cell(part) for part in self.parts]
+        if len(read) == 1:
+            return read[0]
+        return np.concatenate([part.toarray() if hasattr(part, "toarray") else part for part in read])
 
 
 def _add(found: list[tuple[int, Any]], left: int, partial: Any, merge: Callable[[Any, Any], Any]) -> None:
@@ -106,12 +133,16 @@ def _on_worker(*arguments: Any) -> list[tuple[int, Any]]:
         return _work_through(*arguments)
 
 
-def _joined(parts: Sequence[list[tuple[int, Any]]], merge: Any, join: Callable[[list[Any]], Any]) -> Any:
+def _joined(
+    parts: Sequence[list[tuple[int, Any]]], merge: Any, join: Callable[[list[Any]], Any], more: bool = False
+) -> Any:
+    """The results of consecutive groups joined; with `more` to be joined again."""
     found: list[tuple[int, Any]] = []
     for part in parts:
         for left, partial in part:
             _add(found, left, partial, merge)
-    return join([partial for _, partial in found])
+    whole = join([partial for _, partial in found])
+    return [(found[0][0], whole)] if more else whole
 
 
 class ColumnBlocks:
@@ -136,11 +167,12 @@ class ColumnBlocks:
     def run(
         self, per_cell: PerCell, merge: Callable[[Any, Any], Any], join: Callable[[list[Any]], Any], *, name: str,
         argument: NDArray[np.float64] | None = None, shared: Any = None, targets: bool = False,
-        only: NDArray[np.int64] | None = None,
+        only: NDArray[np.int64] | None = None, additive: bool = False, full_height: bool = False,
     ) -> Any:  # fmt: skip
         """join([...]) of the column blocks' results. argument (a, n): each task gets its columns of it; shared: sent to
         each worker once. targets: whether per_cell wants those of its rows. only: blocks that hold none of these
-        ascending columns are left out."""
+        ascending columns are left out. additive: join sums, so that a few results may be joined before the others are
+        there. full_height: cells that are one below the other come as one, without targets."""
         source = self.source
         began, reads, read = time.perf_counter(), self.reads, self.bytes_read
         groups = self._wanted(only)
@@ -159,7 +191,7 @@ class ColumnBlocks:
         if source.in_memory:
             with one_blas_thread():
                 done = [
-                    _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen)
+                    _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen, full_height)
                     for (cells, parts), y in zip(groups, ys, strict=True)
                 ]
             return made(_joined(done, merge, join), 0)
@@ -171,16 +203,24 @@ class ColumnBlocks:
         sent = delayed(both, name=f"{name}-shared-{token}", traverse=False)
         level = [
             work(
-                cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen,
+                cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen, full_height,
                 dask_key_name=f"{name}-{token}-{i}",
             )
             for i, ((cells, parts), y) in enumerate(zip(groups, ys, strict=True))
         ]  # fmt: skip
-        whole = delayed(_joined, pure=False)(level, merge, join, dask_key_name=f"{name}-join-{token}")
+        joined = delayed(_joined, pure=False)
+        while additive and len(level) > FAN_IN:
+            depth = len(level)
+            level = [
+                joined(level[i : i + FAN_IN], merge, join, True, dask_key_name=f"{name}-sum-{token}-{depth}-{i}")
+                for i in range(0, depth, FAN_IN)
+            ]
+        whole = joined(level, merge, join, dask_key_name=f"{name}-join-{token}")
+        own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in whole.__dask_graph__())
         if self._compute is not None:
-            return made(self._compute(whole), tasks_of_columns(len(groups)))
+            return made(self._compute(whole), own)
         with one_blas_thread():
-            return made(whole.compute(scheduler="threads"), tasks_of_columns(len(groups)))
+            return made(whole.compute(scheduler="threads"), own)
 
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
@@ -218,9 +258,13 @@ class ColumnBlocks:
         self.reads += whole
 
 
-def tasks_of_columns(groups: int) -> int:
-    """Tasks of one pass over so many groups: theirs, what they share, and the join."""
-    return groups + 2
+def tasks_of_columns(groups: int, additive: bool = False) -> int:
+    """Tasks of one pass over so many groups: theirs, what they share, and the joins."""
+    tasks = groups + 2
+    while additive and groups > FAN_IN:
+        groups = -(-groups // FAN_IN)
+        tasks += groups
+    return tasks
 
 
 def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
@@ -235,7 +279,7 @@ def groups_of_columns(source: Source) -> list[tuple[list[Cell], list[Any]]]:
     """Cells by task: consecutive column blocks, each from its first rows to its last."""
     columns = _column_edges(source)
     blocks = list(pairwise(columns))
-    if len(blocks) == 1:
+    if len(blocks) == 1 and not source.in_memory:
         step = max(1, -(-len(source.blocks) // MOST_TASKS))
         full = [Cell(b.start, b.stop, 0, source.n) for b in source.blocks]
         parts = [_part(source, cell, b) for cell, b in zip(full, source.blocks, strict=True)]
