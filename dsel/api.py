@@ -97,7 +97,8 @@ def plan(
     found = (1, None) if client is None else workers_of(client)
     limit = found[1] if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
     around = Surroundings(workers=workers or found[0], worker_memory=limit)
-    made = plan_selection(source, checked, around, held_out_rows(source, checked))
+    keeps = client is not None or workers is not None
+    made = plan_selection(source, checked, around, held_out_rows(source, checked), keeps=keeps)
     return calibrated(made, source) if calibrate else made
 
 

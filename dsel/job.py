@@ -87,7 +87,8 @@ def _plan(job: JobFile, source: Source, spec: LocalSpec) -> Plan:
     around = Surroundings(
         workers=worker_count(spec), worker_memory=worker_memory(spec), artefacts=_artefacts(job), state=state
     )
-    return plan_selection(source, checked, around, held_out_rows(source, checked), job.certify is not None)
+    held_out = held_out_rows(source, checked)
+    return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
 
 def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:

@@ -89,12 +89,15 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
 
 
 def plan_selection(
-    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, certified: bool = False
-) -> Plan:
-    """What `run_selection` will do in these surroundings, a proof being to follow or not."""
+    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, *, keeps: bool | None = None,
+    certified: bool = False,
+) -> Plan:  # fmt: skip
+    """What `run_selection` will do in these surroundings. keeps: whether there will be workers that can keep shards, by
+    default whether there are; certified: whether a proof is to follow."""
     return make_plan(
         source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
         state=around.state, held_out=held_out, certified=certified,
+        keeps=around.persist is not None if keeps is None else keeps,
     )  # fmt: skip
 
 

@@ -18,7 +18,18 @@ from numpy.typing import NDArray
 
 from dsel.data.source import Source
 from dsel.errors import CapacityError
-from dsel.representation import FED, INTERPRETER, Problem, Representation, Resources, candidates, choose, tile_budget
+from dsel.prepared import reduction_key
+from dsel.representation import (
+    FED,
+    INTERPRETER,
+    Problem,
+    Representation,
+    Resources,
+    candidates,
+    choose,
+    gib,
+    tile_budget,
+)
 from dsel.search.methods import KfoldOptions
 from dsel.settings import Checked, partial_sums, problem_of
 from dsel.stats.artefact import ArtefactStore
@@ -180,10 +191,11 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
 
 def make_plan(
     source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
-    state: dict[str, Any] | None = None, held_out: Source | None = None, certified: bool = False,
+    state: dict[str, Any] | None = None, held_out: Source | None = None, keeps: bool = True, certified: bool = False,
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
-    search; held_out: rows that the method tests its steps on; certified: whether a proof follows.
+    search; held_out: rows that the method tests its steps on; keeps: whether there are workers that can keep column
+    shards; certified: whether a proof follows.
 
     Nothing of the data is read. A plan that cannot run says so in `lacks`.
     """
@@ -194,43 +206,91 @@ def make_plan(
         chosen = choose(problem, available)
     except CapacityError as error:
         chosen, lacks, remedy = found[0], error.what, error.remedy
+    if source.in_memory or not keeps:
+        chosen = replace(chosen, in_memory=False)
     tiling = None
     if chosen.name == "tiles" and not lacks:
         tiling = plan_tiles(source.n, min(tile_budget(problem, available), 8.0 * source.n**2))
-    saved = artefacts is not None and source.fingerprint is not None
-    on_gram = chosen.name in ("gram", "tiles")
-    kind = "gram" if on_gram else "columns"
-    key = ArtefactStore.key(source.fingerprint or "", kind=kind, missing=checked.settings.missing)
-    is_saved = saved and artefacts is not None and artefacts.has(key)
-    if isinstance(checked.options, KfoldOptions):
-        saved = is_saved = False
-    if on_gram:
-        stages = [*([] if is_saved else _statistics(source, checked, tiling)), *_rounds(source, checked, state)]
-    else:
-        stages = list(_columns(source, chosen, is_saved))
-    if held_out is not None and _steps(source, checked):
-        stages.append(_held_out(held_out, checked))
-    if on_gram or source.n_targets:
-        stages.append(_check(source, checked))
-    notes = [f"statistics are saved in {artefacts.path(key)}: no pass for them"] if is_saved and artefacts else []
-    if certified:
-        notes.append("the proof reads no data, unless it finds a better subset: one more pass then")
-    exact = getattr(checked.options, "direction", "forward") == "forward"
-    if not exact:
-        notes.append("how many rounds there are depends on the data")
-    if chosen.rows_a_pass:
-        exact = False
-        notes.append(f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution")
-    if source.store is not None and source.n_targets and len(source.store.column_bounds) > 2:
-        exact = False
-        notes.append("the last pass reads the chunks of the columns chosen alone: fewer bytes than planned")
+    worker_bytes = _worker_bytes(chosen, source, checked)
+    if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
+        lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
+        remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
+    saved = _Saved.find(source, checked, chosen, artefacts)
+    stages = tuple(_stages(source, checked, chosen, tiling, saved, state, held_out))
     return Plan(
-        problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name),
-        tuple(stages), available.workers, _worker_bytes(chosen, source, checked), available.worker_memory,
-        chosen.client_bytes, available.client_memory,
-        _HEADERS + _saved_bytes(source, on_gram) if saved and not is_saved else 0,
-        exact, tuple(notes), lacks=lacks, remedy=remedy, tiling=tiling,
+        problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name), stages,
+        available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
+        saved.disk_bytes, _is_exact(source, checked, chosen), tuple(_notes(source, checked, chosen, saved, certified)),
+        lacks=lacks, remedy=remedy, tiling=tiling,
     )  # fmt: skip
+
+
+def _on_gram(chosen: Representation) -> bool:
+    return chosen.name in ("gram", "tiles")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What is saved already: statistics, the eigendecomposition; and the bytes of what will be."""
+
+    statistics: bool = False
+    reduction: bool = False
+    disk_bytes: int = 0
+
+    @classmethod
+    def find(cls, source: Source, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> _Saved:
+        """Look for them."""
+        if artefacts is None or source.fingerprint is None or isinstance(checked.options, KfoldOptions):
+            return cls()
+        kind = "gram" if _on_gram(chosen) else "columns"
+        statistics = artefacts.has(ArtefactStore.key(source.fingerprint, kind=kind, missing=checked.settings.missing))
+        reduced = chosen.name in ("rows", "sketch")
+        reduction = reduced and artefacts.has(reduction_key(source, checked.settings, chosen))
+        numbers = source.n * (5 + source.n_targets + (source.n if _on_gram(chosen) else 0))
+        disk = 0 if statistics else 8 * numbers + _HEADERS
+        disk += 8 * chosen.rank * (source.m + source.n) + _HEADERS if reduced and not reduction else 0
+        return cls(statistics, reduction, disk)
+
+
+def _is_exact(source: Source, checked: Checked, chosen: Representation) -> bool:
+    """Whether passes, bytes and tasks are known."""
+    forward = getattr(checked.options, "direction", "forward") == "forward"
+    return forward and _on_gram(chosen) and not _reads_chosen_chunks(source)
+
+
+def _reads_chosen_chunks(source: Source) -> bool:
+    return source.store is not None and bool(source.n_targets) and len(source.store.column_bounds) > 2
+
+
+def _notes(source: Source, checked: Checked, chosen: Representation, saved: _Saved, certified: bool) -> Iterator[str]:
+    if saved.statistics:
+        yield "statistics are saved: no pass for them"
+    if saved.reduction:
+        yield "the eigendecomposition is saved: no pass for it"
+    if getattr(checked.options, "direction", "forward") != "forward":
+        yield "how many rounds there are depends on the data"
+    if chosen.rows_a_pass:
+        yield f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution"
+    if _reads_chosen_chunks(source):
+        yield "the last pass reads the chunks of the columns chosen alone: fewer bytes than planned"
+    if certified:
+        yield "the proof reads no data, unless it finds a better subset: one more pass then"
+
+
+def _stages(
+    source: Source, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: _Saved,
+    state: dict[str, Any] | None, held_out: Source | None,
+) -> Iterator[Stage]:  # fmt: skip
+    if not _on_gram(chosen):
+        yield from _columns(source, checked, chosen, saved)
+    else:
+        if not saved.statistics:
+            yield from _statistics(source, checked, tiling)
+        yield from _rounds(source, checked, state)
+    if held_out is not None and _steps(source, checked):
+        yield _held_out(held_out, checked)
+    if _on_gram(chosen) or source.n_targets:
+        yield _check(source, checked)
 
 
 def _instead(other: Representation) -> str:
@@ -239,11 +299,6 @@ def _instead(other: Representation) -> str:
         f"it would do too, in {other.passes} {_plural('pass', other.passes)}, {format_bytes(other.bytes_read)} read, "
         f"{format_bytes(other.worker_bytes)} a worker, {format_bytes(other.client_bytes)} in this process"
     )
-
-
-def _saved_bytes(source: Source, on_gram: bool) -> int:
-    """Bytes of statistics: K and B, or B alone, and a few numbers a column."""
-    return (partial_bytes(source) if on_gram else 8 * source.n * source.n_targets) + 8 * 5 * source.n
 
 
 def _worker_bytes(chosen: Representation, source: Source, checked: Checked) -> int:
@@ -264,7 +319,11 @@ def _pass(
 def _together(name: str, passes: Sequence[Stage]) -> Stage:
     """Passes of one kind as one stage."""
     return Stage(
-        name, len(passes), sum(p.bytes_read for p in passes), sum(p.tasks for p in passes), sum(p.flops for p in passes)
+        name,
+        sum(p.passes for p in passes),
+        sum(p.bytes_read for p in passes),
+        sum(p.tasks for p in passes),
+        sum(p.flops for p in passes),
     )
 
 
@@ -289,13 +348,34 @@ def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iter
     yield _together("Gram matrix by tiles", passes)
 
 
-def _columns(source: Source, chosen: Representation, is_saved: bool) -> Iterator[Stage]:
-    """Passes over column blocks, as the representation counts them: of the stored data one where workers keep it."""
-    runs = max(0, chosen.passes - (1 if is_saved else 0))
-    reads = min(1, runs) if chosen.in_memory else runs
-    groups = len(groups_of_columns(source))
-    tasks = 0 if source.in_memory else runs * tasks_of_columns(groups) + (groups if chosen.in_memory else 0)
-    yield Stage("column blocks", reads, reads * source.x_bytes + source.y_bytes, tasks, chosen.flops)
+def _columns(source: Source, checked: Checked, chosen: Representation, saved: _Saved) -> Iterator[Stage]:
+    """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
+    groups, unread = len(groups_of_columns(source)), True
+
+    def passes(name: str, count: int, flops: int, *, targets: bool = False, additive: bool = False) -> Stage:
+        nonlocal unread
+        reads = int(unread and count > 0) if chosen.in_memory else count
+        tasks = 0 if source.in_memory else count * tasks_of_columns(groups, additive)
+        tasks += groups if chosen.in_memory and reads else 0
+        unread = unread and not count
+        return Stage(name, reads, reads * source.x_bytes + source.y_bytes * (count if targets else 0), tasks, flops)
+
+    m, n, k = source.m, source.n, checked.settings.k
+    if not saved.statistics:
+        if checked.settings.missing == "mean":
+            yield passes("means", 1, m * n)
+        yield passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True)
+    if chosen.name == "shards":
+        yield passes("Gram rows", chosen.passes - 1, chosen.flops)
+    elif not saved.reduction:
+        sums = 1 if chosen.name == "rows" else (chosen.passes + 1) // 2
+        halves = [passes("", sums, chosen.flops, additive=True), passes("", chosen.passes - sums, 0)]
+        yield _together("eigendecomposition", halves)
+    if not source.n_targets:
+        last = passes("check", 1, 2 * m * n * k)
+        blocks = 1 if source.store is None else len(source.store.column_bounds) - 1
+        fetched = source.x_bytes * min(k, blocks) // blocks  # the chosen columns come first
+        yield replace(last, bytes_read=last.bytes_read + fetched)
 
 
 def _steps(source: Source, checked: Checked) -> int:

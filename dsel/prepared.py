@@ -150,16 +150,21 @@ def squared_norm(statistics: ColumnScales, settings: Settings) -> float:
     return float((squares / scaling.scale_x**2)[~statistics.unusable(settings.preprocess)].sum())
 
 
+def reduction_key(source: Source, settings: Settings, chosen: Representation) -> dict[str, Any]:
+    """What the saved eigendecomposition depends on."""
+    options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
+    if chosen.name == "sketch":
+        options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
+    return eigen_key(source.fingerprint or "", **options)
+
+
 def _eigen(
     source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
     total: float,
 ) -> Eigen:  # fmt: skip
     key = None
     if artefacts is not None and source.fingerprint is not None:
-        options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
-        if chosen.name == "sketch":
-            options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
-        key = eigen_key(source.fingerprint, **options)
+        key = reduction_key(source, settings, chosen)
         saved = load_eigen(artefacts, key)
         if saved is not None:
             log.info("the eigendecomposition of %s is saved in %s", source.name, artefacts.path(key))

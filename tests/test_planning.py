@@ -171,6 +171,11 @@ class TestMemory:
         with pytest.raises(CapacityError, match="in this process"):
             self.plan(path, None, client=1 << 20).require()
 
+    def test_rounds_need_more_of_a_worker_than_the_gram_matrix(self, path: Path) -> None:
+        assert self.plan(path, 250 << 20).require().representation == "gram"
+        with pytest.raises(CapacityError, match="for its rounds and is limited to"):
+            self.plan(path, 250 << 20, method="greedy-rls").require()
+
     def test_folds_are_not_summed_by_tiles(self, path: Path) -> None:
         refused = self.plan(path, 230 << 20, method="kfold")
         with pytest.raises(CapacityError, match="folds"):

@@ -60,13 +60,16 @@ def test_every_representation_gives_the_same_answer(force: Force, kind: str, met
     X, Y = data(kind)
     k = min(4, X.shape[1])
     options: dict[str, Any] = {"iterations": 4000} if method == "poss" else {}
-    for args, names in (((X, Y), ("shards",)), ((X,), ("shards", "rows", "sketch"))):
+    for args, names in (((X, Y), ("tiles", "shards")), ((X,), ("tiles", "shards", "rows", "sketch"))):
         force("gram")
         expected = dsel.select(*args, k=k, method=method, **options)
         for name in names:
             force(name)
             found = dsel.select(*args, k=k, method=method, **options)
-            assert found.counts["representation"] == name
+            assert found.plan is not None
+            assert found.plan["representation"] == name
+            planned, measured = found.plan["planned"], found.plan["measured"]
+            assert name == "shards" or planned["passes"] == measured["passes"]
             assert found.error == pytest.approx(expected.error, rel=1e-8, abs=1e-9 * X.size)
             if kind != "rank one":
                 assert found.indices == expected.indices

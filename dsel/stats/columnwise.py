@@ -209,19 +209,18 @@ class ColumnBlocks:
             for i, ((cells, parts), y) in enumerate(zip(groups, ys, strict=True))
         ]  # fmt: skip
         joined = delayed(_joined, pure=False)
-        sums = 0
         while additive and len(level) > FAN_IN:
             depth = len(level)
-            sums += -(-depth // FAN_IN)
             level = [
                 joined(level[i : i + FAN_IN], merge, join, True, dask_key_name=f"{name}-sum-{token}-{depth}-{i}")
                 for i in range(0, depth, FAN_IN)
             ]
         whole = joined(level, merge, join, dask_key_name=f"{name}-join-{token}")
+        own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in whole.__dask_graph__())
         if self._compute is not None:
-            return made(self._compute(whole), tasks_of_columns(len(groups)) + sums)
+            return made(self._compute(whole), own)
         with one_blas_thread():
-            return made(whole.compute(scheduler="threads"), tasks_of_columns(len(groups)) + sums)
+            return made(whole.compute(scheduler="threads"), own)
 
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
@@ -259,9 +258,13 @@ class ColumnBlocks:
         self.reads += whole
 
 
-def tasks_of_columns(groups: int) -> int:
-    """Tasks of one pass over so many groups: theirs, what they share, and the join."""
-    return groups + 2
+def tasks_of_columns(groups: int, additive: bool = False) -> int:
+    """Tasks of one pass over so many groups: theirs, what they share, and the joins."""
+    tasks = groups + 2
+    while additive and groups > FAN_IN:
+        groups = -(-groups // FAN_IN)
+        tasks += groups
+    return tasks
 
 
 def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
