@@ -115,7 +115,9 @@ def problem_of(source: Source, checked: Checked) -> Problem:
     poss = checked.settings.method == "poss"
     extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
     calls = checked.settings.criterion is not None or callable(getattr(options, "isolation", None))
-    whole = checked.method.whole_gram or any(extras) or calls or getattr(options, "bound", None) == "combined"
+    combined = getattr(options, "bound", None) == "combined"
+    by_W = not (source.n_targets or checked.settings.lam or checked.include.size or combined)
+    whole = checked.method.whole_gram or any(extras) or calls or (checked.settings.method == "astar" and not by_W)
     return Problem(
         source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
         (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if poss else 2, needs_gram=whole,

@@ -18,7 +18,7 @@ from dsel.cluster.connect import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import CapacityError, DataError
 from dsel.pipeline import Surroundings, run_selection
-from dsel.representation import Resources, candidates
+from dsel.representation import Problem, Representation, Resources, candidates
 from dsel.settings import Settings
 from tests.stores import count_reads, make_store, reads_so_far
 
@@ -35,7 +35,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
-        def choose(problem: Any, available: Any) -> Any:
+        def choose(problem: Problem, available: Resources) -> Representation:
             found = candidates(problem, Resources(available.workers, memory, 1 << 60))
             return next(c for c in found if c.name == name)
 
@@ -105,6 +105,19 @@ def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, setti
         assert found.error == pytest.approx(expected.error, rel=1e-9)
         np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=1e-8)
         assert found.constant == expected.constant
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float, monkeypatch: Any) -> None:
+    X = np.random.default_rng(1).standard_normal((12, 30)) * 0.8 ** np.arange(30)
+    force("gram")
+    expected = dsel.select(X, k=3, method="astar", gamma=gamma)
+    monkeypatch.setattr("dsel.search.astar._MOST_BITS", 8)
+    force("rows")
+    found = dsel.select(X, k=3, method="astar", gamma=gamma)
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-9)
+    assert found.counts["row_passes"] <= 40
 
 
 def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Force, tmp_path: Path) -> None:

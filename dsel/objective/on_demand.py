@@ -192,6 +192,13 @@ class OnDemandObjective(QuadraticObjective):
         return Rows(np.zeros(self.n, np.int64), self._seen, {})
 
     @property
+    def reduced_factor(self) -> Floats | None:
+        """W (r, n) where the problem is the eigen-reduced one of Y = X as it is: no penalty, no included columns."""
+        if self.lam or self._taken is not None or self.through is None or self.through.ndim != 1:
+            return None
+        return self.factor.F[:, self.columns] if isinstance(self.factor, InMemoryFactor) else None
+
+    @property
     def diagonal(self) -> Floats:
         """(n,) of K."""
         return self._diagonal

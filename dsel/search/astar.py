@@ -32,6 +32,8 @@ AStarBound = Literal["eigenvalue", "combined"]
 
 #: A node in the fringe with its place in the closed list takes about so many bytes, and one for every column.
 _NODE_BYTES = 450
+#: Up to so many columns a closed subset is kept as bits, else as its members.
+_MOST_BITS = 2048
 
 _Allowed = tuple[int, ...] | None
 
@@ -74,10 +76,10 @@ class AStar:
         self.objective, self.k, self.gamma, self.bound_name = objective, k, gamma, bound
         self._reduced = Reduced.of(objective, target_gram) if bound == "eigenvalue" else None
         self._problem = Problem.of(objective) if bound == "combined" else None
-        self._most_nodes = max(memory_limit // (_NODE_BYTES + objective.n // 8), 1)
+        self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[tuple[float, int, int, _Node]] = []
-        self._closed: set[int] = set()
+        self._closed: set[int | tuple[int, ...]] = set()
         self._made = 0
         self._pruned = math.inf
         self.iteration = 0
@@ -210,12 +212,10 @@ class AStar:
         found = reduced.children(node.members, q)
         if not found.columns.size:
             return None
-        mask = 0
-        for j in node.members:
-            mask |= 1 << j
+        mask = sum(1 << j for j in node.members) if self.objective.n <= _MOST_BITS else None
         children = []
         for j, l, u in zip(found.columns.tolist(), found.l.tolist(), found.u.tolist(), strict=True):
-            key = mask | 1 << j
+            key = mask | 1 << j if mask is not None else tuple(sorted((*node.members, j)))
             if key not in self._closed:
                 self._closed.add(key)
                 children.append(_Node((*node.members, j), max(l, node.l), u, None))
@@ -239,7 +239,7 @@ class AStar:
             "expanded": self.iteration, "made": self._made, "best": list(self.best), "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
-            "closed": [format(key, "x") for key in self._closed],
+            "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
             "trace": [[t.iteration, t.size, t.value] for t in self._trace], "last_gain": self.last_gain,
         }  # fmt: skip
 
@@ -269,7 +269,7 @@ class AStar:
             node = _Node(tuple(members), l, u, None if allowed is None else tuple(allowed), terminal)
             search._fringe.append((search._f(node), -len(members), made, node))
         heapq.heapify(search._fringe)
-        search._closed = {int(key, 16) for key in state["closed"]}
+        search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
         search.iteration, search._made, search.last_gain = state["expanded"], state["made"], state["last_gain"]
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])

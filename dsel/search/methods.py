@@ -351,7 +351,7 @@ METHODS: dict[str, Method] = {
     "rfe": Method(NoOptions, _greedy("backward", "rfe"), whole_gram=True),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
     "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True, whole_gram=True),
-    "astar": Method(AStarOptions, _astar, anytime=True, whole_gram=True),
+    "astar": Method(AStarOptions, _astar, anytime=True),
     "greedy-rls": Method(GreedyRlsOptions, _greedy_rls, rounds=True, whole_gram=True),
     "kfold": Method(KfoldOptions, _greedy_rls, rounds=True, whole_gram=True),
     "two-stage": Method(

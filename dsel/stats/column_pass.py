@@ -5,6 +5,7 @@ Z is X preprocessed (centred, scaled, missing values filled), piece by piece as 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -89,8 +90,11 @@ def _moments_of(x: Any, y: Any, cell: Cell, arguments: Arguments, where: str) ->
         r, weight, np.empty(w), np.empty(w), np.empty((w, t.shape[1])), np.empty(w), np.empty(w),
         mean_y, np.einsum("rt,rt->t", t, t), low_y, high_y,
     )  # fmt: skip
-    for a, b in pieces(r, w):
-        z = _dense(x, a, b)
+    edges = pieces(r, w)
+    room = np.empty((r, edges[0][1]))
+    for a, b in edges:
+        z, part = room[:, : b - a], x[:, a:b]
+        z[...] = part.toarray() if hasattr(part, "toarray") else part
         if fill is not None:
             rows, columns = np.nonzero(np.isnan(z))
             z[rows, columns] = fill[a:b][columns]
@@ -148,11 +152,6 @@ def pieces(r: int, w: int) -> list[tuple[int, int]]:
     return [(a, min(a + step, w)) for a in range(0, w, step)]
 
 
-def _dense(x: Any, a: int, b: int) -> NDArray[np.float64]:
-    part = x[:, a:b]
-    return np.array(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64, order="C")
-
-
 def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> ColumnStatistics:
     """Statistics from one pass, or two with `missing="mean"`. A worker holds a cell and a few float64 a column.
 
@@ -177,18 +176,25 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> Colu
     )  # fmt: skip
 
 
-def preprocessed(x: Any, a: int, b: int, arguments: Arguments) -> NDArray[np.float64]:
-    """Columns [a, b) of a cell of Z. arguments.columns (2 or 3, w): centre, 1 / scale (0: the column counts as zero),
-    and what stands for NaN."""
-    z, argument = _dense(x, a, b), arguments.columns
-    if argument.shape[0] > 2:
-        rows, columns = np.nonzero(np.isnan(z))
-        z[rows, columns] = argument[2, a:b][columns]
-    z -= argument[0, a:b]
-    z *= argument[1, a:b]
-    if arguments.root is not None:
-        z *= arguments.root[:, None]
-    return z
+def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Floats]]:
+    """Columns [a, b) of a cell of Z, piece by piece, all in the same room: the next piece overwrites the one before.
+
+    arguments.columns (2 or 3, w): centre, 1 / scale (0: the column counts as zero), and what stands for NaN.
+    """
+    r, w = x.shape
+    edges, argument = pieces(r, w), arguments.columns
+    room = np.empty((r, edges[0][1])) if edges else np.empty((r, 0))
+    for a, b in edges:
+        z, part = room[:, : b - a], x[:, a:b]
+        z[...] = part.toarray() if hasattr(part, "toarray") else part
+        if argument.shape[0] > 2:
+            rows, columns = np.nonzero(np.isnan(z))
+            z[rows, columns] = argument[2, a:b][columns]
+        z -= argument[0, a:b]
+        z *= argument[1, a:b]
+        if arguments.root is not None:
+            z *= arguments.root[:, None]
+        yield a, b, z
 
 
 @dataclass
@@ -206,8 +212,7 @@ def _residuals_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> _Residual
     top, bottom = Q[: x.shape[0]], Q[x.shape[0] :]
     left = total = 0.0
     C = np.empty((Q.shape[1], x.shape[1]))
-    for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, arguments)
+    for a, b, z in preprocessed(x, arguments):
         C[:, a:b] = c = top.T @ z
         total += float(np.vdot(z, z))
         z -= top @ c
@@ -224,8 +229,8 @@ def _product_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     V = arguments.shared
     out = np.empty((V.shape[1], x.shape[1]))
     rows = np.ascontiguousarray(V[cell.start : cell.stop].T)
-    for a, b in pieces(*x.shape):
-        out[:, a:b] = rows @ preprocessed(x, a, b, arguments)
+    for a, b, z in preprocessed(x, arguments):
+        out[:, a:b] = rows @ z
     return out
 
 
@@ -234,8 +239,8 @@ def _leading_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> NDArray[np.
     mine = rows[(cell.start <= rows) & (rows < cell.stop)] - cell.start
     mine_alone = replace(arguments, root=None if arguments.root is None else arguments.root[mine])
     out, x = np.empty((x.shape[1], mine.size), np.float32), x[mine]
-    for a, b in pieces(mine.size, x.shape[1]):
-        out[a:b] = preprocessed(x, a, b, mine_alone).T
+    for a, b, z in preprocessed(x, mine_alone):
+        out[a:b] = z.T
     return out
 
 
@@ -244,15 +249,14 @@ def _right_product_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Float
     known = 2 if arguments.shared else 3
     R, its_own = arguments.columns[known:], replace(arguments, columns=arguments.columns[:known])
     out = np.zeros((x.shape[0], R.shape[0]))
-    for a, b in pieces(*x.shape):
-        out += preprocessed(x, a, b, its_own) @ R[:, a:b].T
+    for a, b, z in preprocessed(x, its_own):
+        out += z @ R[:, a:b].T
     return out
 
 
 def _row_gram_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     G = np.zeros((x.shape[0], x.shape[0]))
-    for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, arguments)
+    for _, _, z in preprocessed(x, arguments):
         G += z @ z.T
     return G
 
@@ -260,8 +264,7 @@ def _row_gram_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
 def _through_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     T = arguments.shared
     out = np.empty(x.shape[1])
-    for a, b in pieces(*x.shape):
-        z = preprocessed(x, a, b, arguments)
+    for a, b, z in preprocessed(x, arguments):
         out[a:b] = np.einsum("rw,rw->w", z, T @ z)
     return out
 
@@ -271,7 +274,10 @@ def _chosen_of(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     first, last = np.searchsorted(S, (cell.left, cell.right))
     mine = S[first:last] - cell.left
     its_own = replace(arguments, columns=arguments.columns[:, mine])
-    return preprocessed(x[:, mine], 0, mine.size, its_own) if mine.size else np.empty((x.shape[0], 0))
+    out = np.empty((x.shape[0], mine.size))
+    for a, b, z in preprocessed(x[:, mine], its_own):
+        out[:, a:b] = z
+    return out
 
 
 def _add(a: Any, b: Any) -> Any:
