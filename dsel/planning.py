@@ -365,11 +365,12 @@ def _columns(source: Source, checked: Checked, chosen: Representation, saved: _S
         if checked.settings.missing == "mean":
             yield passes("means", 1, m * n)
         yield passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True)
+    others = chosen.passes - (1 if source.n_targets else 2)  # the norms, and the check where Y = X, stand apart
     if chosen.name == "shards":
-        yield passes("Gram rows", chosen.passes - 1, chosen.flops)
+        yield passes("Gram rows", others, chosen.flops)
     elif not saved.reduction:
-        sums = 1 if chosen.name == "rows" else (chosen.passes + 1) // 2
-        halves = [passes("", sums, chosen.flops, additive=True), passes("", chosen.passes - sums, 0)]
+        sums = 1 if chosen.name == "rows" else (others + 1) // 2
+        halves = [passes("", sums, chosen.flops, additive=True), passes("", others - sums, 0)]
         yield _together("eigendecomposition", halves)
     if not source.n_targets:
         last = passes("check", 1, 2 * m * n * k)
