@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -109,63 +109,86 @@ def _prove(
     incumbents = {
         row.size - base: [local[j] for j in row.indices if j in local]
         for row in selection.front
-        if base < row.size < base + k
-    } if effort.sizes == "all" else {}  # fmt: skip
-    found = {}
-    seconds = effort.seconds
-    if incumbents:
-        share = None if seconds is None else seconds * len(incumbents) / (len(incumbents) + 1)
-        part = certify_sizes(objective, incumbents, seconds=share, nodes=effort.nodes, seed=settings.seed)
-        found = {c.size: c for c in part.values()}
-        spent = sum(c.seconds for c in part.values())
-        seconds = None if seconds is None else max(seconds - spent, 0.001)
-    proof = _proof(objective, k, chosen, settings.seed, folder, selection.fingerprint)
-    last = time.monotonic()
+        if effort.sizes == "all" and base < row.size < base + k
+    }
+    incumbents[k] = chosen
+    interrupted = False
 
-    def save_and_report(search: AnytimeSearch) -> None:
-        nonlocal last
-        if folder is not None and time.monotonic() - last >= effort.save_seconds:
-            _save(proof, folder, objective, selection.fingerprint)
-            last = time.monotonic()
-        if on_slice is not None:
-            on_slice(search)
+    def prove(size: int, incumbent: Sequence[int], seconds: float | None, nodes: int | None) -> Certificate | None:
+        nonlocal interrupted
+        if interrupted:
+            return None
+        keeper = _Keeper(objective, size, folder, selection.fingerprint, size == k, effort.save_seconds)
+        proof = keeper.begin(incumbent, settings.seed)
+        if len(incumbents) > 1:
+            log.info("certificate for %d columns", base + size)
+        try:
+            proof.run(seconds, nodes, keeper.watching(proof, on_slice), runner)
+        except Interrupted:
+            if not effort.finish:
+                raise
+            interrupted = True
+        finally:
+            keeper.save(proof)
+        return proof.certificate()
 
-    try:
-        proof.run(seconds, effort.nodes, save_and_report, runner)
-    except Interrupted:
-        if not effort.finish:
-            raise
-    finally:
-        if folder is not None:
-            _save(proof, folder, objective, selection.fingerprint)
-    certificate = proof.certificate()
-    found[certificate.size] = certificate
-    return found
+    found = certify_sizes(objective, incumbents, seconds=effort.seconds, nodes=effort.nodes, prove=prove)
+    return {c.size: c for c in found.values()}
 
 
-def _identity(objective: QuadraticObjective, k: int, fingerprint: str | None) -> dict[str, Any]:
-    return {
-        "fingerprint": fingerprint, "k": k, "n": objective.n, "c": objective.c, "lam": objective.lam,
-        "columns": objective.columns.tolist(), "included": list(objective.included),
-    }  # fmt: skip
+@dataclass
+class _Keeper:
+    """Where the proof for one size is kept: it is saved every so many seconds and at its end, and gone on with."""
 
+    objective: QuadraticObjective
+    size: int
+    folder: Path | None
+    fingerprint: str | None
+    chosen: bool  # whether this is the size that was asked for
+    save_seconds: float
 
-def _proof(
-    objective: QuadraticObjective, k: int, chosen: list[int], seed: int, folder: Path | None, fingerprint: str | None
-) -> Proof:
-    saved = read_json(folder / _PROOF) if folder is not None else None
-    if saved is not None and saved["identity"] == _identity(objective, k, fingerprint):
-        log.info("going on with the proof in %s", folder)
-        return Proof.resume(objective, saved["proof"], chosen)
-    return Proof.begin(objective, k, chosen, seed=seed)
+    @property
+    def _path(self) -> Path | None:
+        name = _PROOF if self.chosen else f"proof-{self.size}.json"
+        return None if self.folder is None else self.folder / name
 
+    def _identity(self) -> dict[str, Any]:
+        objective = self.objective
+        return {
+            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
+            "columns": objective.columns.tolist(), "included": list(objective.included),
+        }  # fmt: skip
 
-def _save(proof: Proof, folder: Path, objective: QuadraticObjective, fingerprint: str | None) -> None:
-    if proof.search.open_nodes * objective.n > _MOST_SAVED:
-        log.info("the proof has too many open nodes to be saved: another one starts anew")
-        return
-    identity = _identity(objective, proof.search.k, fingerprint)
-    write_json(folder / _PROOF, {"identity": identity, "proof": proof.state()})
+    def begin(self, incumbent: Sequence[int], seed: int) -> Proof:
+        """The proof as it was saved, or a new one."""
+        saved = read_json(self._path) if self._path is not None else None
+        if saved is not None and saved["identity"] == self._identity():
+            log.info("going on with the proof in %s", self._path)
+            return Proof.resume(self.objective, saved["proof"], incumbent)
+        return Proof.begin(self.objective, self.size, incumbent, seed=seed)
+
+    def watching(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[Any], None]:
+        """Called after each slice: saves when it is time to, then calls `on_slice`."""
+        last = time.monotonic()
+
+        def look(search: AnytimeSearch) -> None:
+            nonlocal last
+            if time.monotonic() - last >= self.save_seconds:
+                self.save(proof)
+                last = time.monotonic()
+            if on_slice is not None:
+                on_slice(search)
+
+        return look
+
+    def save(self, proof: Proof) -> None:
+        """Write the proof, unless there is no folder for it or it is too large."""
+        if self._path is None:
+            return
+        if proof.search.open_nodes * self.objective.n > _MOST_SAVED:
+            log.info("the proof has too many open nodes to be saved: another one starts anew")
+            return
+        write_json(self._path, {"identity": self._identity(), "proof": proof.state()})
 
 
 def _with_better(

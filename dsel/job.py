@@ -23,7 +23,7 @@ from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, make_persist, peak_memory
 from dsel.cluster.connect import LocalSpec, local_cluster, worker_count, worker_memory
 from dsel.cluster.proof import Workers
-from dsel.data.source import Source
+from dsel.data.source import Source, make_source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
@@ -85,8 +85,9 @@ def _plan(job: JobFile, source: Source, spec: LocalSpec) -> Plan:
     checked: Checked = check(source, job.settings())
     state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
     around = Surroundings(
-        workers=worker_count(spec), worker_memory=worker_memory(spec), artefacts=_artefacts(job), state=state
-    )
+        workers=worker_count(spec), worker_memory=worker_memory(spec), artefacts=_artefacts(job), state=state,
+        scratch=job.out / "cache",
+    )  # fmt: skip
     held_out = held_out_rows(source, checked)
     return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
@@ -97,6 +98,7 @@ def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, inte
     around = Surroundings(
         artefacts=_artefacts(job), workers=worker_count(spec), worker_memory=worker_memory(spec),
         state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+        scratch=job.out / "cache",
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -241,7 +243,11 @@ def _check_places(job: JobFile) -> None:
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:
-    return {"job": job.identity(), "fingerprint": source.fingerprint}
+    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+    held_out = job.options.get("held_out")
+    if isinstance(held_out, str):
+        identity["held_out"] = make_source(held_out).fingerprint
+    return identity
 
 
 def _described(folder: Path) -> dict[str, Any] | None:
@@ -267,6 +273,8 @@ def _describe(job: JobFile, source: Source) -> None:
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if not changed and now["fingerprint"] == before["fingerprint"]:
+        return "the held-out store was written to since"
     if not changed:
         return "the store was written to since"
     return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])

@@ -15,19 +15,9 @@ from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
 from dsel.settings import Column, Settings
-from dsel.validation import first_error
+from dsel.validation import Float, Int, first_error, not_bool
 
-
-def _not_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("it must not be yes or no (quote a label that reads so)")
-    return value
-
-
-#: YAML reads yes, no, on, off as truth values, which Python takes for 1 and 0.
-_Int = Annotated[int, Field(strict=True)]
-_Float = Annotated[float, BeforeValidator(_not_bool)]
-_Column = Annotated[Column, BeforeValidator(_not_bool)]
+_Column = Annotated[Column, BeforeValidator(not_bool)]
 
 
 class LocalSection(BaseModel):
@@ -35,7 +25,7 @@ class LocalSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    workers: _Int | None = Field(None, ge=1)
+    workers: Int | None = Field(None, ge=1)
     memory: str | None = None
 
 
@@ -53,8 +43,8 @@ class CertifySection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    time: str | float = "1m"
-    nodes: int | None = Field(None, ge=1)
+    time: Annotated[str | float, BeforeValidator(not_bool)] = "1m"
+    nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
 
     @field_validator("time")
@@ -82,23 +72,23 @@ class JobFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     store: Path
-    k: _Int = Field(ge=1)
+    k: Int = Field(ge=1)
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
     targets: list[_Column] | None = None
     unsupervised: bool = False
     sample_weight: str | Literal[False] | None = None
-    lam: _Float = Field(0.0, ge=0)
+    lam: Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
     include: list[_Column] = Field(default_factory=list)
     exclude: list[_Column] = Field(default_factory=list)
-    seed: _Int = Field(0, ge=0)
+    seed: Int = Field(0, ge=0)
     criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
     out: Path | None = None
     artefacts: Path | None = None
-    checkpoint_seconds: _Float = Field(30.0, gt=0)
+    checkpoint_seconds: Float = Field(30.0, gt=0)
     certify: CertifySection | None = None
 
     @field_validator("options")

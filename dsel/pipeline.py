@@ -20,17 +20,18 @@ from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.planning import Plan, make_plan, resources
+from dsel.planning import Plan, fold_every, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
-from dsel.search.methods import KfoldOptions, OnSlice, Options, Run
+from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.folds import FoldMoments, RowsOfFolds, fold_gram
+from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
 from dsel.stats.ledger import counted
+from dsel.stats.loo_cached_pass import RowsWithCache
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
 from dsel.stats.residual import Fit
 from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
@@ -57,6 +58,7 @@ class Surroundings:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
+    scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
 
 
 class _Clock:
@@ -96,13 +98,14 @@ def plan_selection(
     default whether there are; certified: whether a proof is to follow."""
     return make_plan(
         source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
-        state=around.state, held_out=held_out, certified=certified,
+        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch,
         keeps=around.persist is not None if keeps is None else keeps,
     )  # fmt: skip
 
 
 def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
     settings = checked.settings
+    every = fold_every(source, checked, around.scratch)
     clock = _Clock(around.on_stage)
     folds = None
     with clock.stage("statistics"):
@@ -119,7 +122,7 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
-        rows = _rows(source, checked, ready.statistics, folds, around) if checked.method.rounds else None
+        rows = _rows(source, checked, ready.statistics, folds, every, around) if checked.method.rounds else None
         outcome = _search(objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
@@ -134,6 +137,8 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
             independent, dependent = _by_gain(whole, objective.included, members)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
         outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
+        if rows is not None:
+            rows.close()
     with clock.stage("check"):
         fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
@@ -145,14 +150,15 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
 
 def _with_folds(
     source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
-) -> tuple[Statistics, FoldMoments | None]:
-    """Statistics, and moments of the folds for methods that have them (from the same pass)."""
+) -> tuple[Statistics, FoldStatistics | None]:
+    """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
         return _statistics(source, settings, around, tiling)[0], None
-    statistics, folds, _ = fold_gram(
-        source, options.folds, options.repeats, settings.seed, missing=settings.missing, compute=around.compute
-    )
+    statistics, folds, _ = saved_fold_gram(
+        source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
+        compute=around.compute,
+    )  # fmt: skip
     return statistics, folds
 
 
@@ -205,17 +211,26 @@ def _require_variation(total: float) -> None:
 
 
 def _rows(
-    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldMoments | None, around: Surroundings
-) -> RowsOfSource:
+    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
+    around: Surroundings,
+) -> RowsOfSource:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
         return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
-    return RowsOfSource(
-        source, statistics, settings.preprocess, loss=getattr(options, "loss", "squared"),
-        intercept=getattr(options, "intercept", None), fill=fill, compute=around.compute,
+    assert isinstance(options, GreedyRlsOptions)
+    if every is None:
+        return RowsOfSource(
+            source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+            compute=around.compute,
+        )  # fmt: skip
+    log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
+    return RowsWithCache(
+        source, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
+        yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
+        compute=around.compute,
     )  # fmt: skip
 
 

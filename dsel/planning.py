@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dask.utils import format_bytes
 from numpy.typing import NDArray
 
 from dsel.data.source import Source
-from dsel.errors import CapacityError
+from dsel.errors import CapacityError, OptionError
 from dsel.prepared import reduction_key
 from dsel.representation import (
     FED,
@@ -30,13 +31,15 @@ from dsel.representation import (
     gib,
     tile_budget,
 )
-from dsel.search.methods import KfoldOptions
+from dsel.search.methods import GreedyRlsOptions, KfoldOptions
 from dsel.settings import Checked, partial_sums, problem_of
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import tasks_of_pass
 from dsel.stats.columnwise import groups_of_columns, tasks_of_columns
+from dsel.stats.folds import fold_key
 from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
 from dsel.stats.ledger import Ledger
+from dsel.stats.loo_cached_pass import bytes_on_disk, rounds_between_rewrites
 from dsel.stats.loo_pass import would_cache
 from dsel.stats.tiles import Tiling, plan_tiles
 
@@ -192,10 +195,11 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
 def make_plan(
     source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
     state: dict[str, Any] | None = None, held_out: Source | None = None, keeps: bool = True, certified: bool = False,
+    scratch: Path | None = None,
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
     search; held_out: rows that the method tests its steps on; keeps: whether there are workers that can keep column
-    shards; certified: whether a proof follows.
+    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls.
 
     Nothing of the data is read. A plan that cannot run says so in `lacks`.
     """
@@ -215,13 +219,41 @@ def make_plan(
     if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
         lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
+    every, cache = None, 0
+    try:
+        every = fold_every(source, checked, scratch)
+        cache = 0 if every is None else bytes_on_disk(source, getattr(checked.options, "loss", "squared"))
+    except CapacityError as error:
+        lacks, remedy = lacks or error.what, remedy or error.remedy
     saved = _Saved.find(source, checked, chosen, artefacts)
-    stages = tuple(_stages(source, checked, chosen, tiling, saved, state, held_out))
+    stages = tuple(_stages(source, checked, chosen, tiling, saved, state, held_out, every))
     return Plan(
         problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name), stages,
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
-        saved.disk_bytes, _is_exact(source, checked, chosen), tuple(_notes(source, checked, chosen, saved, certified)),
+        saved.disk_bytes + 2 * cache, every is None and _is_exact(source, checked, chosen),
+        tuple(_notes(source, checked, chosen, saved, certified, cache)),
         lacks=lacks, remedy=remedy, tiling=tiling,
+    )  # fmt: skip
+
+
+def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | None:
+    """Rounds between rewrites of a cache on disk; None: there is none.
+
+    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights.
+    """
+    options = checked.options
+    if not isinstance(options, GreedyRlsOptions):
+        return None
+    if source.weights is not None and options.fold_every != "never":
+        if options.fold_every != "auto":
+            raise OptionError(
+                f"fold_every is {options.fold_every}, but the cache of greedy-rls has no weights.",
+                "fold_every: never, or leave it or the weights out.",
+            )
+        return None
+    return rounds_between_rewrites(
+        options.fold_every, source, checked.include.size, checked.settings.k, scratch, loss=options.loss,
+        direction=options.direction,
     )  # fmt: skip
 
 
@@ -240,8 +272,15 @@ class _Saved:
     @classmethod
     def find(cls, source: Source, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> _Saved:
         """Look for them."""
-        if artefacts is None or source.fingerprint is None or isinstance(checked.options, KfoldOptions):
+        if artefacts is None or source.fingerprint is None:
             return cls()
+        options, settings = checked.options, checked.settings
+        if isinstance(options, KfoldOptions):
+            parts, repeats = options.folds, options.repeats
+            key = fold_key(source.fingerprint, settings.missing, parts, repeats, settings.seed, "all")
+            one = 8 * source.n * (5 + source.n_targets + source.n) + _HEADERS
+            there = artefacts.has(key)
+            return cls(there, disk_bytes=0 if there else (1 + parts * repeats) * one)
         kind = "gram" if _on_gram(chosen) else "columns"
         statistics = artefacts.has(ArtefactStore.key(source.fingerprint, kind=kind, missing=checked.settings.missing))
         reduced = chosen.name in ("rows", "sketch")
@@ -262,13 +301,17 @@ def _reads_chosen_chunks(source: Source) -> bool:
     return source.store is not None and bool(source.n_targets) and len(source.store.column_bounds) > 2
 
 
-def _notes(source: Source, checked: Checked, chosen: Representation, saved: _Saved, certified: bool) -> Iterator[str]:
+def _notes(
+    source: Source, checked: Checked, chosen: Representation, saved: _Saved, certified: bool, cache: int
+) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
     if saved.reduction:
         yield "the eigendecomposition is saved: no pass for it"
     if getattr(checked.options, "direction", "forward") != "forward":
         yield "how many rounds there are depends on the data"
+    if cache:
+        yield f"rounds read a cache of {format_bytes(cache)} on disk; while it is rewritten there are two"
     if chosen.rows_a_pass:
         yield f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution"
     if _reads_chosen_chunks(source):
@@ -279,14 +322,14 @@ def _notes(source: Source, checked: Checked, chosen: Representation, saved: _Sav
 
 def _stages(
     source: Source, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: _Saved,
-    state: dict[str, Any] | None, held_out: Source | None,
+    state: dict[str, Any] | None, held_out: Source | None, every: int | None,
 ) -> Iterator[Stage]:  # fmt: skip
     if not _on_gram(chosen):
         yield from _columns(source, checked, chosen, saved)
     else:
         if not saved.statistics:
             yield from _statistics(source, checked, tiling)
-        yield from _rounds(source, checked, state)
+        yield from _rounds(source, checked, state, every)
     if held_out is not None and _steps(source, checked):
         yield _held_out(held_out, checked)
     if _on_gram(chosen) or source.n_targets:
@@ -389,7 +432,7 @@ def _steps(source: Source, checked: Checked) -> int:
     return min(checked.settings.k, source.n - checked.exclude.size) - base
 
 
-def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None) -> Iterator[Stage]:
+def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
     """Passes of methods that value subsets on the rows of the data."""
     options, steps = checked.options, _steps(source, checked)
     if not steps or isinstance(options, KfoldOptions):
@@ -407,7 +450,11 @@ def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None) -> I
     passes = []
     for step in range(done, steps):
         size = first - step if direction == "backward" else first + step
-        passes.append(_pass("", source, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True))
+        one = _pass("", source, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True)
+        if every is not None and step > every:  # of the cache, which may be lost
+            recomputed = m * n * (2 * (step % every) + 8 * N)
+            one = replace(one, passes=0, bytes_read=8 * m * (n + N + 1), flops=recomputed)
+        passes.append(one)
     yield _together("rounds of leave-one-out", passes)
 
 

@@ -1,11 +1,32 @@
-"""What pydantic found wrong, in one sentence that names the key, the value and the nearest valid one."""
+"""Numbers as options take them, and what pydantic found wrong, in one sentence that names the key, the value and the
+nearest valid one."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any, get_args
+from numbers import Integral
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+
+def not_bool(value: Any) -> Any:
+    """The value, unless it is a truth value: YAML reads yes, no, on, off so, and Python takes them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("it must not be yes or no (quote a label that reads so)")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError("it must be a whole number")
+    return int(value)
+
+
+#: A whole number of Python or NumPy, neither text nor a truth value; a number; yes or no and nothing like it.
+Int = Annotated[int, BeforeValidator(_whole)]
+Float = Annotated[float, BeforeValidator(not_bool)]
+Bool = Annotated[bool, Field(strict=True)]
 
 
 def first_error(error: ValidationError, model: type[BaseModel]) -> str:

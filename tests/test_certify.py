@@ -7,10 +7,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from dsel.certification import Effort
+from dsel.certification import Effort, certify_selection
 from dsel.cli import app
 from dsel.data.ingest import ingest_arrays
-from dsel.errors import DataError, OptionError, OutputError
+from dsel.data.source import make_source
+from dsel.errors import DataError, Interrupted, OptionError, OutputError
+from dsel.files import read_json
 from dsel.job import certify_run, run_job
 from dsel.job_file import read_job
 from dsel.result.selection import open_selection
@@ -53,6 +55,34 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     again = certify_run(job.out, Effort(nodes=1))
     assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
     assert again.certificate[-1]["proven"]
+
+
+def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
+    job = job_file(tmp_path)
+    selection, source = run_job(job), make_source(str(job.store))
+    seen = []
+
+    def signal(search):
+        seen.append(search.k)
+        if search.k == 4:
+            raise Interrupted("stopped")
+
+    def certified(on_slice, finish=False):
+        effort = Effort(seconds=60.0, sizes="all", finish=finish, save_seconds=0.0)
+        return certify_selection(source, job.settings(), selection, effort, None, job.out, on_slice)
+
+    with pytest.raises(Interrupted):
+        certified(signal)
+    assert {4} < set(seen) <= {1, 2, 3, 4}
+    proofs = {size: read_json(job.out / f"proof-{size}.json") for size in (3, 4)}
+    assert proofs[3]["proof"]["search"]["open"] == []
+    part = certified(signal, finish=True)
+    assert [row["size"] for row in part.certificate] == [1, 2, 3, 4]
+    seen.clear()
+    whole = certified(lambda search: seen.append(search.k))
+    assert set(seen) <= {4, 5}
+    assert all(row["proven"] for row in whole.certificate)
+    assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["nodes"]
 
 
 def test_a_job_can_ask_for_it(tmp_path):

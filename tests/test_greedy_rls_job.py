@@ -14,6 +14,9 @@ import dsel
 from dsel.cluster.compute import make_compute
 from dsel.cluster.connect import LocalSpec, local_cluster
 from dsel.data.source import make_source
+from dsel.errors import OutputError
+from dsel.job import run_job
+from dsel.job_file import read_job
 from dsel.pipeline import Surroundings, run_selection
 from dsel.search.greedy_rls import GreedyRls
 from dsel.settings import Settings
@@ -106,6 +109,33 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
     assert found.counts["rounds"] == expected.counts["rounds"]
     assert found.counts["rounds_of_this_run"] <= expected.counts["rounds_of_this_run"] - reached
     assert not checkpoint.exists()
+
+
+def test_other_held_out_rows_are_another_job(store: Path) -> None:
+    make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
+    job = write_job(store, method="greedy-rls", lam=1.0, k=2, options={"held_out": "held.zarr"})
+    run_job(read_job(job))
+    make_store(store.parent / "held.zarr", X[200:300], Y[200:300], chunks=(100, 24))
+    with pytest.raises(OutputError, match="held-out store was written to since"):
+        run_job(read_job(job))
+
+
+def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
+    options = {"fold_every": 4, "lam_grid": [0.1, 10.0]}
+    settings = Settings(k=18, method="greedy-rls", options=options)
+    expected = run_selection(make_source(str(store)), settings, Surroundings())
+    job = write_job(store, method="greedy-rls", k=18, options=options)
+    cache = store.parent / "job.result" / "cache"
+    process = start("run", job)
+    wait_for(lambda: any(cache.glob("cache-8-*")) or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert any(cache.glob("cache-*"))
+    found = run_job(read_job(job))
+    assert found.path == expected.path  # bit for bit
+    assert found.counts["lam_grid"] == expected.counts["lam_grid"]
+    assert found.counts["cache_rewrites"] < expected.counts["cache_rewrites"] == 4
+    assert not cache.exists()
 
 
 def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:

@@ -158,6 +158,8 @@ class TestAJobFile:
             ("k: 5\nexclude: [no]", "must not be yes or no"),
             ("k: 5\ncluster: {local: {workers: yes}}", "'cluster.local.workers' is True"),
             ("k: 5\noptions: {target: .nan}", "target is not a number"),
+            ("k: 5\ncertify: {nodes: yes}", "whole number"),
+            ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
             ("k: 5\nout: 2026-13-45", "is not YAML"),
         ],
     )

@@ -83,7 +83,7 @@ class Source:
     @property
     def in_memory(self) -> bool:
         """Whether the numbers are here already, so that no cluster is needed."""
-        return self.store is None and not any(block.lazy for block in self.blocks)
+        return self.store is None and not any(block.lazy or isinstance(block.x, StoredRows) for block in self.blocks)
 
     @property
     def nbytes(self) -> int:

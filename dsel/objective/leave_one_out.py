@@ -15,6 +15,12 @@ and the residual of the row under the model fitted without it is
     S - i  (e + h_i w_i / A_ii) / (g + h_i^2 / A_ii)       with h = z_S A
 
 so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
+Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
+in that row alone), e / g is of two differences, and its relative error is about 1e-16 K_jj / lam.
+
+The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
+place of y and g0, and the Schur complement K - K_C' P (B - K_C' w) in place of K (B), so that a row of (R, e, g), once
+written down, makes a round cost 2 (s - c) multiplications an element instead of 2 s (`problem_after`, `cached_rows`).
 
 The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
 that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
@@ -161,6 +167,19 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
     )
 
 
+def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
+    """What is left to choose once the columns of `base` are in for good, on the rows that `cached_rows` gives.
+
+    Its g0 is that of each row. O(n^2 s).
+    """
+    K_C = problem.K[base.members]
+    if problem.constant:
+        K_C = np.vstack([problem.sum_x, K_C])
+    K = problem.K - K_C.T @ base.P
+    none = np.zeros(0)
+    return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.weight, problem.lam, "none")
+
+
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
     """(s, N) ridge coefficients on the columns S, the column of ones first. O(s^3)."""
     K_SS = prepare_gram(problem, members)
@@ -266,8 +285,8 @@ def member_rows(x: NDArray[Any], members: Ints, constant: bool, view: RowView) -
     return np.hstack([np.ones((x.shape[0], 1)), z]) if constant else z
 
 
-def residuals(z_S: Floats, targets: Floats, g0: Any, round: LooRound) -> tuple[Floats, Floats, Floats]:
-    """e (r, N), g (r,) and h = z_S A (r, s)."""
+def residuals(z_S: Floats, targets: Floats, g0: float | Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
+    """e (r, N), g (r,) and h = z_S A (r, s). g0: of all rows, or (r,) of each."""
     h = z_S @ round.A
     return targets - z_S @ round.w, g0 - np.einsum("rs,rs->r", h, z_S), h
 
@@ -310,35 +329,87 @@ def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y
     2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
     beside the block. Errors: DataError where the zero-one loss meets what is not a label.
     """
-    flat = np.zeros(flat_size(round))
     x, y, w = with_weight(x, y, w)
     targets, labels = view.targets(y, where)
     weighing = Weighing.of(w, x.shape[0], round.share)
+    flip = weighing.flip(labels, view)
+    return _errors(x, targets, weighing.g0, flip, round, view, None if w is None else weighing)
+
+
+def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y") -> tuple[Floats, Floats]:
+    """R (r, n), and a row of e (N), g and, for the zero-one loss, label times scale (N), for rows as in `block_errors`,
+    without weights.
+
+    Written down, they are rows of the problem that `problem_after` gives. 2 s r n multiplications.
+    """
+    targets, labels = view.targets(y, where)
+    rows = rows_of(x, view)
+    z_C = member_rows(rows, base.members, base.constant, view)
+    R = np.subtract(rows, view.center_x, dtype=np.float64)
+    R /= view.scale_x
+    e, g, _ = residuals(z_C, targets, 1.0 - base.share, base)
+    flip = [labels * view.scale_y] if view.loss == "zero-one" else []
+    return _less(R, z_C, base), np.hstack([e, g[:, None], *flip])
+
+
+def cached_rows_after(R: Floats, aside: Floats, base: LooRound) -> tuple[Floats, Floats]:
+    """The same from such rows: `base` is a round of the problem that they belong to. R is used up."""
+    N = base.w.shape[1]
+    z_C = R[:, base.members]
+    e, g, _ = residuals(z_C, aside[:, :N], aside[:, N], base)
+    return _less(R, z_C, base), np.hstack([e, g[:, None], aside[:, N + 1 :]])
+
+
+def _less(R: Floats, z_C: Floats, base: LooRound) -> Floats:
+    if z_C.shape[1]:
+        R -= z_C @ base.P
+    return R
+
+
+def cached_errors(R: Floats, aside: Floats, round: LooRound) -> Floats:
+    """As `block_errors`, from rows (R, aside) that `cached_rows` gave, for a round of the problem they belong to."""
+    N = round.w.shape[1]
+    flip = aside[:, N + 1 :] if aside.shape[1] > N + 1 else None
+    return _errors(R, aside[:, :N], aside[:, N], flip, round, plain_view(round.n, N))
+
+
+def plain_view(n: int, N: int) -> RowView:
+    """Rows that are preprocessed already."""
+    return RowView(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
+
+
+def _errors(
+    x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: LooRound, view: RowView,
+    weighing: Weighing | None = None,
+) -> Floats:  # fmt: skip
+    flat = np.zeros(flat_size(round))
+    count = np.ones(x.shape[0]) if weighing is None else weighing.w
     scaled = _scaled(round, view)
     step = max(16, PIECE_BYTES // (8 * round.n))
     room = np.empty((min(step, x.shape[0]), round.n))  # made once: fresh pages cost more than the arithmetic
     for start in range(0, x.shape[0], step):
-        rows = rows_of(x[start : start + step], view)
-        t = targets[start : start + step]
+        piece = slice(start, start + step)
+        rows = rows_of(x[piece], view)
         z_S = member_rows(rows, round.members, round.constant, view)
-        part = weighing.rows(start, start + step)
-        if w is not None:
-            root = part.root[:, None]
-            rows, t, z_S = rows * root, t * root, z_S * root
-        e, g, h = residuals(z_S, t, part.g0, round)
-        flip = part.flip(labels[start : start + step], view)
-        flat[0] += plain_errors(e, g, flip, part.w)
+        t = targets[piece]
+        one = np.ones((rows.shape[0], 1))
+        if weighing is not None:
+            one = weighing.root[piece, None]
+            rows, t, z_S = rows * one, t * one, z_S * one
+        e, g, h = residuals(z_S, t, g0[piece], round)
+        wrong = None if flip is None else flip[piece]
+        flat[0] += plain_errors(e, g, wrong, count[piece])
         if round.insert:
             D = room[: rows.shape[0]]
             if z_S.shape[1]:
-                np.matmul(np.hstack([z_S, part.root[:, None]]), scaled.M, out=D)
+                np.matmul(np.hstack([z_S, one]), scaled.M, out=D)
             else:
                 D[:] = scaled.M[0]
-                if w is not None:
-                    D *= part.root[:, None]
-            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, flip, part.w, flat[1 : 1 + round.n])
+                if weighing is not None:
+                    D *= one
+            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
-            flat[1 + round.n :] += removal_errors(round, e, g, h, flip, part.w)
+            flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
     return flat
 
 

@@ -201,14 +201,6 @@ class QuadraticObjective:
         gain[open_] = np.maximum(m[open_], 0.0) / d[open_]
         return Expansion(gain, loss)
 
-    def coefficients(self, S: Sequence[int]) -> Floats:
-        """(s, N) ridge coefficients of the targets on the columns S, in the preprocessed units."""
-        members = np.asarray(S, np.int64)
-        self.need(members.tolist())
-        K_S = self.rows(members)
-        cross = K_S if self.cross is None else self.cross[members]
-        return np.asarray(scipy.linalg.solve(K_S[:, members] + self.lam * np.eye(members.size), cross, assume_a="pos"))
-
     def restrict(self, allowed: ArrayLike) -> QuadraticObjective:
         """The same objective over the local columns `allowed` alone; `columns` still names them in the data."""
         keep = np.asarray(allowed, np.int64)

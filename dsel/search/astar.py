@@ -25,8 +25,8 @@ from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
-from dsel.search.outcome import FrontPoint, Improvement
-from dsel.search.reduced import Reduced
+from dsel.search.exact import ExactSearch, check_saved
+from dsel.search.reduced import Children, Reduced
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -47,14 +47,17 @@ class _Node:
     terminal: bool = False  # no column is left to add: l = u, like a node of k columns
 
 
-class AStar:
+class AStar(ExactSearch):
     """The search; `advance` goes on, everything can be read between two calls.
 
     objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of u;
     math.inf means f = u. incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which
-    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. memory_limit: bytes for the
-    fringe and the closed list, at which the search stops.
+    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. reduced: W, D_y and P made
+    elsewhere for the "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes
+    for the fringe and the closed list, at which the search stops.
     """
+
+    kind = "astar"
 
     def __init__(
         self,
@@ -65,31 +68,32 @@ class AStar:
         bound: AStarBound = "eigenvalue",
         incumbent: Iterable[int] | None = None,
         target_gram: Floats | None = None,
+        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> None:
-        if not 1 <= k <= objective.n:
-            raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= columns.")
+        super().__init__(objective, k, bound)
         if not gamma >= 0.0:
             raise OptionError(f"gamma is {gamma}; the weight of u is a number >= 0, or inf for f = u.")
         if bound not in ("eigenvalue", "combined"):
             raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
-        self.objective, self.k, self.gamma, self.bound_name = objective, k, gamma, bound
-        self._reduced = Reduced.of(objective, target_gram) if bound == "eigenvalue" else None
-        self._problem = Problem.of(objective) if bound == "combined" else None
+        self.gamma = gamma
+        if bound == "combined" and reduced is not None:
+            raise OptionError("A reduced problem has the eigenvalue bound, not the combined one.")
+        if reduced is not None and reduced.n != objective.n:
+            raise OptionError(f"The reduced problem is over {reduced.n} columns, the objective over {objective.n}.")
+        self._reduced = (reduced or Reduced.of(objective, target_gram)) if bound == "eigenvalue" else None
+        exact_errors = self._reduced is None or not self._reduced.complete
+        self._problem = Problem.of(objective) if exact_errors else None
         self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[tuple[float, int, int, _Node]] = []
         self._closed: set[int | tuple[int, ...]] = set()
         self._made = 0
+        self._expanded = 0
         self._pruned = math.inf
-        self.iteration = 0
-        self.best: tuple[int, ...] = ()
-        self.best_value = objective.c
-        self.last_gain = 0
-        self._trace: list[Improvement] = []
         self._prune = incumbent is not None
         if incumbent is not None:
-            self._offer(tuple(sorted(int(j) for j in incumbent)))
+            self.offer(incumbent)
         self.goal: tuple[int, ...] | None = None
         self.memory_full = False
         if self._reduced is not None:
@@ -107,21 +111,20 @@ class AStar:
         self._made += 1
         heapq.heappush(self._fringe, (self._f(node), -len(node.members), self._made, node))
 
-    def _offer(self, members: tuple[int, ...]) -> None:
-        value = self.objective.value(members)
-        if value < self.best_value:
-            self.best, self.best_value, self.last_gain = members, value, self.iteration
-            self._trace.append(Improvement(self.iteration, len(members), value))
+    def _corrected(self, node: _Node, q: int, reduced: Reduced) -> Children:
+        """Children with bounds from a reduced problem that is not complete, and errors from the objective."""
+        assert self._problem is not None
+        R = np.setdiff1d(np.arange(self.objective.n), node.members)
+        d, gain, f = self._problem.singles(node.members, R)
+        free = d > self._problem.floor[R]
+        found = reduced.children(node.members, q, R[free])
+        u = np.maximum(f - gain[free], 0.0)
+        return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u)
 
     @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of the best subset seen, whether or not the search stops at it."""
-        return tuple(self._trace)
+    def iteration(self) -> int:
+        """Nodes expanded."""
+        return self._expanded
 
     @property
     def done(self) -> bool:
@@ -173,7 +176,7 @@ class AStar:
             self._finish(node)
             return
         children = self._children(node)
-        self.iteration += 1
+        self._expanded += 1
         if children is None:
             self._push(_Node(node.members, node.u, node.u, (), terminal=True))
             return
@@ -181,7 +184,7 @@ class AStar:
             return
         best = min(children, key=lambda child: child.u)
         if best.u < self.best_value:
-            self._offer(tuple(sorted(best.members)))
+            self.offer(best.members)
         for child in children:
             if not self._cannot_be_better(child):
                 self._push(child)
@@ -196,7 +199,7 @@ class AStar:
 
     def _finish(self, node: _Node) -> None:
         self.goal = tuple(sorted(node.members))
-        self._offer(self.goal)
+        self.offer(self.goal)
         self._push(node)  # its own l counts among the fringe's
 
     def _children(self, node: _Node) -> list[_Node] | None:
@@ -209,7 +212,7 @@ class AStar:
 
     def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
         """Children that are not closed yet; they are closed now."""
-        found = reduced.children(node.members, q)
+        found = self._corrected(node, q, reduced) if self._problem else reduced.children(node.members, q)
         if not found.columns.size:
             return None
         mask = sum(1 << j for j in node.members) if self.objective.n <= _MOST_BITS else None
@@ -221,12 +224,6 @@ class AStar:
                 children.append(_Node((*node.members, j), max(l, node.l), u, None))
         return children
 
-    def front(self) -> tuple[FrontPoint, ...]:
-        """The empty set and the answer."""
-        empty = FrontPoint(0, self.objective.c, ())
-        S = self.answer
-        return (empty, FrontPoint(len(S), self.objective.value(S), S)) if S else (empty,)
-
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as JSON would hold it. The closed list is made of the fringe's ancestors and kept
         whole."""
@@ -234,13 +231,11 @@ class AStar:
             [node.l, node.u, list(node.members), node.allowed, made, node.terminal] for _, _, made, node in self._fringe
         ]
         return {
-            "kind": "astar", "n": self.objective.n, "k": self.k, "bound": self.bound_name,
-            "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
-            "expanded": self.iteration, "made": self._made, "best": list(self.best), "prune": self._prune,
+            **self._shared_state(), "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
+            "expanded": self._expanded, "made": self._made, "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
             "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
-            "trace": [[t.iteration, t.size, t.value] for t in self._trace], "last_gain": self.last_gain,
         }  # fmt: skip
 
     @classmethod
@@ -250,30 +245,25 @@ class AStar:
         state: dict[str, Any],
         *,
         target_gram: Floats | None = None,
+        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> AStar:
         """The search as it was when `state` was taken: it goes on with the same nodes."""
-        if state["n"] != objective.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the data and options it was started with, or start anew.",
-            )
+        check_saved(objective, state)
         search = cls(
             objective, state["k"], gamma=float(state["gamma"]), bound=state["bound"], target_gram=target_gram,
-            incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
+            reduced=reduced, incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
         )  # fmt: skip
-        if state["best"]:
-            search._offer(tuple(state["best"]))
+        search._take_shared(state)
         search._fringe = []
         for l, u, members, allowed, made, terminal in state["fringe"]:
             node = _Node(tuple(members), l, u, None if allowed is None else tuple(allowed), terminal)
             search._fringe.append((search._f(node), -len(members), made, node))
         heapq.heapify(search._fringe)
         search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
-        search.iteration, search._made, search.last_gain = state["expanded"], state["made"], state["last_gain"]
+        search._expanded, search._made = state["expanded"], state["made"]
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])
-        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
         return search
 
 

@@ -83,6 +83,14 @@ class Problem:
         f = self.c - float(np.square(W).sum())
         return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f
 
+    def singles(self, S: Sequence[int], R: Ints) -> tuple[Floats, Floats, float]:
+        """Given S (independent): the pivots of R (t,), what each explains alone (t,), and f(S). O(s t (s + r))."""
+        s, L, W = self._factor(S)
+        V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, R)], lower=True)
+        d = np.diag(self.K)[R] - np.square(V).sum(axis=0)
+        moments = np.square(self.B[R] - V.T @ W).sum(axis=1)
+        return d, moments / np.where(d > 0.0, d, np.inf), self.c - float(np.square(W).sum())
+
     def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
         """S, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
         s = np.asarray(S, np.int64)

@@ -23,7 +23,7 @@ from dsel.objective.memory import Ints, Memory
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import branching as at
 from dsel.search.bounds import BOUNDS, BoundName, Problem
-from dsel.search.outcome import FrontPoint, Improvement
+from dsel.search.exact import ExactSearch, check_saved
 
 log = logging.getLogger("dsel")
 
@@ -208,7 +208,7 @@ def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float
     return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left))
 
 
-class BranchAndBound:
+class BranchAndBound(ExactSearch):
     """The best subset of at most k columns of an objective; `advance` goes on, everything can be read between calls.
 
     incumbent: a subset to begin with (local indices), the better the fewer nodes. bound: see dsel.search.bounds. Nodes
@@ -216,15 +216,15 @@ class BranchAndBound:
     looking at all pairs, which is faster than nodes with bounds of their own.
     """
 
+    kind = "branch-and-bound"
+
     def __init__(
         self, objective: QuadraticObjective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: Problem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN, pairs: bool = True,
     ) -> None:  # fmt: skip
-        if not 1 <= k <= objective.n:
-            raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= columns.")
+        super().__init__(objective, k, bound)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
-        self.objective, self.k, self.bound_name = objective, k, bound
         self.problem = problem or Problem.of(objective)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs)
         self._most_open = most_open
@@ -234,10 +234,6 @@ class BranchAndBound:
         self._taken = 0
         self._nodes_before = 0
         self._pruned_before = np.inf
-        self.best: tuple[int, ...] = ()
-        self.best_value = objective.c
-        self.last_gain = 0
-        self._trace: list[Improvement] = []
         self.offer(incumbent)
         everything = np.arange(objective.n, dtype=np.int32)
         root = self.problem.bound((), range(objective.n), k, bound)
@@ -253,30 +249,10 @@ class BranchAndBound:
             log.info("compiling branch and bound for this machine: about half a minute, only this once")
         at.explore(self._explorer._memory.P, 0)
 
-    def offer(self, S: Iterable[int]) -> bool:
-        """A subset found elsewhere; True where it is better."""
-        members = tuple(sorted(int(j) for j in S))
-        value = self.objective.value(members)
-        if len(members) > self.k or not value < self.best_value:
-            return False
-        self.best, self.best_value, self.last_gain = members, value, self.iteration
-        self._trace.append(Improvement(self.iteration, len(members), value))
-        return True
-
     @property
     def iteration(self) -> int:
         """Nodes looked at."""
         return self._nodes_before + self._explorer.nodes
-
-    @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement, the first incumbent included."""
-        return tuple(self._trace)
 
     @property
     def done(self) -> bool:
@@ -364,11 +340,6 @@ class BranchAndBound:
             self._push(sub)
         self._explorer.stop()
 
-    def front(self) -> tuple[FrontPoint, ...]:
-        """The empty set and the best subset."""
-        empty = FrontPoint(0, self.objective.c, ())
-        return (empty, FrontPoint(len(self.best), self.best_value, self.best)) if self.best else (empty,)
-
     def open_subproblems(self) -> list[Subproblem]:
         """All open nodes: those away, then the others, the least bound first."""
         if not self._explorer.idle:
@@ -381,10 +352,8 @@ class BranchAndBound:
         open_ = [sub.as_list() for sub in self.open_subproblems()]
         pruned = min(self._pruned_before, self._explorer.pruned)
         return {
-            "kind": "branch-and-bound", "n": self.objective.n, "k": self.k, "bound": self.bound_name,
-            "nodes": self.iteration, "best": list(self.best), "last_gain": self.last_gain, "open": open_,
+            **self._shared_state(), "nodes": self.iteration, "open": open_,
             "pruned": None if np.isinf(pruned) else pruned,
-            "trace": [[t.iteration, t.size, t.value] for t in self._trace],
         }  # fmt: skip
 
     @classmethod
@@ -393,19 +362,14 @@ class BranchAndBound:
         problem: Problem | None = None,
     ) -> BranchAndBound:  # fmt: skip
         """The search as it was when `state` was taken."""
-        if state["n"] != objective.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the data and options it was started with, or start anew.",
-            )
+        check_saved(objective, state)
         search = cls(objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit)
-        search.offer(state["best"])
+        search._take_shared(state)
         search._heap = []
         for values in state["open"]:
             search._push(Subproblem.from_list(values))
-        search._nodes_before, search.last_gain = state["nodes"], state["last_gain"]
+        search._nodes_before = state["nodes"]
         search._pruned_before = np.inf if state["pruned"] is None else state["pruned"]
-        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
         return search
 
 

@@ -162,6 +162,47 @@ def _pairs(P: Ints, d: int) -> None:
 
 
 @compiled(fast=True)
+def _spread(H: Floats, w: Floats, q: int) -> float:
+    """Sum of the q largest diagonal elements of H - w w': no more than that of the q largest eigenvalues (Schur)."""
+    N = H.shape[0]
+    total = 0.0
+    last = np.inf
+    taken = 0
+    while taken < q:
+        largest = -np.inf
+        for x in range(N):
+            h = H[x, x] - w[x] * w[x]
+            if largest < h < last:
+                largest = h
+        if largest <= 0.0:
+            break
+        for x in range(N):
+            if taken < q and H[x, x] - w[x] * w[x] == largest:
+                total += largest
+                taken += 1
+        last = largest
+    return total
+
+
+@compiled(fast=True)
+def _prepare(P: Ints, d: int) -> Ints:
+    """Copies of G and B of depth d in the scratch matrices, A = 0, and the present order of R."""
+    gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
+    A = cube(P, SMALL)[0]
+    t = int_matrix(P, FRAME)[d, T]
+    N = cross.shape[1]
+    for i in range(t):
+        for l in range(t):
+            work[i, l] = gram[i, l]
+        for x in range(N):
+            work_cross[i, x] = cross[i, x]
+    for x in range(N):
+        for y in range(N):
+            A[x, y] = 0.0
+    return np.arange(t)
+
+
+@compiled(fast=True)
 def _eliminate(P: Ints, a: int, N: int) -> None:
     """Take column a's direction out of the columns before it, in the scratch matrices."""
     work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
@@ -208,84 +249,108 @@ def _least(P: Ints, d: int, a: int, N: int, order: Ints) -> int:
 
 
 @compiled(fast=True)
-def _branch(P: Ints, d: int, q: int) -> None:
-    """Order R, bound its children and list those that may hold a better subset."""
-    gram, cross, small, work = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, SMALL), matrix(P, WORK)
-    work_cross, moments, floor = matrix(P, WORK_CROSS), matrix(P, MOMENTS), vector(P, FLOOR)
-    frame, allowed, children = int_matrix(P, FRAME), int_matrix(P, ALLOWED), int_matrix(P, CHILDREN)
-    numbers, lower, count = vector(P, NUMBERS), matrix(P, LOWER), int_vector(P, COUNT)
-    A, H, targets = small[0], small[1], cube(P, TARGETS)
-    t = frame[d, T]
+def _absorb(P: Ints, d: int, a: int, order: Ints) -> float:
+    """Put that column at place a which adds least to A, and add it; what it adds."""
+    work, cross, A = matrix(P, WORK), matrix(P, WORK_CROSS), cube(P, SMALL)[0]
+    floor, allowed = vector(P, FLOOR), int_matrix(P, ALLOWED)
     N = cross.shape[1]
-    f = matrix(P, ERROR)[0, d]
-    slack = f - numbers[INCUMBENT] + numbers[MARGIN]
-    kind = count[BOUND]
-    below = matrix(P, ERROR)[1, d]
-    quick = N == 1 and count[CAREFUL] == 0
-    order = np.arange(t)
-    for i in range(t):
-        for l in range(t):
-            work[i, l] = gram[i, l]
-        for x in range(N):
-            work_cross[i, x] = cross[i, x]
+    _exchange(P, order, _least(P, d, a, N, order), a, N)
+    if work[a, a] <= _ROUNDING * floor[allowed[d, order[a]]]:
+        return 0.0
+    z = 0.0
+    for x in range(N):
+        z += cross[a, x] * cross[a, x]
+        for y in range(N):
+            A[x, y] += cross[a, x] * cross[a, y] / work[a, a]
+    _eliminate(P, a, N)
+    return z / work[a, a]
+
+
+@compiled(fast=True)
+def _least_gain_last(P: Ints, d: int, a: int, order: Ints) -> None:
+    """Put that of the columns 0..a at place a which alone explains least."""
+    gram, moments = cube(P, GRAM)[d], matrix(P, MOMENTS)
+    p = 0
+    for i in range(1, a + 1):
+        if moments[0, order[i]] * gram[order[p], order[p]] < moments[0, order[p]] * gram[order[i], order[i]]:
+            p = i
+    order[p], order[a] = order[a], order[p]
+
+
+@compiled(fast=True)
+def _suffix_bound(P: Ints, q: int, top: float, trace: float, slack: float, exact: bool) -> float:
+    """At least the q largest eigenvalues of A: `top` is that already; their sum, where it may be within the slack."""
+    small = cube(P, SMALL)
+    kind = int_vector(P, COUNT)[BOUND]
+    if kind == LEAPS or q >= small.shape[1]:
+        return trace
+    if top <= slack:
+        return top
+    small[1, 0, :] = 0.0
+    if not exact and _spread(small[0], small[1, 0], q) > slack:
+        return trace
+    return min(_top(small[0], q), trace)
+
+
+@compiled(fast=True)
+def _child_bound(P: Ints, d: int, j: int, q: int, trace: float, slack: float, exact: bool) -> float:
+    """What child j, a place in the order before, and q - 1 columns after it can explain."""
+    gram, cross, small = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, SMALL)
+    kind = int_vector(P, COUNT)[BOUND]
+    N = cross.shape[1]
+    if kind == LEAPS or (kind == COMBINED and (trace <= slack or q - 1 >= N)):
+        return trace
+    A, H = small[0], small[1]
+    if kind == EIGENVALUE:
+        A = cube(P, TARGETS)[d]
+    w = cross[j] / np.sqrt(gram[j, j])
+    gain = matrix(P, MOMENTS)[0, j] / gram[j, j]
+    if not exact and gain + _spread(A, w, q - 1) > slack:
+        return trace if kind == COMBINED else np.inf
     for x in range(N):
         for y in range(N):
-            A[x, y] = 0.0
+            H[x, y] = A[x, y] - w[x] * w[y]
+    bound = gain + _top(H, q - 1)
+    return min(trace, bound) if kind == COMBINED else bound
+
+
+@compiled(fast=True)
+def _branch(P: Ints, d: int, q: int) -> None:
+    """Order R, bound its children and list those that may hold a better subset."""
+    frame, children, moments = int_matrix(P, FRAME), int_matrix(P, CHILDREN), matrix(P, MOMENTS)
+    numbers, lower, count = vector(P, NUMBERS), matrix(P, LOWER), int_vector(P, COUNT)
+    f, below = matrix(P, ERROR)[0, d], matrix(P, ERROR)[1, d]
+    slack = f - numbers[INCUMBENT] + numbers[MARGIN]
+    kind = count[BOUND]
+    exact = d == 0 or count[CAREFUL] > 0
+    single = matrix(P, WORK_CROSS).shape[1] == 1 and count[CAREFUL] == 0
+    order = _prepare(P, d)
     trace = 0.0
     top = 0.0  # at least the q largest eigenvalues of A
     reached = -1.0  # what the columns looked at so far can explain, where that is not enough
     listed = 0
     crossed = kind == EIGENVALUE
-    for step in range(t):
-        a = t - 1 - step
-        enough = crossed and (quick or kind == EIGENVALUE)
-        if enough:
-            p = 0
-            for i in range(1, a + 1):  # the least gain first
-                if moments[0, order[i]] * gram[order[p], order[p]] < moments[0, order[p]] * gram[order[i], order[i]]:
-                    p = i
-            order[p], order[a] = order[a], order[p]
+    for a in range(order.size - 1, -1, -1):
+        ordered = crossed and (single or kind == EIGENVALUE)  # A is not needed any more
+        if ordered:
+            _least_gain_last(P, d, a, order)
         else:
-            p = _least(P, d, a, N, order)
-            _exchange(P, order, p, a, N)
-        j = order[a]
-        if not enough and work[a, a] > _ROUNDING * floor[allowed[d, j]]:
-            z = 0.0
-            for x in range(N):
-                z += work_cross[a, x] * work_cross[a, x]
-                for y in range(N):
-                    A[x, y] += work_cross[a, x] * work_cross[a, y] / work[a, a]
-            z /= work[a, a]
+            z = _absorb(P, d, a, order)
             trace += z
             top += z
-            _eliminate(P, a, N)
         if not crossed:
-            if kind == LEAPS or q >= N:
-                top = trace
-            elif top > slack:
-                top = min(_top(A, q), trace)
+            top = _suffix_bound(P, q, top, trace, slack, exact)
             if top <= slack:
                 reached = top
                 continue
             crossed = True
             if reached >= 0.0:
                 numbers[PRUNED] = min(numbers[PRUNED], f - reached)
+        j = order[a]
         if moments[1, j] > 0.0:
             continue
-        bound = trace
-        gain = moments[0, j] / gram[j, j]
-        if kind == EIGENVALUE:
-            for x in range(N):
-                for y in range(N):
-                    H[x, y] = targets[d, x, y] - cross[j, x] * cross[j, y] / gram[j, j]
-            bound = gain + _top(H, q - 1)
-        elif enough:
-            bound = f - below
-        elif kind == COMBINED and trace > slack and q - 1 < N:
-            for x in range(N):
-                for y in range(N):
-                    H[x, y] = A[x, y] - cross[j, x] * cross[j, y] / gram[j, j]
-            bound = min(trace, gain + _top(H, q - 1))
+        known = ordered and kind != EIGENVALUE
+        bound = f - below if known else _child_bound(P, d, j, q, trace, slack, exact)
         if bound <= slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - bound)
             continue

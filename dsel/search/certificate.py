@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dsel.errors import OptionError
+from dsel.errors import CapacityError, OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import BoundName, Problem
 from dsel.search.branch_and_bound import MARGIN, BranchAndBound, starting_subset
+from dsel.search.forward import forward
+from dsel.search.perspective import perspective_bound
+from dsel.search.root_bound import RootBound
 from dsel.search.stopping import AnytimeSearch, Stop, drive
+
+log = logging.getLogger("dsel")
 
 _NO_LIMIT = 2**62
 
 #: What goes on with a proof until its stop: `drive` here, or `dsel.cluster.proof.Workers` on a cluster.
 Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
+
+
+#: Proves for one size: (columns to choose, incumbent, seconds, nodes) -> certificate.
+ProveSize = Callable[[int, Sequence[int], float | None, int | None], "Certificate | None"]
 
 
 @dataclass(frozen=True)
@@ -88,21 +98,35 @@ class Certificate:
 
 @dataclass
 class Proof:
-    """A proof that can be interrupted: `run` goes on with it, `state` is what `resume` needs."""
+    """A proof that can be interrupted: `run` goes on with it, `state` is what `resume` needs.
 
-    search: BranchAndBound
+    Where branch and bound does not fit into memory, the search is the bound of the whole problem, and stays that. A
+    proof that its first run does not finish takes the bound of `perspective_bound` too, kept in `relaxed`.
+    """
+
+    search: BranchAndBound | RootBound
     value: float
     seconds: float = 0.0
+    relaxed: float | None = None
     _clock: list[float] = field(default_factory=list, repr=False)
 
     @classmethod
     def begin(
         cls, objective: QuadraticObjective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0,
-        bound: BoundName = "combined", problem: Problem | None = None,
+        bound: BoundName = "combined", problem: Problem | None = None, memory_limit: int = 8 << 30,
     ) -> Proof:  # fmt: skip
         """Begin with the incumbent, or a better subset that is found quickly."""
         known = tuple(incumbent)
-        search = BranchAndBound(objective, k, incumbent=known, bound=bound, problem=problem)
+        search: BranchAndBound | RootBound
+        try:
+            search = BranchAndBound(
+                objective, k, incumbent=known, bound=bound, problem=problem, memory_limit=memory_limit
+            )
+        except CapacityError as error:
+            log.info("%s The certificate is the bound of the whole problem.", error)
+            found = known or forward(objective, k).best(k).members
+            search = RootBound(objective, k, incumbent=found)
+            return cls(search, objective.value(known) if known else float("inf"))
         value = search.best_value if known else float("inf")
         search.offer(starting_subset(objective, k, seed))
         return cls(search, value)
@@ -110,16 +134,17 @@ class Proof:
     @classmethod
     def resume(cls, objective: QuadraticObjective, state: Mapping[str, Any], incumbent: Iterable[int] = ()) -> Proof:
         """Go on with a saved proof; a better incumbent found since then is used."""
-        search = BranchAndBound.restore(objective, dict(state["search"]))
+        kind = RootBound if state["search"]["kind"] == RootBound.kind else BranchAndBound
+        search: BranchAndBound | RootBound = kind.restore(objective, dict(state["search"]))
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"])
+        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"))
 
     def state(self) -> dict[str, Any]:
         """As JSON holds it."""
         value = None if self.value == float("inf") else self.value
-        return {"search": self.search.state(), "value": value, "seconds": self.seconds}
+        return {"search": self.search.state(), "value": value, "seconds": self.seconds, "relaxed": self.relaxed}
 
     def run(
         self, seconds: float | None = None, nodes: int | None = None,
@@ -128,30 +153,41 @@ class Proof:
         """Go on for so many seconds or nodes; True when the best subset is proved. runner: who does the work."""
         import time
 
-        limit = _NO_LIMIT if nodes is None else self.search.iteration + nodes
-        self.search.warm_up()
+        search = self.search
+        if isinstance(search, RootBound):
+            self._relax()
+            return search.done
+        limit = _NO_LIMIT if nodes is None else search.iteration + nodes
+        search.warm_up()
         start = time.monotonic()
         try:
-            if not self.search.done:
-                (runner or drive)(self.search, Stop(iterations=limit, seconds=seconds), on_slice)
+            if not search.done:
+                (runner or drive)(search, Stop(iterations=limit, seconds=seconds), on_slice)
         finally:
             self.seconds += time.monotonic() - start
-        return self.search.done
+        if not search.done:
+            self._relax()
+        return search.done
+
+    def _relax(self) -> None:
+        if self.relaxed is None:
+            self.relaxed = perspective_bound(Problem.of(self.search.objective), self.search.k)
 
     def certificate(self) -> Certificate:
         """What is proved so far."""
         search, objective = self.search, self.search.objective
         base = len(objective.included)
+        relaxed = self.relaxed is not None and self.relaxed > search.lower
         return Certificate(
             size=base + search.k,
             value=search.best_value,
-            bound=search.lower,
+            bound=min(max(search.lower, self.relaxed or 0.0), search.best_value),
             total=objective.total,
             members=search.best,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,
             seconds=self.seconds,
-            method=f"branch-and-bound, {search.bound_name} bound",
+            method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
         )
 
@@ -177,10 +213,13 @@ def certify(
 
 def certify_sizes(
     objective: QuadraticObjective, incumbents: Mapping[int, Sequence[int]], *, seconds: float | None = None,
-    nodes: int | None = None, seed: int = 0, on_slice: Callable[[AnytimeSearch], None] | None = None,
+    nodes: int | None = None, seed: int = 0, prove: ProveSize | None = None,
 ) -> dict[int, Certificate]:  # fmt: skip
     """A certificate for every size among `incumbents`, the small ones first; a size leaves the time it did not need to
-    the larger ones. What is proved for more columns holds for fewer."""
+    the larger ones. What is proved for more columns holds for fewer.
+
+    prove: does it for one size, given its seconds and nodes; it ends the proofs by None. By default `certify`.
+    """
     import time
 
     start = time.monotonic()
@@ -190,9 +229,13 @@ def certify_sizes(
         waiting = len(sizes) - place
         left = None if seconds is None else max(seconds - (time.monotonic() - start), 0.001) / waiting
         share = None if nodes is None else max(nodes // len(sizes), 1)
-        found[size] = certify(
-            objective, size, incumbents[size], seconds=left, nodes=share, seed=seed, on_slice=on_slice
-        )
+        if prove is None:
+            found[size] = certify(objective, size, incumbents[size], seconds=left, nodes=share, seed=seed)
+            continue
+        certificate = prove(size, incumbents[size], left, share)
+        if certificate is None:
+            break
+        found[size] = certificate
     return spread(found)
 
 

@@ -30,6 +30,7 @@ class LooRows(Protocol):
     def problem(self, lam: float) -> LooProblem: ...
     def errors(self, round: LooRound) -> Floats: ...
     def lam_errors(self, lams: Floats, members: Ints) -> Floats: ...
+    def counts(self) -> dict[str, Any]: ...
 
 
 class GreedyRls:
@@ -56,6 +57,7 @@ class GreedyRls:
         self.path: list[PathPoint] = []
         self.best: dict[int, tuple[float, list[int]]] = {}
         self.ended = ""
+        self.lam_grid: list[tuple[float, float]] | None = None  # what lam was chosen from, if it was, with errors
         self._asked: LooRound | None = None
 
     # -- what dsel.search.stopping.AnytimeSearch asks of a search
@@ -86,7 +88,8 @@ class GreedyRls:
 
     def state(self) -> dict[str, Any]:
         """All that a restart needs, as JSON holds it."""
-        return {"lam": self.problem.lam, "ended": self.ended, "path": [asdict(point) for point in self.path]}
+        path = [asdict(point) for point in self.path]
+        return {"lam": self.problem.lam, "lam_grid": self.lam_grid, "ended": self.ended, "path": path}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state`: the subsets it went through are walked again, no row is read."""
@@ -94,6 +97,8 @@ class GreedyRls:
             point = PathPoint(**row)
             self._note(point.action, point.column, point.error)
         self.ended = state["ended"]
+        grid = state.get("lam_grid")
+        self.lam_grid = None if grid is None else [(float(lam), float(error)) for lam, error in grid]
 
     # -- ask and tell
 
@@ -103,14 +108,22 @@ class GreedyRls:
             return None
         size = len(self.members)
         insert = self.direction != "backward" and size < self.k
+        if insert and not self._determined(size + 1):
+            insert = False
+            if not self.path:
+                raise DataError(f"{self.problem.m} rows are too few for least squares without one.", "Set lam > 0.")
         remove = size > len(self.include) and (
             (self.direction == "backward" and size > self.k) or (self.direction == "floating" and size > 2)
         )
         if not (insert or remove):
-            self.ended = "complete"
+            self.ended = "complete" if self._determined(size + 1) or size == self.k else "too few rows"
             return None
         self._asked = prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=remove)
         return self._asked
+
+    def _determined(self, size: int) -> bool:
+        """Whether all rows but one determine the coefficients of so many columns: with a penalty always."""
+        return self.problem.lam > 0.0 or size + (self.problem.intercept != "none") < self.problem.m
 
     def tell(self, flat: Floats) -> None:
         """Errors of the round that was asked for: makes its step, or ends."""
@@ -121,7 +134,7 @@ class GreedyRls:
         if round.remove and self._removed(removed):
             return
         if not round.insert:
-            self.ended = "complete"
+            self.ended = "complete" if len(self.members) >= self.k else "too few rows"
             return
         open_ = np.zeros(inserted.size, bool)
         open_[self.candidates] = True

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
@@ -22,6 +22,7 @@ from dsel.search.greedy_rls import LAM_GRID, GreedyRls, LooRows, choose_lam, run
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.stopping import AnytimeSearch, Stop, drive
+from dsel.validation import Bool, Float, Int
 
 log = logging.getLogger("dsel")
 
@@ -54,18 +55,18 @@ class PossOptions(Options):
     warm_start, exchange_every and recombination are not to be had.
     """
 
-    iterations: int | None = Field(None, ge=1)
-    seconds: float | None = Field(None, gt=0)
-    target: float | None = None
-    target_r2: float | None = Field(None, le=1)
-    patience: int | None = Field(None, ge=1)
-    bound: float | None = Field(None, ge=0)
+    iterations: Int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    target: Float | None = None
+    target_r2: Float | None = Field(None, le=1)
+    patience: Int | None = Field(None, ge=1)
+    bound: Float | None = Field(None, ge=0)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
     warm_start: Literal["none", "forward", "exchange"] = "none"
-    restarts: int = Field(10, ge=1)
-    exchange_every: int = Field(0, ge=0)
-    recombination: float = Field(0.0, ge=0, lt=1)
-    memory: int = Field(8 << 30, gt=0)
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int = Field(0, ge=0)
+    recombination: Float = Field(0.0, ge=0, lt=1)
+    memory: Int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")
     @classmethod
@@ -83,14 +84,14 @@ class PossOptions(Options):
 class FobaOptions(Options):
     """FoBa: a column is deleted where that costs at most `nu` of what its like brought; path_factor k steps."""
 
-    nu: float = Field(0.5, gt=0, lt=1)
-    path_factor: int = Field(5, ge=1)
+    nu: Float = Field(0.5, gt=0, lt=1)
+    path_factor: Int = Field(5, ge=1)
 
 
 class ExchangeOptions(Options):
     """Exchange search (IterFS) from `restarts` random subsets, or from forward selection's."""
 
-    restarts: int = Field(1, ge=1)
+    restarts: Int = Field(1, ge=1)
     start: Literal["random", "forward"] = "random"
 
 
@@ -98,10 +99,10 @@ class BranchAndBoundOptions(Options):
     """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
     dsel.search.bounds. memory: bytes for its tables."""
 
-    seconds: float | None = Field(None, gt=0)
-    nodes: int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
     bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
-    memory: int = Field(8 << 30, gt=0)
+    memory: Int = Field(8 << 30, gt=0)
 
 
 class AStarOptions(Options):
@@ -111,12 +112,12 @@ class AStarOptions(Options):
     before.
     """
 
-    gamma: float = Field(0.0, ge=0)
-    seconds: float | None = Field(None, gt=0)
-    nodes: int | None = Field(None, ge=1)
+    gamma: Float = Field(0.0, ge=0)
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
     bound: Literal["eigenvalue", "combined"] = "eigenvalue"
-    prune: bool = False
-    memory: int = Field(4 << 30, gt=0)
+    prune: Bool = False
+    memory: Int = Field(4 << 30, gt=0)
 
 
 def _positive(value: Any) -> Any:
@@ -133,16 +134,25 @@ class GreedyRlsOptions(Options):
     "none". lam_grid: choose lam by leave-one-out with all columns, from these or "auto" (4^-8 ... 4^8); else the job's
     lam. direction: forward, backward elimination, or floating (after each insertion, deletions as long as they make a
     better subset of their size). held_out: a store with rows to report the test error of every step on (from Python
-    also a pair X, Y).
+    also a pair X, Y). fold_every: where X is not in memory, rounds between rewrites of a cache as large as X in float64
+    on disk (1: the paper's Algorithm 3), "never", or "auto": what costs the least by dsel.stats.cache_cost, in a job;
+    never for dsel.select. Forward alone.
     """
 
     loss: Literal["squared", "zero-one"] = "squared"
     intercept: Literal["center", "column", "none"] | None = None
-    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
+    fold_every: Annotated[int, Field(ge=1)] | Literal["auto", "never"] = "auto"
 
     _positive = field_validator("lam_grid")(_positive)
+
+    @model_validator(mode="after")
+    def _forward_alone(self) -> GreedyRlsOptions:
+        if isinstance(self.fold_every, int) and self.direction != "forward":
+            raise ValueError(f"fold_every goes with direction forward, not {self.direction}")
+        return self
 
 
 class KfoldOptions(Options):
@@ -152,9 +162,9 @@ class KfoldOptions(Options):
     cross-validation), direction and held_out: as for greedy-rls.
     """
 
-    folds: int = Field(10, ge=2)
-    repeats: int = Field(1, ge=1)
-    lam_grid: Literal["auto"] | tuple[float, ...] | None = None
+    folds: Int = Field(10, ge=2)
+    repeats: Int = Field(1, ge=1)
+    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
 
@@ -326,15 +336,16 @@ def _greedy_rls(run: Run) -> SearchOutcome:
         lam, tried = choose_lam(rows, grid, sorted([*include, *candidates]))
         log.info("lam = %g by leave-one-out with all columns", lam)
     search = GreedyRls(rows.problem(lam), run.k + len(include), candidates, include, options.direction)
+    search.lam_grid = tried
     if run.state is not None:
         search.restore(run.state)
     rounds = run_rounds(search, rows, run.on_slice)
     chosen = search.answer()
     local = {column: place for place, column in enumerate(candidates)}
     members = tuple(local[j] for j in chosen if j in local)
-    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds}
-    if tried is not None:
-        counts["lam_grid"] = tried
+    counts: dict[str, Any] = {"rounds": search.iteration, "rounds_of_this_run": rounds, **rows.counts()}
+    if search.lam_grid is not None:
+        counts["lam_grid"] = search.lam_grid
     return SearchOutcome(
         (FrontPoint(len(members), objective.value(members), members),), iterations=search.iteration,
         ended=search.ended, counts=counts, path=tuple(search.path), chosen=tuple(chosen), lam=lam,

@@ -24,6 +24,8 @@ from dsel.search.bounds import column_norms, few_targets
 from dsel.search.secular import downdated
 
 _ROUNDING = 1e-13
+#: With at most this share of a column's squared norm outside U_x, U_x spans the columns.
+_COMPLETE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,11 @@ class Children:
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """W, D_y (descending) and P; `rest`: the part of c = ||Y||^2 outside them, which no column explains.
+    """W, D_y (descending) and P; `rest`: the part of c = ||Y||^2 outside them.
+
+    left_out: so much of ||Y||^2 may be explained outside W, D and P. With P_T the projection on any columns T and Y_r
+    the targets that W, D and P hold, ||P_T Y|| <= ||P_T Y_r|| + left_out^(1/2), and ||P_T Y_r|| is at most that of
+    the columns of W; so what a truncated reduction leaves out weakens the bound and never breaks it.
 
     Columns are scaled to norm 1 first, which changes no span. floor: (n,) squared residual norms at or below it are of
     dependent columns.
@@ -48,6 +54,25 @@ class Reduced:
     P: Floats
     rest: float
     floor: Floats
+    left_out: float = 0.0
+
+    @classmethod
+    def given(cls, W: Floats, D: Floats, P: Floats, c: float, squares: Floats) -> Reduced:
+        """From a decomposition made elsewhere, of any rank, such as a randomized one of data that are not in memory
+        (Halko et al., 2011). D: the squared singular values of U_y'Y, with U_y turned so that U_y'YY'U_y is diagonal;
+        P = D^(1/2) U_y'U_x.
+
+        c: ||Y||^2. squares: (n,) squared norms of the columns of X (with lam, where there is one). What the columns may
+        explain of the targets outside U_y, and outside U_x where U_x does not span X, is `left_out`.
+        """
+        inside = np.einsum("rn,rn->n", W, W)
+        whole = float((squares - inside).max(initial=0.0)) <= _COMPLETE * float(squares.max(initial=0.0))
+        outside_y = max(c - float(D.sum()), 0.0)
+        outside_x = max(float(D.sum() - np.square(P).sum()), 0.0)
+        left = np.sqrt(outside_y) + (0.0 if whole else np.sqrt(outside_x))
+        norms = np.where(squares > 0.0, np.sqrt(squares), 1.0)
+        rest = c - float(D.sum())
+        return cls(W / norms, D, P, max(rest, 0.0), np.full(W.shape[1], _ROUNDING), float(left**2))
 
     @classmethod
     def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Reduced:
@@ -94,15 +119,28 @@ class Reduced:
         """Number of columns."""
         return int(self.W.shape[1])
 
+    @property
+    def complete(self) -> bool:
+        """Whether the errors here are those of the data."""
+        return self.left_out == 0.0
+
+    def _below(self, explained: Floats) -> Floats:
+        """Least error of selections that explain at most so much here."""
+        if not self.complete:
+            explained = np.square(np.sqrt(np.maximum(explained, 0.0)) + np.sqrt(self.left_out))
+        below: Floats = np.maximum(self.rest + float(self.D.sum()) - explained, 0.0)
+        return below
+
     def root(self, k: int) -> tuple[float, float]:
         """l and u of the empty selection, k columns to choose."""
-        u = self.rest + float(self.D.sum())
-        return u - float(self.D[:k].sum()), u
+        l = self._below(np.asarray(self.D[:k].sum()))
+        return float(l), self.rest + float(self.D.sum())
 
-    def children(self, S: Sequence[int], q: int) -> Children:
+    def children(self, S: Sequence[int], q: int, columns: Ints | None = None) -> Children:
         """All independent columns that can be added to S, q columns to choose in all (that one included).
 
-        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3).
+        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3). columns:
+        those to look at, which are independent in the data though they may not be here.
         """
         chosen = np.asarray(S, np.int64)
         Q = np.linalg.qr(self.W[:, chosen])[0] if chosen.size else np.zeros((self.W.shape[0], 0))
@@ -110,16 +148,18 @@ class Reduced:
         squares = np.einsum("rn,rn->n", left, left)
         free = squares > self.floor
         free[chosen] = False
-        columns = np.flatnonzero(free)
-        Z = self.P @ (left[:, columns] / np.sqrt(squares[columns]))
+        if columns is None:
+            columns = np.flatnonzero(free)
+        scale = np.where(free[columns], np.sqrt(np.maximum(squares[columns], self.floor[columns])), np.inf)
+        Z = self.P @ (left[:, columns] / scale)
         Z_S = self.P @ Q
-        parent = self.rest + float(self.D.sum()) - float(np.square(Z_S).sum())
-        u = np.maximum(parent - np.einsum("rt,rt->t", Z, Z), 0.0)
+        explained = float(np.square(Z_S).sum()) + np.einsum("rt,rt->t", Z, Z)
+        u = np.maximum(self.rest + float(self.D.sum()) - explained, 0.0)
         after = min(q - 1, self.D.size)
-        if after == 0:
-            return Children(columns, u, u)
         if after == self.D.size:
-            return Children(columns, np.full(columns.size, self.rest), u)
-        values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
-        top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
-        return Children(columns, np.maximum(u - np.maximum(top, 0.0).sum(axis=0), 0.0), u)
+            explained = np.full(columns.size, float(self.D.sum()))
+        elif after > 0:
+            values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
+            top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
+            explained = explained + np.maximum(top, 0.0).sum(axis=0)
+        return Children(columns, self._below(explained), u)

@@ -7,8 +7,10 @@ blocks there are.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -27,6 +29,8 @@ GROUP_BYTES = 32 << 20
 #: result.
 PerBlock = Callable[[Any, Any, Block], Any]
 
+Merge = Callable[[Any, Any], Any]
+
 
 def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
     """Consecutive row blocks by tasks: GROUP_BYTES and 4 partial results each at least, yet 32 groups if possible."""
@@ -38,7 +42,7 @@ def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
 
 
 def work_through(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Callable[[Any, Any], Any],
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge,
     columns: Any = None, target_columns: Any = None,
 ) -> Any:  # fmt: skip
     """Partial result of one group: load, reduce, merge, block after block."""
@@ -46,9 +50,9 @@ def work_through(
     for block, (x, y, w) in zip(blocks, parts, strict=True):
         rows = load_block(x, columns)
         targets = None if y is None else load_block(y, target_columns)
-        partial = per_block(rows, targets, replace(block, w=load_weights(w)))
+        found = per_block(rows, targets, replace(block, w=load_weights(w)))
         del rows, targets
-        result = partial if result is None else merge(result, partial)
+        result = found if result is None else merge(result, found)
     return result
 
 
@@ -82,7 +86,7 @@ def one_blas_thread() -> Any:
     return _blas().limit(limits=1, user_api="blas")
 
 
-def merge_all(parts: Sequence[Counted], merge: Callable[[Any, Any], Any]) -> Counted:
+def merge_all(parts: Sequence[Counted], merge: Merge) -> Counted:
     """Merge from left to right."""
     result = parts[0]
     for part in parts[1:]:
@@ -92,9 +96,9 @@ def merge_all(parts: Sequence[Counted], merge: Callable[[Any, Any], Any]) -> Cou
 
 def tasks_of_pass(source: Source, partial_bytes: int, share: bool = False) -> int:
     """Tasks that `reduce_blocks` makes of its own."""
-    level = len(groups(source, partial_bytes))
-    if source.in_memory and level == 1:
+    if source.in_memory:
         return 0
+    level = len(groups(source, partial_bytes))
     tasks = level + share
     while level > 1:
         level = -(-level // FAN_IN)
@@ -102,36 +106,69 @@ def tasks_of_pass(source: Source, partial_bytes: int, share: bool = False) -> in
     return tasks
 
 
+def _here(
+    by_task: Sequence[tuple[Block, ...]], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
+) -> Counted:
+    """The same tree on threads of this process, one a core."""
+
+    def leaf(blocks: tuple[Block, ...]) -> Counted:
+        return _counting(blocks, [(b.x, b.y, b.w) for b in blocks], per_block, merge, columns, target_columns)
+
+    if len(by_task) == 1:
+        with one_blas_thread():
+            return leaf(by_task[0])
+    with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return merge_as_they_come(pool.map(leaf, by_task), merge)
+
+
+def merge_as_they_come(parts: Iterable[Counted], merge: Merge) -> Counted:
+    """What the tree of tasks gives, holding at most FAN_IN results of each of its levels."""
+    levels: list[list[Counted]] = [[]]
+    for part in parts:
+        levels[0].append(part)
+        for i, level in enumerate(levels):
+            if len(level) < FAN_IN:
+                break
+            if i + 1 == len(levels):
+                levels.append([])
+            levels[i + 1].append(merge_all(level, merge))
+            level.clear()
+    rest: list[Counted] = []
+    for level in levels:
+        rest = [*level, *rest]
+        rest = [merge_all(rest, merge)] if rest else []
+    return rest[0]
+
+
 def reduce_blocks(
     source: Source,
     per_block: PerBlock,
-    merge: Callable[[Any, Any], Any],
+    merge: Merge,
     *,
     name: str,
     partial_bytes: int,
     columns: Any = None,
     compute: Callable[[Any], Any] | None = None,
     share: bool = False,
+    whole: bool = True,
 ) -> Any:
     """Result of one pass over `source`: in this process for data in memory, else as a Dask graph given to `compute`.
 
     per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. `compute`
     takes a Dask delayed object and returns its value. share: per_block carries arrays, so that each worker gets it once
-    and not with every task.
+    and not with every task. whole: whether the ledger is to count it as a pass over the data.
     """
     began = time.perf_counter()
     targets = source.target_columns
     by_task = groups(source, partial_bytes)
-    if source.in_memory and len(by_task) == 1:
-        with one_blas_thread():
-            parts = [(b.x, b.y, b.w) for b in source.blocks]
-            found = _counting(source.blocks, parts, per_block, merge, columns, targets)
-        note(name, 0, found.bytes_read, time.perf_counter() - began)
+    if source.in_memory:
+        found = _here(by_task, per_block, merge, columns, targets)
+        note(name, 0, found.bytes_read, time.perf_counter() - began, whole)
         return found.value
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
-    here = compute is None or source.in_memory
+    here = compute is None
     leaf, join = delayed(_counting if here else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
     function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
@@ -148,10 +185,10 @@ def reduce_blocks(
             for i in range(0, len(level), FAN_IN)
         ]
     own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in level[0].__dask_graph__())
-    if compute is not None and not here:
+    if compute is not None:
         found = compute(level[0])
     else:
         with one_blas_thread():
             found = level[0].compute(scheduler="threads")
-    note(name, own, found.bytes_read, time.perf_counter() - began)
+    note(name, own, found.bytes_read, time.perf_counter() - began, whole)
     return found.value

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,18 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.objective.leave_one_out import LooProblem, LooRound
 from dsel.objective.memory import Floats, Ints
+from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import reduce_blocks
 from dsel.stats.gram import Missing, fill_values, partial_bytes
 from dsel.stats.loo_pass import RowsOfSource
 from dsel.stats.moments import Moments, block_moments, merge
 from dsel.stats.statistics import Preprocess, Statistics
 
-#: Moments by (repetition, fold); folds without rows are not there.
+log = logging.getLogger("dsel")
+
+#: By (repetition, fold): moments while the pass goes on, statistics when it is done.
 FoldMoments = dict[tuple[int, int], Moments]
+FoldStatistics = dict[tuple[int, int], Statistics]
 
 
 def folds_of(start: int, stop: int, folds: int, seed: int, repetition: int) -> NDArray[np.int64]:
@@ -74,8 +79,8 @@ def fold_bytes(source: Source, folds: int, repeats: int) -> int:
 def fold_gram(
     source: Source, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
     compute: Callable[[Any], Any] | None = None,
-) -> tuple[Statistics, FoldMoments, int]:  # fmt: skip
-    """Statistics of all rows, moments of every fold, and the passes they took: one, two with `missing="mean"`.
+) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
+    """Statistics of all rows, those of every fold, and the passes they took: one, two with `missing="mean"`.
 
     A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
     """
@@ -87,22 +92,52 @@ def fold_gram(
         source, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(source, folds, repeats), compute=compute
     )
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
-    return Statistics.from_moments(reduce(merge, first)), found, passes + 1
+    whole = Statistics.from_moments(reduce(merge, first))
+    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found)}, passes + 1
+
+
+def fold_key(
+    fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int, part: Literal["all"] | list[int]
+) -> dict[str, Any]:
+    """What statistics of one fold [repetition, fold], or of all rows beside them, depend on; saved last are "all"."""
+    return ArtefactStore.key(fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed, part=part)
+
+
+def saved_fold_gram(
+    source: Source, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
+    missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
+    """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
+    if artefacts is None or source.fingerprint is None:
+        return fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
+    drawn = partial(fold_key, source.fingerprint, missing, folds, repeats, seed)
+    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
+    whole = artefacts.load(drawn(part="all"))
+    parts = {place: artefacts.load(drawn(part=list(place))) for place in places if isinstance(whole, Statistics)}
+    found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
+    if isinstance(whole, Statistics) and len(found) == len(places):
+        log.info("statistics of the folds of %s are saved in %s: the data are not read", source.name, artefacts.folder)
+        return whole, found, 0
+    whole, found, passes = fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
+    for place, part in found.items():
+        artefacts.save(drawn(part=list(place)), part)
+    artefacts.save(drawn(part="all"), whole)
+    return whole, found, passes
 
 
 class RowsOfFolds(RowsOfSource):
     """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions."""
 
     def __init__(
-        self, source: Source, statistics: Statistics, preprocess: Preprocess, moments: FoldMoments, *,
+        self, source: Source, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
         fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(source, statistics, preprocess, fill=fill, compute=compute)
-        self._repeats = 1 + max(repetition for repetition, _ in moments)
+        self._repeats = 1 + max(repetition for repetition, _ in folds)
         unusable = statistics.unusable(preprocess)
         self._folds = [
-            self._fold(statistics, moments[key], preprocess in ("standardize", "center"), unusable)
-            for key in sorted(moments)
+            self._fold(statistics, folds[key], preprocess in ("standardize", "center"), unusable)
+            for key in sorted(folds)
         ]
 
     def errors(self, round: LooRound) -> Floats:
@@ -118,12 +153,11 @@ class RowsOfFolds(RowsOfSource):
         self._lam = lam
         return super().problem(lam)
 
-    def _fold(self, whole: Statistics, part: Moments, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
-        m, inside = whole.weight, part.weight
+    def _fold(self, whole: Statistics, part: Statistics, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
+        m, inside, K = whole.weight, part.weight, part.K
         outside = m - inside
         if not outside > 0.0:
             raise DataError("One fold holds all of the weight.", "Take other folds (folds, seed), or leave-one-out.")
-        K = np.triu(part.K) + np.triu(part.K, 1).T
         mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
         mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
         weight = inside * outside / m
@@ -141,7 +175,7 @@ class RowsOfFolds(RowsOfSource):
         K_out[:, unusable] = 0.0
         K[:, unusable] = 0.0
         none = np.zeros(0)
-        rows = whole.m - part.count
+        rows = whole.m - part.m
         problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
         return Fold(problem, K, B, float((yy / scale_y**2).sum()))
 

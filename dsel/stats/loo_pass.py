@@ -126,6 +126,13 @@ class RowsOfSource:
             return self._cache.errors(round)
         return self._pass(partial(_loo_block, round=round, view=self.view, where=source.name), flat_size(round), "loo")
 
+    def counts(self) -> dict[str, Any]:
+        """What it cost, beside passes over X."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """One pass."""
         spectrum = lam_spectrum(self.problem(0.0), members, lams)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.papers import greedy_rls_curves, heuristic_tables, pocss_table_1, poss_optima, poss_table_2
+from pipelines.papers import greedy_rls_curves, heuristic_tables, mnist5_all, pocss_table_1, poss_optima, poss_table_2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -46,12 +46,13 @@ def table_1(
 @app.command("heuristic-tables")
 def heuristic(
     only: Only = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each best-first search.")] = 60.0,
-    proof_seconds: Annotated[float, typer.Option(min=0.1, help="For each proof of an optimum.")] = 600.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each best-first search.")] = 20.0,
+    proof_seconds: Annotated[float, typer.Option(min=0.1, help="For each proof; oes97 at k = 7 can use all.")] = 60.0,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for Figure 3 (needs matplotlib).")] = None,
 ) -> None:
     """Errors and bounds of best-first search with f = l + gamma u, and the proved optima."""
     names = sorted({name.split()[0] for name, _ in heuristic_tables.PAPER})
-    heuristic_tables.run(_known(only, names), seconds, proof_seconds)
+    heuristic_tables.run(_known(only, names), seconds, proof_seconds, folder)
 
 
 @app.command("poss-optima")
@@ -71,8 +72,14 @@ def greedy_rls(
     processes: Processes = 2,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the curves.")] = Path("greedy-rls-curves"),
     seed: Annotated[int, typer.Option(min=0, help="Of the folds and of random selection.")] = 0,
+    mnist5: Annotated[
+        bool, typer.Option("--mnist5-all", help="Instead: all columns of all of mnist5 out of core, in --out.")
+    ] = False,
 ) -> None:
     """Accuracy curves of greedy RLS, random selection and the majority; leave-one-out against test."""
+    if mnist5:
+        mnist5_all.run(folder)
+        return
     names = _known(only, list(greedy_rls_curves.SETS)) or list(greedy_rls_curves.SETS)
     greedy_rls_curves.run(names, folds, most, processes, folder, seed)
 

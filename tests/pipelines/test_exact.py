@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from pipelines.papers import heuristic_tables, poss_optima
 
 
 def test_the_optimum_of_sonar_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
-    poss_optima.run(["sonar"], 60.0)
+    poss_optima.run(["sonar"], 300.0)
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     if not report["rows"]:
         pytest.skip("there is no sonar.npz")
@@ -20,13 +21,33 @@ def test_the_optimum_of_sonar_is_proved(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_row_of_table_2_stands_beside_the_papers() -> None:
-    row = heuristic_tables.one_row("spectf 22/23", 5, 20.0, 20.0)
+    row = heuristic_tables.one_row("spectf 22/23", 5, 300.0, 300.0)
     if row is None:
         pytest.skip("there is no spectf.npz")
     assert row["optimum"]["proven"]
     for label, bound in (("f=l", 0.0), ("f=l+u", 0.635), ("f=l+2u", 0.639), ("f=u", 0.639)):
         assert row["search"][label]["bound"] == pytest.approx(bound, abs=5e-4)
-    assert row["compared"]["OMP"] == pytest.approx(431650, abs=1.0)
+    assert row["compared"]["SOMP"] == pytest.approx(431650, abs=1.0)
+    assert row["compared"]["ISOLS"] == row["search"]["f=u"]["error"]
+
+
+def test_a_row_of_table_1_has_all_comparators() -> None:
+    row = heuristic_tables.one_row("spectf", 5, 0.1, 300.0)
+    if row is None:
+        pytest.skip("there is no spectf.npz")
+    assert row["compared"]["Leaps"] == pytest.approx(row["optimum"]["value"])
+    paper = dict(zip(row["compared"], heuristic_tables.PAPER_COMPARED["spectf", 5], strict=True))
+    for method in ("Forward", "Backward", "OMP", "FoBa", "ISOLS"):
+        assert row["compared"][method] == pytest.approx(paper[method], abs=0.01)
+    assert row["compared"]["POSS"] <= paper["POSS"] + 0.01
+
+
+def test_figure_3_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = ((0.0, 5.0, 9.0, False), ("inf", 6.0, 0.1, True))
+    points = [{"gamma": g, "error": e, "seconds": t, "ended": ended} for g, e, t, ended in found]
+    heuristic_tables.draw(points, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
@@ -36,3 +57,5 @@ def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
     row = certificate.compare("spectf", 5, data, 100_000)
     assert row["eigenvalue"]["nodes"] == 9109  # what f = l expands
     assert row["ratio"] > 5.0
+    assert row["ratio_as_run"] > 10.0
+    assert row["combined_with_pairs"]["nodes"] < row["leaps_with_pairs"]["nodes"]

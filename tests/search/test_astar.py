@@ -177,3 +177,51 @@ def test_table_1_eunite2001(gamma, error):
     search = AStar(regression(X, Y), 5, gamma=gamma, target_gram=Y.T @ Y)
     search.advance(ALL)
     assert search.objective.value(search.answer) == pytest.approx(error, abs=1e3)
+
+
+def truncated(X, Y, r_x, r_y, rng):
+    """W, D and P of the kind that a randomized decomposition leaves: bases that hold X and Y only approximately."""
+
+    def basis(A, r):
+        Q = np.linalg.qr(A @ rng.standard_normal((A.shape[1], r)))[0]
+        return Q @ np.linalg.svd(Q.T @ A)[0]
+
+    U_x, U_y = basis(X, r_x), basis(Y, r_y)
+    D = np.square(np.linalg.svd(U_y.T @ Y, compute_uv=False))[: U_y.shape[1]]
+    D = np.pad(D, (0, U_y.shape[1] - D.size))
+    P = np.sqrt(D)[:, None] * (U_y.T @ U_x)
+    return Reduced.given(U_x.T @ X, D, P, float(np.square(Y).sum()), np.square(X).sum(axis=0))
+
+
+@given(st.integers(0, 10_000), st.sampled_from((1, 3, 0)), st.sampled_from(("plain", "dependent", "duplicates")))
+@settings(max_examples=60, deadline=None)
+def test_a_truncated_reduction_weakens_the_bound_and_never_breaks_it(seed, N, kind):
+    X, Y = data(seed, kind, max(N, 1))
+    targets = Y if N else X
+    objective = regression(X, Y) if N else self_expression(X)
+    rng = np.random.default_rng(seed)
+    r_x, r_y = (int(rng.integers(1, min(A.shape) + 1)) for A in (X, targets))
+    reduced = truncated(X, targets, r_x, r_y, rng)
+    k = min(3, objective.n)
+    best, slack = exhaustive(objective, k), 1e-7 * objective.c
+    assert reduced.root(k)[0] <= best + slack
+    for j in range(objective.n):
+        found = reduced.children((j,), k - 1, np.setdiff1d(np.arange(objective.n), j))
+        for i, l in zip(found.columns, found.l, strict=True):
+            assert l <= exhaustive(objective, k, (j, int(i))) + slack
+    search = AStar(objective, k, reduced=reduced)
+    search.advance(ALL)
+    assert objective.value(search.answer) == pytest.approx(best, abs=slack)
+    assert search.lower <= best + slack
+
+
+def test_a_whole_reduction_made_elsewhere_gives_the_same_search():
+    X, Y = data(5, "plain", 3)
+    objective = regression(X, Y)
+    whole = truncated(X, Y, X.shape[1], 3, np.random.default_rng(0))
+    own = Reduced.of(objective, Y.T @ Y)
+    theirs, ours = whole.children((1,), 2), own.children((1,), 2)
+    np.testing.assert_allclose(theirs.u, ours.u, rtol=1e-9)
+    np.testing.assert_allclose(theirs.l, ours.l, atol=1e-6 * objective.c)
+    with pytest.raises(OptionError, match="is over"):
+        AStar(hard_case(3), 2, reduced=whole)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.search.bounds import BOUNDS, Problem, few_targets, orthonormalised
+from dsel.search.perspective import perspective_bound
 from tests.search.exact_cases import data, exhaustive, problems, regression, self_expression
 
 
@@ -29,6 +30,21 @@ def test_no_bound_exceeds_the_best_completion(case, seed):
         assert bound <= best + 1e-7 * objective.c
     if q and R:
         assert found["combined"] >= max(found["leaps"], found["eigenvalue"]) - 1e-9 * objective.c
+
+
+@given(problems())
+@settings(max_examples=25, deadline=None)
+def test_the_relaxation_does_not_exceed_the_optimum(case):
+    objective, k = case
+    assert perspective_bound(Problem.of(objective), k) <= exhaustive(objective, k) + 1e-7 * objective.c
+
+
+def test_the_relaxation_sees_how_many_columns_may_be_chosen():
+    X = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 8)))[0]
+    y = X @ np.arange(1.0, 9.0)[:, None]
+    problem = Problem.of(regression(X, y))
+    assert perspective_bound(problem, 2) == pytest.approx(y.T @ y - 49.0 - 64.0, rel=0.01)  # orthogonal: exact
+    assert problem.bound((), range(8), 2) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5])

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
+from dsel.search.bounds import Problem
 from dsel.search.certificate import Certificate, Proof, certify, certify_sizes, spread
-from tests.search.exact_cases import data, exhaustive, hard_case, problems, regression
+from tests.search.exact_cases import data, exhaustive, hard_case, problems, regression, self_expression
 
 
 @given(problems())
@@ -81,6 +82,22 @@ def test_it_is_written_and_read():
     again = Certificate.from_dict(json.loads(json.dumps(found.as_dict())))
     assert (again.value, again.bound, again.proven, again.indices) == (found.value, found.bound, True, found.indices)
     assert Certificate(1, 0.0, 0.0, 0.0).relative_gap == 0.0
+
+
+@pytest.mark.parametrize(("N", "lam"), [(1, 0.0), (3, 0.5), (0, 0.0)])
+def test_where_branch_and_bound_does_not_fit_the_whole_problems_bound_is_given(N, lam):
+    X, Y = data(6, "dependent", max(N, 1))
+    objective = regression(X, Y, lam) if N else self_expression(X)
+    proof = Proof.begin(objective, 2, memory_limit=1)
+    assert proof.run(nodes=10) == proof.certificate().proven
+    found = Proof.resume(objective, json.loads(json.dumps(proof.state())), (0,)).certificate()
+    assert found.method in ("root, combined bound", "perspective relaxation")
+    assert found.bound == proof.certificate().bound
+    assert found.bound <= exhaustive(objective, 2) + 1e-9 * objective.c
+    whole = Problem.of(objective).bound((), range(objective.n), 2)
+    assert found.bound >= min(whole, found.value) - 1e-7 * objective.c
+    assert found.value < objective.value((0,))
+    assert found.better
 
 
 @pytest.mark.parametrize(

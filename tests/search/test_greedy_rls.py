@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -36,6 +38,15 @@ def compare(found: dsel.Selection, expected: oracle.Answer, per_row: float) -> N
         if row.index != S[i]:
             assert row.index < S[i] or np.isclose(errors[S[i]], errors[row.index], rtol=1e-9)
             return  # another, equal, subset: what follows cannot be compared
+
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def rlscore_runs() -> list[dict[str, Any]]:
+    """Selections of RLScore; see tests/data/SOURCES.md."""
+    runs: list[dict[str, Any]] = json.loads((DATA / "rlscore.json").read_text())["runs"]
+    return runs
 
 
 SHAPES = {
@@ -82,6 +93,20 @@ def test_the_wrapper_gives_the_same_whatever_the_intercept(
             data, Y, k=min(n, 3), method="greedy-rls", lam=lam, preprocess=preprocess, loss=loss, intercept=intercept
         )
         compare(found, oracle.algorithm_1(X, Y, min(n, 3), lam, measure, train), m if loss == "squared" else m * N)
+
+
+@pytest.mark.parametrize("run", rlscore_runs(), ids=lambda run: f"{run['data']}-lam-{run['lam']}")
+def test_selections_and_errors_are_those_of_rlscore(run: dict[str, Any]) -> None:
+    with np.load(DATA / f"{run['data']}.npz") as arrays:
+        X, Y = arrays["X"].astype(float), arrays["Y"].astype(float)
+    X, Y = np.delete(X, run["targets"], axis=1), np.hstack([Y, X[:, run["targets"]]])
+    X = np.hstack([X, X[:, run["repeated"]]])
+    options = {"k": len(run["selected"]), "method": "greedy-rls", "lam": run["lam"], "preprocess": "none"}
+    chunked = da.from_array(X, chunks=(50, X.shape[1]))
+    for data, fold_every in ((X, "never"), (chunked, "never"), (chunked, 4)):
+        found = dsel.select(data, Y, intercept="column", fold_every=fold_every, **options)
+        assert [row.index for row in found.path] == run["selected"]
+        assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
 
 
 def test_without_a_penalty_it_is_leave_one_out_of_least_squares() -> None:
@@ -308,3 +333,46 @@ def test_the_path_is_saved_and_opened(tmp_path: Any) -> None:
     from dsel.result.show import render
 
     assert "test accuracy" in render(opened)
+
+
+@pytest.mark.parametrize("preprocess", ["none", "center"])
+@pytest.mark.parametrize("m", [3, 5])
+def test_without_a_penalty_it_ends_where_the_rows_do_not_determine_a_model(m: int, preprocess: str) -> None:
+    X, Y = problem(m, 8, 2, 0)
+    data = da.from_array(X, chunks=(2, 8))
+    most = m - 1 - (preprocess == "center")
+    train = oracle.ridge_with_intercept if preprocess == "center" else oracle.ridge
+    for rows, options in ((X, {}), (data, {}), (data, {"fold_every": 2}), (X, {"direction": "floating"})):
+        found = dsel.select(rows, Y, k=7, method="greedy-rls", preprocess=preprocess, **options)
+        assert len(found.indices) == most
+        assert found.ended == "too few rows"
+        if not options:
+            compare(found, oracle.algorithm_1(X, Y, most, 0.0, oracle.squared, train), m)
+    with pytest.raises(DataError, match="too few for least squares"):
+        dsel.select(X[:2] if preprocess == "center" else X[:1], Y[: 2 - (preprocess != "center")], k=1,
+                    method="greedy-rls", preprocess=preprocess)  # fmt: skip
+
+
+def test_with_a_penalty_there_may_be_more_columns_than_rows_and_constant_ones_are_left_out() -> None:
+    X, Y = problem(7, 12, 2, 1)
+    X[:, 4] = 3.0
+    data = da.from_array(X, chunks=(2, 12))
+    for lam in (1e-3, 1.0):
+        for rows, fold_every in ((X, "never"), (data, "never"), (data, 3)):
+            options = {"k": 11, "method": "greedy-rls", "lam": lam, "preprocess": "center", "fold_every": fold_every}
+            found = dsel.select(rows, Y, **options)
+            assert sorted(found.indices) == [j for j in range(12) if j != 4]
+            kept = np.delete(X, 4, axis=1)
+            S, rounds = oracle.algorithm_1(kept, Y, 11, lam, oracle.squared, oracle.ridge_with_intercept)
+            assert [row.error for row in found.path] == pytest.approx([e.min() / 7 for e in rounds], rel=1e-6)
+            assert [row.index - (row.index > 4) for row in found.path][:6] == S[:6]
+
+
+def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
+    X, Y = problem(40, 3, 1, 2, labels=True)
+    tied = np.hstack([X[:, [2]], -2.0 * X[:, [2]], X])  # three columns of one meaning
+    for rows in (tied, da.from_array(tied, chunks=(9, 5))):
+        found = dsel.select(rows, Y, k=5, method="greedy-rls", lam=0.5, loss="zero-one")
+        order = [row.index for row in found.path]
+        assert order.index(0) < order.index(4)
+        assert order.index(0) < order.index(1)

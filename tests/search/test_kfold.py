@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -11,10 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
+from dsel.data.source import make_source
 from dsel.errors import OptionError
+from dsel.pipeline import Surroundings, run_selection
+from dsel.settings import Settings
+from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import folds_of
 from tests.oracles import greedy_rls as oracle
 from tests.search.test_greedy_rls import problem
+from tests.stores import make_store, regression
 
 
 def cross_validated(
@@ -95,3 +102,23 @@ def test_what_does_not_fit_is_refused() -> None:
         dsel.select(X, Y, k=1, method="kfold", folds=1)
     with pytest.raises(OptionError, match="needs targets"):
         dsel.select(X, k=1, method="kfold")
+
+
+def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
+    A, B = regression()
+    source = make_source(str(make_store(tmp_path / "data.zarr", A, B, chunks=(100, 24))))
+    around = Surroundings(artefacts=ArtefactStore(tmp_path / "artefacts"))
+
+    def run(**changed: Any) -> dsel.Selection:
+        options = {"folds": 3, "repeats": 2, **changed}
+        seed = options.pop("seed", 0)
+        return run_selection(source, Settings(k=4, method="kfold", lam=1.0, seed=seed, options=options), around)
+
+    first, again = run(), run()
+    assert (first.passes, again.passes) == (2, 1)  # with the final check
+    assert again.path == first.path  # bit for bit
+    assert run(seed=1).passes == run(folds=4).passes == run(repeats=1).passes == 2
+    assert run(seed=1).passes == 1
+    lost = next(path for path in (tmp_path / "artefacts").iterdir() if path.is_dir())
+    shutil.rmtree(lost)
+    assert sum(run(**changed).passes for changed in ({}, {"seed": 1}, {"folds": 4}, {"repeats": 1})) == 4 + 1

@@ -1,0 +1,38 @@
+"""The curves of greedy RLS, on sonar, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pipelines.papers.greedy_rls_curves import Curves, enough_features, fold_curves, in_words, stratified
+from tests.datasets import load
+
+
+def test_folds_have_equal_shares_of_each_class() -> None:
+    y = np.where(np.arange(103) < 31, 1.0, -1.0)
+    fold = stratified(y, 10, 0)
+    assert np.ptp(np.bincount(fold)) <= 1
+    assert np.ptp(np.bincount(fold[y > 0], minlength=10)) <= 1
+
+
+def test_curves_of_one_fold_and_what_they_show() -> None:
+    X, Y, _ = load("sonar")
+    assert Y is not None
+    X, Y = np.hstack([X, np.ones((208, 1))]), np.where(Y > 0, 1.0, -1.0)
+    inside = stratified(Y[:, 0], 10, 0) == 3
+    curves = fold_curves(X[~inside], Y[~inside], X[inside], Y[inside], 12, 0)
+    assert curves.test.shape == curves.loo.shape == curves.random.shape == (12,)
+    assert curves.loo[-1] > 0.7 > curves.majority
+    better = replace(curves, test=curves.loo - 0.05, random=curves.loo - 0.2)
+    assert in_words("colon-cancer", better).count("NOT SO") == 0
+    assert in_words("adult", better).count("NOT SO") == 1  # it overfits
+    assert in_words("adult", replace(curves, test=curves.loo, random=curves.loo + 0.1)).count("NOT SO") == 1
+
+
+def test_the_least_number_of_features_that_do_as_well_as_all() -> None:
+    some = np.array([0.6, 0.78, 0.795, 0.7, 0.8])
+    curves = Curves(some, some, some, 0.5, 1.0)
+    assert enough_features(curves) == 3
+    assert enough_features(replace(curves, test=np.array([0.9, 0.8]))) == 1
