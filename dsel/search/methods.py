@@ -144,7 +144,7 @@ class GreedyRlsOptions(Options):
     lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
-    fold_every: Annotated[int, Field(ge=1)] | Literal["auto", "never"] = "auto"
+    fold_every: Annotated[Int, Field(ge=1)] | Literal["auto", "never"] = "auto"
 
     _positive = field_validator("lam_grid")(_positive)
 
