@@ -36,7 +36,7 @@ from dsel.settings import Checked, partial_sums, problem_of
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import tasks_of_pass
 from dsel.stats.columnwise import groups_of_columns, tasks_of_columns
-from dsel.stats.folds import fold_key
+from dsel.stats.folds import fold_keys
 from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
 from dsel.stats.ledger import Ledger
 from dsel.stats.loo_cached_pass import bytes_on_disk, rounds_between_rewrites
@@ -276,11 +276,10 @@ class _Saved:
             return cls()
         options, settings = checked.options, checked.settings
         if isinstance(options, KfoldOptions):
-            parts, repeats = options.folds, options.repeats
-            key = fold_key(source.fingerprint, settings.missing, parts, repeats, settings.seed, "all")
+            key, keys = fold_keys(source.fingerprint, settings.missing, options.folds, options.repeats, settings.seed)
             one = 8 * source.n * (5 + source.n_targets + source.n) + _HEADERS
-            there = artefacts.has(key)
-            return cls(there, disk_bytes=0 if there else (1 + parts * repeats) * one)
+            there = all(map(artefacts.has, (key, *keys.values())))
+            return cls(there, disk_bytes=0 if there else (1 + len(keys)) * one)
         kind = "gram" if _on_gram(chosen) else "columns"
         statistics = artefacts.has(ArtefactStore.key(source.fingerprint, kind=kind, missing=checked.settings.missing))
         reduced = chosen.name in ("rows", "sketch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from dsel.planning import Plan, make_plan
 from dsel.representation import FED, INTERPRETER, Resources
 from dsel.result.show import render
 from dsel.settings import Settings, check
+from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import FAN_IN
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -107,6 +109,31 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
     selection = dsel.select(stores["tall"], **keys)
     measured = agrees(selection, exactly=False)
     assert measured["passes"] >= selection.plan["planned"]["passes"]  # type: ignore[index]
+
+
+def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
+    source, around = make_source(str(stores["tall"])), Surroundings(artefacts=ArtefactStore(tmp_path))
+    asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
+
+    def planned() -> Plan:
+        return make_plan(source, check(source, asked), PLENTY, artefacts=around.artefacts)
+
+    assert agrees(run_selection(source, asked, around))["passes"] == 2
+    there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
+    assert (planned().passes, planned().disk_bytes) == (1, 0)
+    assert agrees(run_selection(source, asked, around))["passes"] == 1
+    shutil.rmtree(next(path for path in tmp_path.iterdir() if path.is_dir()))
+    assert planned().passes == 2
+    assert there <= planned().disk_bytes <= there + 7 * 4096  # with headers
+
+
+def test_with_a_cache_on_disk_the_plan_is_not_exact_and_has_its_room(stores: dict[str, Path]) -> None:
+    selection = dsel.select(stores["tall"], k=6, method="greedy-rls", lam=1.0, fold_every=2)
+    measured = agrees(selection, exactly=False)
+    assert measured["passes"] == selection.plan["planned"]["passes"] == 1 + 3 + 1  # type: ignore[index]
+    plan = dsel.plan(stores["tall"], k=6, method="greedy-rls", lam=1.0, fold_every=2, calibrate=False)
+    assert plan.disk_bytes >= 2 * 8 * 2000 * (24 + 2)
+    assert selection.counts["cache_bytes_read"] < measured["bytes_read"]
 
 
 def test_of_column_chunks_the_last_pass_reads_at_most_what_was_planned(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,11 +96,13 @@ def fold_gram(
     return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found)}, passes + 1
 
 
-def fold_key(
-    fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int, part: Literal["all"] | list[int]
-) -> dict[str, Any]:
-    """What statistics of one fold [repetition, fold], or of all rows beside them, depend on; saved last are "all"."""
-    return ArtefactStore.key(fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed, part=part)
+def fold_keys(
+    fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int
+) -> tuple[dict[str, Any], dict[tuple[int, int], dict[str, Any]]]:
+    """What statistics of all rows, saved last, and those of every fold depend on."""
+    drawn = partial(ArtefactStore.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
+    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
+    return drawn(part="all"), {place: drawn(part=list(place)) for place in places}
 
 
 def saved_fold_gram(
@@ -110,18 +112,17 @@ def saved_fold_gram(
     """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
     if artefacts is None or source.fingerprint is None:
         return fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
-    drawn = partial(fold_key, source.fingerprint, missing, folds, repeats, seed)
-    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
-    whole = artefacts.load(drawn(part="all"))
-    parts = {place: artefacts.load(drawn(part=list(place))) for place in places if isinstance(whole, Statistics)}
+    key, places = fold_keys(source.fingerprint, missing, folds, repeats, seed)
+    whole = artefacts.load(key)
+    parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
     found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
     if isinstance(whole, Statistics) and len(found) == len(places):
         log.info("statistics of the folds of %s are saved in %s: the data are not read", source.name, artefacts.folder)
         return whole, found, 0
     whole, found, passes = fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
     for place, part in found.items():
-        artefacts.save(drawn(part=list(place)), part)
-    artefacts.save(drawn(part="all"), whole)
+        artefacts.save(places[place], part)
+    artefacts.save(key, whole)
     return whole, found, passes
 
 
