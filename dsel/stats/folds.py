@@ -25,7 +25,7 @@ from dsel.stats.statistics import Preprocess, Statistics
 
 log = logging.getLogger("dsel")
 
-#: By (repetition, fold): moments while the pass goes on, statistics when it is done.
+#: By (repetition, fold): moments while the pass goes on, statistics when it is done (of folds that have weight).
 FoldMoments = dict[tuple[int, int], Moments]
 FoldStatistics = dict[tuple[int, int], Statistics]
 
@@ -93,7 +93,8 @@ def fold_gram(
     )
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     whole = Statistics.from_moments(reduce(merge, first))
-    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found)}, passes + 1
+    parts = {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+    return whole, parts, passes + 1
 
 
 def fold_keys(
