@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from dsel.data.source import Source
@@ -20,6 +19,7 @@ from dsel.pipeline import (
     _objective,
     _statistics,
 )
+from dsel.places import Place
 from dsel.prepared import of_gram
 from dsel.result.selection import FrontRow, Selection
 from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
@@ -52,7 +52,7 @@ class Effort:
 
 def certify_selection(
     source: Source, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
-    folder: Path | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
+    folder: Place | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
 
@@ -97,7 +97,7 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Path | None,
+    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Place | None,
     on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     base = len(objective.included)
@@ -151,7 +151,7 @@ def _identity(objective: QuadraticObjective, k: int, fingerprint: str | None) ->
 
 
 def _proof(
-    objective: QuadraticObjective, k: int, chosen: list[int], seed: int, folder: Path | None, fingerprint: str | None
+    objective: QuadraticObjective, k: int, chosen: list[int], seed: int, folder: Place | None, fingerprint: str | None
 ) -> Proof:
     saved = read_json(folder / _PROOF) if folder is not None else None
     if saved is not None and saved["identity"] == _identity(objective, k, fingerprint):
@@ -160,7 +160,7 @@ def _proof(
     return Proof.begin(objective, k, chosen, seed=seed)
 
 
-def _save(proof: Proof, folder: Path, objective: QuadraticObjective, fingerprint: str | None) -> None:
+def _save(proof: Proof, folder: Place, objective: QuadraticObjective, fingerprint: str | None) -> None:
     if proof.search.open_nodes * objective.n > _MOST_SAVED:
         log.info("the proof has too many open nodes to be saved: another one starts anew")
         return
