@@ -243,10 +243,13 @@ def _rows(p: Problem, r: Resources) -> Representation:
         lacks = "With targets apart from X the data themselves do, in column shards."
     else:
         lacks = _short(p, r, worker, client, parts, f"W, {rank} x {p.n}")
-    reason = f"n x n does not fit, W ({rank} x {p.n}, {gib(8 * rank * p.n)}) does; two passes make it"
+    reason = (
+        f"n x n does not fit, W ({rank} x {p.n}, {gib(8 * rank * p.n)}) does; it takes a pass for the norms, two for W "
+        "and one for the check"
+    )
     flops = p.m * p.m * p.n + 2 * p.m * rank * p.n + 9 * p.m**3
     return Representation(
-        "rows", worker, client, 2, 2 * p.x_bytes, flops, True, lacks=lacks, reason=lacks or reason, rank=rank
+        "rows", worker, client, 4, 4 * p.x_bytes, flops, True, lacks=lacks, reason=lacks or reason, rank=rank
     )
 
 
@@ -261,7 +264,7 @@ def _shards(p: Problem, r: Resources) -> Representation:
     client = p.tables + rows + 4 * p.sketch_rows * p.n + 8 * p.n * (6 + p.N) + 4 * square
     lacks = _WHOLE if p.needs_gram else _short(p, r, worker, client, f"{gib(p.tile)} a chunk", "tables, Gram rows")
     more = math.ceil(p.k / ROWS_A_PASS)
-    first = 1 if p.N else 3  # norms; and where Y = X the row Gram matrix and the diagonal of M
+    first = 1 if p.N else 4  # norms, X X', the diagonal of M, and the check
     where = "kept in the workers' memory" if in_memory else "read from the store for each pass"
     reason = (
         f"the Gram matrix ({p.n} x {p.n}) does not fit; columns stay in blocks of {p.chunk[1]}, {where}, and "
@@ -293,7 +296,7 @@ def _sketch(p: Problem, r: Resources, rank: int | None) -> Representation:
         lacks = "With targets apart from X the data themselves do, in column shards."
     else:
         lacks = _short(p, r, worker, client, f"{gib(p.tile)} a chunk", f"W, {kept} x {p.n}")
-    passes = sketch_passes(POWERS)
+    passes = 2 + sketch_passes(POWERS)  # with the norms and the check
     reason = f"neither {p.n} x {p.n} nor {p.m} x {p.m} fits: {kept} dimensions of the data, and an estimate of the rest"
     return Representation(
         "sketch", worker, client, passes, passes * p.x_bytes, 2 * p.m * p.n * width * passes, False,

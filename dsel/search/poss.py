@@ -179,29 +179,28 @@ class Poss:
             self._flush_trace()
             if status == engine.ROWS_NEEDED:
                 candidate = self._memory[engine.CANDIDATE]
-                self.objective.need(candidate[: candidate[-1]].tolist(), lambda: self._foreseen(until)[1])
+                self.objective.need(candidate[: candidate[-1]].tolist(), lambda: self._foreseen()[1])
             elif status == engine.PAIRS_NEEDED:
-                self._learn_pairs(until)
+                self._learn_pairs()
             elif status == engine.FULL:
                 self._make_room()
             else:
                 return bool(status == engine.TARGET_REACHED)
 
-    def _foreseen(self, until: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs and columns that the coming iterations would ask for."""
+    def _foreseen(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs and columns that the coming iterations would ask for, whether or not they are of this slice."""
         most = max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2)
         pairs, wanted = np.zeros(most, np.int64), np.zeros(64, np.int64)
-        end = min(until, self.iteration + self._outlook)
-        found, columns = engine.foresee(self._memory.P, end, pairs, wanted)
+        found, columns = engine.foresee(self._memory.P, self.iteration + self._outlook, pairs, wanted)
         return np.unique(pairs[:found]), wanted[:columns]
 
-    def _learn_pairs(self, until: int) -> None:
+    def _learn_pairs(self) -> None:
         """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
         would; twice as far ahead each time, for that costs one look at the data."""
         memory, n = self._memory, self.objective.n
         if memory[at.PAIRS].size > _MOST_KNOWN:
             know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
-        new = self._foreseen(until)[0]
+        new = self._foreseen()[0]
         pairs = np.concatenate([memory[at.PAIRS], new])
         values = np.hstack([memory[at.PAIR_VALUES], self.objective.pairs(new // n, new % n)])
         order = np.argsort(pairs)
