@@ -7,8 +7,9 @@ from typing import Any
 
 from dsel.calibration import calibrated
 from dsel.cluster.compute import workers_of
-from dsel.cluster.connect import LocalSpec, active_client
-from dsel.cluster.connect import worker_memory as memory_of_worker
+from dsel.cluster.connect import active_client
+from dsel.cluster.local import LocalSpec
+from dsel.cluster.local import worker_memory as memory_of_worker
 from dsel.data.source import Source, as_columns, make_source
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.planning import Plan

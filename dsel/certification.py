@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from dsel.data.source import Source
@@ -20,6 +19,7 @@ from dsel.pipeline import (
     _objective,
     _statistics,
 )
+from dsel.places import Place
 from dsel.prepared import of_gram
 from dsel.result.selection import FrontRow, Selection
 from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
@@ -52,7 +52,7 @@ class Effort:
 
 def certify_selection(
     source: Source, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
-    folder: Path | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
+    folder: Place | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
 
@@ -97,7 +97,7 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Path | None,
+    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Place | None,
     on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     base = len(objective.included)
@@ -142,13 +142,13 @@ class _Keeper:
 
     objective: QuadraticObjective
     size: int
-    folder: Path | None
+    folder: Place | None
     fingerprint: str | None
     chosen: bool  # whether this is the size that was asked for
     save_seconds: float
 
     @property
-    def _path(self) -> Path | None:
+    def _path(self) -> Place | None:
         name = _PROOF if self.chosen else f"proof-{self.size}.json"
         return None if self.folder is None else self.folder / name
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -15,23 +17,57 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )  # fmt: skip
 
-Out = Annotated[Path | None, typer.Option(help="Folder of the result.")]
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    text = "text"
+    json = "json"
+
+
+def _remember(log_format: LogFormat) -> LogFormat:
+    _chosen["log_format"] = log_format
+    return log_format
+
+
+#: What `main` must know of the command line to print an error the way it was asked for.
+_chosen = {"log_format": LogFormat.text}
+
+Out = Annotated[str | None, typer.Option(help="Folder of the result: a path, or an s3://, gs:// or az:// URL.")]
+Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section for the job file's.")]
+Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
+Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
+Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=_remember)]
 
 
 @app.command()
-def run(job: Annotated[Path, typer.Argument(help="Job file (YAML).")], out: Out = None) -> None:
+def run(
+    job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
+    out: Out = None,
+    cluster: Cluster = None,
+    log_format: Log = LogFormat.text,
+) -> None:
     """Run a job; started again it goes on where it was interrupted, or says that it is done."""
     from dsel.job import run_job
     from dsel.job_file import read_job
+    from dsel.places import as_place
+    from dsel.reporting import Reporter
     from dsel.result.show import render
 
-    typer.echo(render(run_job(read_job(job, out))))
+    typer.echo(
+        render(
+            run_job(
+                read_job(job, None if out is None else as_place(out), cluster), Reporter.for_terminal(log_format.value)
+            )
+        )
+    )
 
 
 @app.command()
 def plan(
     job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
     out: Out = None,
+    cluster: Cluster = None,
     json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
     """Say what a job will take, before anything runs: representation, passes, bytes, tasks, memory, disk, time."""
@@ -40,38 +76,47 @@ def plan(
     from dsel.calibration import calibrated
     from dsel.job import plan_job
     from dsel.job_file import read_job
+    from dsel.places import as_place
 
-    made, source = plan_job(read_job(job, out))
+    made, source = plan_job(read_job(job, None if out is None else as_place(out), cluster))
     made = calibrated(made, source)
     typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
     made.require()
 
 
 @app.command()
-def resume(folder: Annotated[Path, typer.Argument(help="Result folder of an interrupted run.")]) -> None:
+def resume(
+    folder: Folder,
+    log_format: Log = LogFormat.text,
+) -> None:
     """Go on with an interrupted job."""
     from dsel.job import resume_job
+    from dsel.places import as_place
+    from dsel.reporting import Reporter
     from dsel.result.show import render
 
-    typer.echo(render(resume_job(folder)))
+    typer.echo(render(resume_job(as_place(folder), Reporter.for_terminal(log_format.value))))
 
 
 @app.command()
 def certify(
-    folder: Annotated[Path, typer.Argument(help="Result folder of a finished run.")],
+    folder: Folder,
     time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
     all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that prove together.")] = 1,
+    log_format: Log = LogFormat.text,
 ) -> None:
     """Prove how far a selection can be from the best one; called again it goes on and never gets worse."""
     from dsel.certification import Effort
     from dsel.durations import parse_duration
     from dsel.job import certify_run
+    from dsel.places import as_place
+    from dsel.reporting import Reporter
     from dsel.result.show import render
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(folder, effort, workers)))
+    typer.echo(render(certify_run(as_place(folder), effort, workers, Reporter.for_terminal(log_format.value))))
 
 
 @app.command()
@@ -85,7 +130,7 @@ def demo(
 
 
 @app.command()
-def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None:
+def show(folder: Folder) -> None:
     """Print a saved selection."""
     from dsel.result.selection import open_selection
     from dsel.result.show import render
@@ -94,7 +139,7 @@ def show(folder: Annotated[Path, typer.Argument(help="Result folder.")]) -> None
 
 
 @app.command()
-def info(store: Path) -> None:
+def info(store: Store) -> None:
     """Say what is in a store."""
     from dsel.data.info import describe, render
 
@@ -103,9 +148,9 @@ def info(store: Path) -> None:
 
 @app.command()
 def ingest(
-    source: Annotated[Path, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet")],
-    store: Path,
-    y: Annotated[Path | None, typer.Option(help="A second .npy file with the targets.")] = None,
+    source: Annotated[str, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet: a path, or a URL as for STORE.")],
+    store: Store,
+    y: Annotated[str | None, typer.Option(help="A second .npy file with the targets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
     weight: Annotated[
@@ -135,7 +180,7 @@ def ingest(
 
 @app.command()
 def generate(
-    store: Path,
+    store: Store,
     samples: Annotated[int, typer.Option(min=1)] = 100_000,
     features: Annotated[int, typer.Option(min=1)] = 1000,
     informative: Annotated[int, typer.Option(min=1)] = 30,
@@ -162,7 +207,9 @@ def main() -> NoReturn:
     try:
         app(standalone_mode=True)
     except DselError as error:
-        typer.echo(f"dsel: {error}", err=True)
+        fields = {"level": "ERROR", "message": str(error), "kind": error.kind, "exit_code": error.exit_code}
+        as_json = _chosen["log_format"] is LogFormat.json
+        typer.echo(json.dumps(fields) if as_json else f"dsel: {error}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         typer.echo("dsel: interrupted", err=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from dsel.cluster.specs import ClusterSection, LocalSection
 from dsel.job import run_job
-from dsel.job_file import ClusterSection, JobFile, LocalSection
+from dsel.job_file import JobFile
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection
 from dsel.result.show import render

@@ -65,6 +65,25 @@ class ClusterError(DselError):
     exit_code = 69
 
 
+class StorageError(DselError):
+    """Object storage did not answer, however often it was asked (`attempts`): the same work goes on when it is well."""
+
+    kind = "storage"
+    exit_code = 74
+
+    def __init__(self, what: str, remedy: str = "", attempts: int = 1) -> None:
+        super().__init__(what, remedy)
+        self.args = (what, remedy, attempts)
+        self.attempts = attempts
+
+
+class AccessError(DselError):
+    """Object storage refuses: no credentials, wrong ones, or no right to read or write there."""
+
+    kind = "access"
+    exit_code = 77
+
+
 class MissingExtraError(DselError):
     """An optional dependency is not installed."""
 

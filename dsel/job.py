@@ -1,4 +1,4 @@
-"""A job from its description to a result on disk, that may be interrupted and started again at any moment.
+"""A job from its description to a result, that may be interrupted and started again at any moment.
 
 The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
 and at the end selection.json with selection.zarr.
@@ -6,7 +6,6 @@ and at the end selection.json with selection.zarr.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -19,16 +18,20 @@ from typing import Any
 from dask.utils import format_bytes
 from pydantic import ValidationError
 
+from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
-from dsel.cluster.compute import make_compute, make_persist, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster, worker_count, worker_memory
+from dsel.cluster.compute import make_compute, make_persist, peak_memory, workers_of
+from dsel.cluster.connect import connect, patience, workers_now, workers_promised
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
+from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.places import Place, Remote, inside, make_folder
 from dsel.planning import Plan
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
@@ -55,16 +58,16 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     assert job.out is not None
     _check_places(job)
     source = job.source()
-    spec = LocalSpec(job.cluster.local.workers, job.cluster.local.memory)
-    _plan(job, source, spec).require()
+    _plan(job, source, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
-    with _locked(job.out), reporter.logging_to(job.out / "run.log"), Interrupts() as interrupts:
+    with _held(job.out, reporter) as (lock, interrupts):
         done = _already_done(job, source)
         if done is not None:
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return done
         _describe(job, source)
-        selection = _run(job, source, spec, reporter, interrupts)
+        selection = _run(job, source, reporter, interrupts, lock)
+        lock.require()
         selection.save(job.out, overwrite=True)
         (job.out / _CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
@@ -73,40 +76,54 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
 
 def plan_job(job: JobFile) -> tuple[Plan, Source]:
     """The plan of a job as it stands (saved statistics and a checkpoint are reckoned with), and its data; nothing is
-    run or written. Errors: those of `run_job` that show before it begins, but a plan that does not fit says so itself.
+    run or written. Workers are those that the cluster section promises; of a scheduler that runs already, those that it
+    has now. Errors: those of `run_job` that show before it begins, but a plan that does not fit says so itself.
     """
     _check_places(job)
     source = job.source()
-    return _plan(job, source, LocalSpec(job.cluster.local.workers, job.cluster.local.memory)), source
+    workers, memory = workers_now(job.cluster)
+    plan = _plan(job, source, workers, memory)
+    if memory is None:
+        note = "the memory of a worker is not known before the cluster is there: the job plans again with it then"
+        plan = replace(plan, notes=(*plan.notes, note))
+    return plan, source
 
 
-def _plan(job: JobFile, source: Source, spec: LocalSpec) -> Plan:
+def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Plan:
     assert job.out is not None
     checked: Checked = check(source, job.settings())
     state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
     around = Surroundings(
-        workers=worker_count(spec), worker_memory=worker_memory(spec), artefacts=_artefacts(job), state=state,
-        scratch=job.out / "cache",
-    )  # fmt: skip
+        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job)
+    )
     held_out = held_out_rows(source, checked)
     return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
 
-def _run(job: JobFile, source: Source, spec: LocalSpec, reporter: Reporter, interrupts: Interrupts) -> Selection:
+def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
+    from dsel.cluster.metrics import progress_metrics
+
     assert job.out is not None
-    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter)
+    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock)
     around = Surroundings(
-        artefacts=_artefacts(job), workers=worker_count(spec), worker_memory=worker_memory(spec),
-        state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
-        scratch=job.out / "cache",
+        artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
+        on_stage=checkpoints.on_stage, scratch=_scratch(job),
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    with local_cluster(spec) as client:
-        around.compute, around.persist = make_compute(client, on_tasks), make_persist(client)
+    name = f"dsel-{reporter.run}"
+    logs = None if isinstance(job.out, Remote) else job.out / "workers"
+    with (
+        connect(job.cluster, name=name, logs=logs) as client,
+        progress_metrics(client, reporter.run) as reporter.publish,
+    ):
+        reporter.adopt("distributed")
+        around.workers, around.worker_memory = workers_of(client)
+        around.compute = make_compute(client, on_tasks, patience(job.cluster))
+        around.persist = make_persist(client)
         selection = run_selection(source, job.settings(), around)
         if job.certify is not None:
             selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
@@ -146,7 +163,7 @@ def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[Anytim
     return on_slice
 
 
-def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
     """Attach certificates to the result in `folder`, or better ones than it has; an unfinished proof is gone on with.
 
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
@@ -161,7 +178,7 @@ def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Report
     if source.fingerprint != described["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
-    with _locked(folder), reporter.logging_to(folder / "run.log"), Interrupts() as interrupts:
+    with _held(folder, reporter) as (lock, interrupts):
         around = Surroundings(artefacts=_artefacts(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True
@@ -172,6 +189,7 @@ def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Report
                 source, job.settings(), selection, effort, around, folder.absolute(), on_slice,
                 None if client is None else Workers(client),
             )  # fmt: skip
+        lock.require()
         certified.save(folder, overwrite=True)
         return certified
 
@@ -179,8 +197,11 @@ def certify_run(folder: Path, effort: Effort, workers: int = 1, reporter: Report
 class _Checkpoints:
     """Saves the search between its slices: every so often, and when a signal came."""
 
-    def __init__(self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter) -> None:
+    def __init__(
+        self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter, lock: Lock
+    ) -> None:
         assert job.out is not None
+        self._lock = lock
         self._path = job.out / _CHECKPOINT
         self._head = _head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
@@ -203,8 +224,10 @@ class _Checkpoints:
         self._reporter.search(search)
         now = time.monotonic()
         if self._interrupts.received is not None or now - self._last >= self._every:
+            self._lock.require()
             write_json(self._path, {**self._head, "state": search.state()})
             self._last = now
+            self._reporter.saved()
         self._interrupts.raise_received()
 
 
@@ -212,7 +235,7 @@ def _head(identity: dict[str, Any]) -> dict[str, Any]:
     return {"format": CHECKPOINT_FORMAT, "identity": identity}
 
 
-def _read_checkpoint(path: Path, head: dict[str, Any]) -> dict[str, Any] | None:
+def _read_checkpoint(path: Place, head: dict[str, Any]) -> dict[str, Any] | None:
     """The state saved by this very job, if it is there and whole."""
     saved = read_json(path)
     if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
@@ -221,24 +244,32 @@ def _read_checkpoint(path: Path, head: dict[str, Any]) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and state else None
 
 
+def _scratch(job: JobFile) -> Path | None:
+    """Where a cache may lie: in the folder of the result, if that is one and the workers see it."""
+    shared = job.cluster.chosen.kind in ("local", "slurm", "scheduler_file")
+    return job.out / "cache" if shared and isinstance(job.out, Path) else None
+
+
 def _artefacts(job: JobFile) -> ArtefactStore:
     """Saved statistics: where the job says, else beside the store, else (a store nobody may write beside) in `out`."""
     assert job.out is not None
     if job.artefacts is not None:
         return ArtefactStore(job.artefacts)
     beside = job.store.with_name(job.store.name + ".artefacts")
-    writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
+    if isinstance(beside, Remote):  # data are often in a bucket that is read only
+        writable = isinstance(job.out, Remote) and (job.out.scheme, job.out.bucket) == (beside.scheme, beside.bucket)
+    else:
+        writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
     return ArtefactStore(beside if writable else job.out / "artefacts")
 
 
 def _check_places(job: JobFile) -> None:
     """Refuse to write into the store that is read. Errors: OutputError."""
     assert job.out is not None
-    store = job.store.resolve()
     for name, place in (("out", job.out), ("artefacts", job.artefacts)):
-        if place is not None and place.resolve().is_relative_to(store):
+        if place is not None and inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
-    if store.is_relative_to((job.out / "selection.zarr").resolve()):
+    if inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 
 
@@ -250,7 +281,7 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     return identity
 
 
-def _described(folder: Path) -> dict[str, Any] | None:
+def _described(folder: Place) -> dict[str, Any] | None:
     """What job.json says, or None where it is not there or not whole."""
     value = read_json(folder / _JOB)
     identity = value.get("identity") if isinstance(value, dict) else None
@@ -283,7 +314,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
     before = _described(job.out)
-    if before is None or not (job.out / "selection.json").exists():
+    if before is None or not (job.out / "selection.json").is_file():
         return None
     if before["identity"] != _identity(job, source):
         return None
@@ -294,7 +325,7 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
         return None
 
 
-def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
+def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
     described = _described(folder)
     try:
@@ -308,19 +339,22 @@ def resume_job(folder: Path, reporter: Reporter | None = None) -> Selection:
     return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
 
 
+def _lock_file(folder: Place) -> LockFile:
+    return BucketLockFile(folder) if isinstance(folder, Remote) else FolderLockFile(folder)
+
+
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it for this process alone. Errors: OutputError."""
+def _held(folder: Place, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
+    """Make the folder, hold it for this run alone, log into it, and obey signals. Errors: OutputError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        make_folder(folder)
     except OSError as error:
         raise OutputError(f"The result folder {folder} cannot be written: {error.strerror}.") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                f"Another run is writing to {folder}.", "Wait for it, or choose another --out."
-            ) from error
-        yield
+    with (
+        reporter.showing(),
+        Interrupts(),  # while another run is watched
+        locked(_lock_file(folder), reporter.run, str(folder)) as lock,
+        reporter.logging_to(folder / "run.log"),
+        Interrupts() as interrupts,
+    ):
+        yield lock, interrupts

@@ -8,33 +8,37 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from dsel.cluster.specs import ClusterSection
 from dsel.data.source import Source, make_source
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
+from dsel.places import Place, Remote, as_place
+from dsel.secrets import refuse_passwords
 from dsel.settings import Column, Settings
 from dsel.validation import Float, Int, first_error, not_bool
 
+
+def _place(value: Any) -> Place:
+    if not isinstance(value, str | Place):
+        raise ValueError("it must be a path, or an s3://, gs:// or az:// URL")
+    return as_place(value)
+
+
+_Place = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 _Column = Annotated[Column, BeforeValidator(not_bool)]
-
-
-class LocalSection(BaseModel):
-    """Worker processes on this machine: how many, and the memory limit of each (1GiB, 800MB)."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    workers: Int | None = Field(None, ge=1)
-    memory: str | None = None
-
-
-class ClusterSection(BaseModel):
-    """Where the passes over the data run."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    local: LocalSection = LocalSection()
 
 
 class CertifySection(BaseModel):
@@ -64,14 +68,15 @@ class JobFile(BaseModel):
 
     store: a store made by `dsel ingest` (or any Zarr v3 group with X and perhaps Y). out: folder of the result, by
     default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
-    data reuse, by default beside the store. criterion: package.module:function, of the ascending columns chosen,
+    data reuse, by default beside the store (in `out`, where that is in another bucket). Each of the three is a path, or
+    an s3://, gs:// or az:// URL. criterion: package.module:function, of the ascending columns chosen,
     minimised in place of the squared error. sample_weight: name of the store's variable of weights, by default `weight`
     where there is one, false for none. checkpoint_seconds: an interrupted search loses at most that.
     """
 
     model_config = ConfigDict(extra="forbid")
 
-    store: Path
+    store: _Place
     k: Int = Field(ge=1)
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
@@ -86,8 +91,8 @@ class JobFile(BaseModel):
     seed: Int = Field(0, ge=0)
     criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
-    out: Path | None = None
-    artefacts: Path | None = None
+    out: _Place | None = None
+    artefacts: _Place | None = None
     checkpoint_seconds: Float = Field(30.0, gt=0)
     certify: CertifySection | None = None
 
@@ -128,11 +133,48 @@ class JobFile(BaseModel):
         return self.model_dump(mode="json", exclude=exclude)
 
 
-def read_job(path: Path, out: Path | None = None) -> JobFile:
-    """Read and check a job file; `out` overrides its own.
+def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) -> JobFile:
+    """Read and check a job file; `out` overrides its own, and the file `cluster` its cluster section, so that the same
+    job file serves everywhere.
 
     Errors: MissingInputError where it is not there, OptionError naming the first key or value that is wrong.
     """
+    values = _read_yaml(path)
+    if not isinstance(values, dict):
+        raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
+    if cluster is not None:
+        values["cluster"] = _cluster_section(cluster)
+    refuse_passwords(values)
+    try:
+        job = JobFile.model_validate(values)
+    except ValidationError as error:
+        raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
+    folder = path.absolute().parent
+    named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
+    beside: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
+    if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
+        held_out = _from_folder(folder, as_place(job.options["held_out"]))
+        beside["options"] = {**job.options, "held_out": str(held_out)}
+    job = job.model_copy(update=beside)
+    if out is not None:
+        job = job.model_copy(update={"out": out.absolute()})
+    if job.out is None:
+        job = job.model_copy(update={"out": folder / f"{path.stem}.result"})
+    return job
+
+
+def _from_folder(folder: Path, place: Place) -> Place:
+    return place if isinstance(place, Remote) else folder / os.path.expanduser(place)
+
+
+def _cluster_section(path: Path) -> Any:
+    values = _read_yaml(path)
+    if not isinstance(values, dict) or list(values) != ["cluster"]:
+        raise OptionError(f"{path} does not hold one key, cluster.", "Write it as in a job file.")
+    return values["cluster"]
+
+
+def _read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -140,23 +182,6 @@ def read_job(path: Path, out: Path | None = None) -> JobFile:
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
     try:
-        values = yaml.safe_load(text)
+        return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(values, dict):
-        raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
-    try:
-        job = JobFile.model_validate(values)
-    except ValidationError as error:
-        raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
-    folder = path.absolute().parent
-    named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
-    beside: dict[str, Any] = {name: folder / os.path.expanduser(value) for name, value in named.items()}
-    if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
-        beside["options"] = {**job.options, "held_out": str(folder / job.options["held_out"])}
-    job = job.model_copy(update=beside)
-    if out is not None:
-        job = job.model_copy(update={"out": out.absolute()})
-    if job.out is None:
-        job = job.model_copy(update={"out": folder / f"{path.stem}.result"})
-    return job

@@ -20,6 +20,7 @@ from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.places import Place
 from dsel.planning import Plan, fold_every, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
@@ -245,7 +246,7 @@ def held_out_rows(source: Source, checked: Checked) -> Source | None:
     given = getattr(options, "held_out", None)
     if given is None:
         return None
-    if isinstance(given, str | Path):
+    if isinstance(given, str | Place):
         chosen = None if source.target_columns is None else source.targets.tolist()
         held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
     else:
@@ -408,7 +409,7 @@ def _plain(value: Any) -> Any:
     """Tuples of numbers as lists; data in memory by name only."""
     if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
         return list(value)
-    return str(value) if isinstance(value, Path) else "data in memory"
+    return str(value) if isinstance(value, Place) else "data in memory"
 
 
 def _in_data_units(

@@ -168,7 +168,7 @@ class Plan:
             f"in all: {about}{self.passes} passes, {format_bytes(self.bytes_read)} read, {self.tasks} tasks, "
             f"{self.flops:.3g} flops"
         )
-        limit = "no limit" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
+        limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         text.append(
             f"memory: {self.workers} {_plural('worker', self.workers)} of {format_bytes(int(FED * self.worker_bytes))} "
             f"at the peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "

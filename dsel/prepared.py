@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.source import Source
-from dsel.errors import OutputError
+from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.representation import POWERS, SKETCH_ROWS, Representation
@@ -176,6 +176,6 @@ def _eigen(
     if key is not None and artefacts is not None:
         try:
             save_eigen(artefacts, key, eigen)
-        except (OSError, OutputError) as error:
+        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
             log.warning("the eigendecomposition is not saved: %s", error)
     return eigen

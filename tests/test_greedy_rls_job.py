@@ -12,7 +12,7 @@ import pytest
 
 import dsel
 from dsel.cluster.compute import make_compute
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import OutputError
 from dsel.job import run_job

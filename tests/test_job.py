@@ -19,13 +19,14 @@ import yaml
 
 import dsel
 from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.files import write_json
 from dsel.interrupts import Interrupts
 from dsel.job import _already_done, _check_places, _Checkpoints, _describe, _identity, resume_job, run_job
 from dsel.job_file import JobFile, read_job
+from dsel.lock import FolderLockFile, Lock
 from dsel.reporting import Reporter
 from dsel.stats.gram import gram
 from tests.stores import count_reads, make_store, reads_so_far, regression
@@ -200,7 +201,8 @@ class TestTheFolderOfAResult:
 
     def saved(self, job: JobFile) -> Any:
         identity = _identity(job, make_source(str(job.store)))
-        return _Checkpoints(job, identity, Interrupts(), Reporter()).saved
+        lock = Lock(FolderLockFile(self.out(job)), {}, "out")
+        return _Checkpoints(job, identity, Interrupts(), Reporter(), lock).saved
 
     def state(self) -> dict[str, Any]:
         from dsel.objective.quadratic import QuadraticObjective

@@ -14,7 +14,7 @@ import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning as planning
 from dsel.cluster.compute import make_compute, make_persist
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import CapacityError, DataError
 from dsel.pipeline import Surroundings, run_selection

@@ -26,7 +26,9 @@ _LOOK_SECONDS = 0.5
 Progress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
-def make_compute(client: Any, progress: Progress | None = None) -> Callable[[Any], Any]:
+def make_compute(
+    client: Any, progress: Progress | None = None, no_worker_limit: float = NO_WORKER_LIMIT
+) -> Callable[[Any], Any]:
     """A function that computes a Dask delayed object on `client`.
 
     Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). CapacityError
@@ -41,7 +43,7 @@ def make_compute(client: Any, progress: Progress | None = None) -> Callable[[Any
         tasks = len(delayed.__dask_graph__())
         future = client.compute(delayed, retries=0)
         try:
-            return _wait(client, delayed, future, tasks, progress)
+            return _wait(client, delayed, future, tasks, progress, no_worker_limit)
         except KilledWorker as error:
             raise ClusterError(
                 f"Workers died again and again while computing: {error}.",
@@ -66,6 +68,8 @@ def make_persist(client: Any) -> Callable[[list[Any]], list[Any]]:
 
     def persist(lazy: list[Any]) -> list[Any]:
         addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        if not addresses:  # lost for the moment: whoever comes next
+            return list(client.persist(lazy))
         share = -(-len(lazy) // max(len(addresses), 1))
         kept: list[Any] = []
         for i, address in enumerate(addresses):
@@ -83,7 +87,7 @@ def workers_of(client: Any) -> tuple[int, int | None]:
     return max(1, len(workers)), min(limits, default=None)
 
 
-def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None) -> Any:
+def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None, no_worker_limit: float) -> Any:
     attempts = 0
     stalled_since: float | None = None
     while True:
@@ -98,7 +102,7 @@ def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress
                 raise error
             log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)
             future.retry()
-        stalled_since = _check_workers(client, stalled_since)
+        stalled_since = _check_workers(client, stalled_since, no_worker_limit)
         if progress is not None:
             progress(_done(client, delayed), tasks)
 
@@ -124,7 +128,7 @@ def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:
     return sum(1 for task in states if task is None or task.state in ("memory", "released", "forgotten"))
 
 
-def _check_workers(client: Any, stalled_since: float | None) -> float | None:
+def _check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
     """Since when no worker works; raises once that is too long."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     working = [w for w in workers.values() if w.get("status") != "paused"]
@@ -140,15 +144,18 @@ def _check_workers(client: Any, stalled_since: float | None) -> float | None:
             f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for want of memory ({used}).",
             "Allow them more memory, or store the data in smaller chunks.",
         )
-    if not workers and now - since > NO_WORKER_LIMIT:
-        raise ClusterError(f"There has been no worker for {NO_WORKER_LIMIT:.0f} s.", "See the cluster's own logs.")
+    if not workers and now - since > no_worker_limit:
+        raise ClusterError(f"There has been no worker for {no_worker_limit:.0f} s.", "See the cluster's own logs.")
     return since
 
 
 def peak_memory(client: Any) -> dict[str, tuple[int, int]]:
     """Of each worker: the most memory it has held resident so far, and its limit, in bytes."""
     limits = {a: w["memory_limit"] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
-    return {address: (peak, limits.get(address, 0)) for address, peak in client.run(_peak_resident).items()}
+    return {
+        address: (peak, limits.get(address, 0))
+        for address, peak in client.run(_peak_resident, on_error="ignore").items()
+    }
 
 
 def _peak_resident() -> int:

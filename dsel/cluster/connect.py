@@ -1,32 +1,28 @@
-"""Workers for the passes over the data: those of the active client, or a LocalCluster sized to this machine."""
+"""Workers for the passes over the data: those of the active client, or those that a job's cluster section names."""
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing.resource_tracker import ensure_running
+from pathlib import Path
 from typing import Any
 
-import dask
-import psutil
-from dask.utils import format_bytes, parse_bytes
-
-from dsel.errors import ClusterError, OptionError
-
-log = logging.getLogger("dsel")
-
-
-@dataclass(frozen=True)
-class LocalSpec:
-    """Processes on this machine: how many (default: one a core), and the memory limit of each (default: a share of 80 %
-    of the memory there is, containers' limits included)."""
-
-    workers: int | None = None
-    memory: str | int | None = None
+from dsel.cluster.compute import NO_WORKER_LIMIT
+from dsel.cluster.gateway import gateway_cluster
+from dsel.cluster.kubernetes import kubernetes_cluster
+from dsel.cluster.local import LocalSpec, local_cluster, worker_count, worker_memory
+from dsel.cluster.running import running_cluster, workers_of_running
+from dsel.cluster.slurm import slurm_cluster
+from dsel.cluster.specs import (
+    AddressSection,
+    ClusterSection,
+    GatewaySection,
+    KubernetesSection,
+    LocalSection,
+    SchedulerFileSection,
+    SlurmSection,
+)  # fmt: skip
+from dsel.errors import OptionError
 
 
 def active_client() -> Any | None:
@@ -59,80 +55,55 @@ def active_client() -> Any | None:
     return client
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def usable_memory() -> int:
-    """Bytes that workers may take together."""
-    from distributed.system import MEMORY_LIMIT
-
-    return int(0.8 * min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
-
-
-def worker_count(spec: LocalSpec) -> int:
-    """How many workers there will be."""
-    return spec.workers or usable_cores()
-
-
-def worker_memory(spec: LocalSpec) -> int:
-    """Bytes for each worker."""
-    if spec.memory is None:
-        return usable_memory() // worker_count(spec)
-    try:
-        return int(parse_bytes(spec.memory))
-    except ValueError as error:
-        raise OptionError(f"memory is {spec.memory!r}.", "Write it as 1GiB or 800MB.") from error
-
-
 @contextmanager
-def local_cluster(spec: LocalSpec) -> Iterator[Any]:
-    """A client of a LocalCluster, closed (no process left behind) however the block ends.
+def connect(cluster: ClusterSection, *, name: str, logs: Path | None = None) -> Iterator[Any]:
+    """A client of the cluster that the section asks for, once its workers have come; closed however the block ends, and
+    the cluster with it where it was made here.
 
-    One thread a worker, BLAS too; the dashboard listens on loopback, where its packages are installed.
+    name: of what is made, as an operator sees it. logs: folder for the workers' own logs, where the site writes such.
+    Errors: ClusterError, MissingExtraError.
     """
-    from distributed import Client, LocalCluster
-
-    workers = worker_count(spec)
-    memory = worker_memory(spec)
-    settings = {
-        "distributed.worker.memory.target": 0.7,
-        "distributed.worker.memory.spill": 0.8,
-        "distributed.worker.memory.pause": 0.9,
-        "distributed.scheduler.worker-saturation": 1.0,
-        "distributed.admin.large-graph-warning-threshold": "100MB",
-        # A task's error comes back to the caller; the worker need not print it as well.
-        "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
-    }
-    cluster: Any = None
-    with dask.config.set(settings):
-        try:
-            try:
-                with _without_sigint():
-                    cluster = LocalCluster(  # type: ignore[no-untyped-call]
-                        n_workers=workers, threads_per_worker=1, memory_limit=memory, processes=True,
-                        dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR,
-                    )  # fmt: skip
-            except (OSError, TimeoutError) as error:
-                raise ClusterError(
-                    f"Local workers did not start: {error}.", "Ask for fewer (cluster: local: workers)."
-                ) from error
-            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-                log.info("%d local workers, %s each", workers, format_bytes(memory))
-                yield client
-        finally:
-            if cluster is not None:
-                cluster.close()
+    section = cluster.chosen
+    match section:
+        case LocalSection():
+            opened = local_cluster(_local(section))
+        case AddressSection() | SchedulerFileSection():
+            opened = running_cluster(section)
+        case SlurmSection():
+            opened = slurm_cluster(section, name, logs)
+        case KubernetesSection():
+            opened = kubernetes_cluster(section, name)
+        case GatewaySection():
+            opened = gateway_cluster(section)
+    with opened as client:
+        yield client
 
 
-@contextmanager
-def _without_sigint() -> Iterator[None]:
-    """Threads started in the block, and the processes that these start at any time, never receive SIGINT: a terminal
-    sends Ctrl-C to all, and this process stops the others itself. Here it waits for the block's end."""
-    ensure_running()  # started later, it would let SIGINT through to the first worker
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _local(section: LocalSection) -> LocalSpec:
+    return LocalSpec(section.workers, section.memory, section.threads)
+
+
+def promised_memory(cluster: ClusterSection) -> int | None:
+    """Bytes that each worker will have, or None where only the cluster itself can tell."""
+    section = cluster.chosen
+    return worker_memory(_local(section)) if isinstance(section, LocalSection) else section.worker_bytes
+
+
+def workers_promised(cluster: ClusterSection) -> tuple[int, int | None]:
+    """How many workers the job will wait for, and the memory of each, as far as the section tells."""
+    section = cluster.chosen
+    count = worker_count(_local(section)) if isinstance(section, LocalSection) else section.asked
+    return count, promised_memory(cluster)
+
+
+def workers_now(cluster: ClusterSection) -> tuple[int, int | None]:
+    """The same, and of a scheduler that runs already what it has now, if it answers."""
+    section = cluster.chosen
+    found = workers_of_running(section) if isinstance(section, AddressSection | SchedulerFileSection) else None
+    return found or workers_promised(cluster)
+
+
+def patience(cluster: ClusterSection) -> float:
+    """Seconds without any worker that a pass may last: a site that was slow to give them is slow to replace them."""
+    section = cluster.chosen
+    return NO_WORKER_LIMIT if isinstance(section, LocalSection) else max(NO_WORKER_LIMIT, section.wait_seconds)

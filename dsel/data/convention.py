@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from dsel.errors import DataError
+from dsel.places import Place
 
 X: Final = "X"
 Y: Final = "Y"
@@ -55,7 +55,7 @@ ATTR_GENERATOR: Final = "dsel_generator"  # dict, parameters and truth of genera
 METADATA_FILE: Final = "zarr.json"
 
 
-def staging_path(store: Path) -> Path:
+def staging_path(store: Place) -> Place:
     """The folder beside `store` in which it is built: there only while an ingest runs or was interrupted."""
     return store.with_name(store.name + ".ingesting")
 

@@ -13,6 +13,7 @@ from dsel.data.formats.base import Array, Reader
 from dsel.data.ingest import write_source
 from dsel.data.writing import IngestReport, Progress
 from dsel.errors import OptionError
+from dsel.places import Place, as_place
 
 GROUP_ELEMENTS: Final = 4_000_000
 GROUP_ROWS: Final = 1000
@@ -20,7 +21,7 @@ MODEL_STREAM: Final = 1 << 32  # the key of the model's own generator; groups of
 
 
 def generate_regression(
-    store: str | Path,
+    store: str | Place,
     *,
     samples: int,
     features: int,
@@ -50,7 +51,7 @@ def generate_regression(
     model = RegressionSource(samples, features, informative, noise, correlation, dtype, seed)
     return write_source(
         model,
-        Path(store),
+        as_place(store),
         worker_memory=worker_memory,
         chunks=chunks,
         overwrite=overwrite,

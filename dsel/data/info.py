@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
-from pathlib import Path
 from typing import Any
 
 from dsel.data import convention as names
@@ -12,6 +11,7 @@ from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.sparse_store import SparseStore, is_sparse, open_sparse
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import is_complete, open_array
+from dsel.places import Place, as_place, walk
 
 SLOW_BYTES = 5 * TARGET_BYTES
 TINY_BYTES = TARGET_BYTES // 40
@@ -36,7 +36,7 @@ class VariableInfo:
 class StoreInfo:
     """A store at a glance. `absent` are the chunk files that are not there, `notes` is advice."""
 
-    path: Path
+    path: Place
     variables: tuple[VariableInfo, ...]
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -61,9 +61,9 @@ class StoreInfo:
         return text
 
 
-def describe(path: str | Path) -> StoreInfo:
+def describe(path: str | Place) -> StoreInfo:
     """Look at a store without reading its values. Cost: one listing of its files. Errors as `open_store`."""
-    if is_sparse(Path(path)):
+    if is_sparse(as_place(path)):
         return _describe_sparse(open_sparse(path))
     store = open_store(path)
     present = [name for name in names.DIMENSIONS if (store.path / name / names.METADATA_FILE).is_file()]
@@ -127,7 +127,7 @@ def _describe_sparse(store: SparseStore) -> StoreInfo:
     )
 
 
-def _variable(path: Path, name: str) -> VariableInfo:
+def _variable(path: Place, name: str) -> VariableInfo:
     array = open_array(str(path), name).array
     codecs = [type(codec).__name__.removesuffix("Codec").lower() for codec in array.compressors]
     compression = [codec for codec in codecs if codec != "crc32c"] or ["uncompressed"]
@@ -140,7 +140,7 @@ def _variable(path: Path, name: str) -> VariableInfo:
         shards=array.shards,
         n_chunks=prod(ceil(size / step) for size, step in zip(array.shape, array.chunks, strict=True)),
         bytes_in_memory=prod(array.shape) * array.dtype.itemsize if is_number else None,
-        bytes_on_disk=sum(file.stat().st_size for file in (path / name).rglob("*") if file.is_file()),
+        bytes_on_disk=sum(entry.size for entry in walk(path / name)),
         compression=" ".join(compression) + (" with checksum" if "crc32c" in codecs else ""),
     )
 

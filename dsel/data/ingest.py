@@ -15,15 +15,16 @@ from dsel.data.formats import open_source
 from dsel.data.formats.base import Array, Reader, Source, put, wanted_dtype
 from dsel.data.writing import COMPRESSIONS, IngestReport, Plan, Progress, write_store
 from dsel.errors import DataError, OptionError
+from dsel.places import Place, as_place
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
 
 def ingest(
-    source: str | Path,
-    store: str | Path,
+    source: str | Place,
+    store: str | Place,
     *,
-    y: str | Path | None = None,
+    y: str | Place | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     weight: str | int | None = None,
@@ -34,7 +35,8 @@ def ingest(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Write the file `source` (.npy, .npz, .csv, .tsv, .parquet) into a new `store`, whatever its size.
+    """Write the file `source` (.npy, .npz, .csv, .tsv, .parquet) into a new `store`, whatever its size. Either may be
+    an s3://, gs:// or az:// URL.
 
     `y`: a second .npy file with the targets. `target`, `index`: columns of a table that become Y and the
     sample labels, by name or position. `weight`: the column of a table, the array of an .npz or a second .npy file that
@@ -50,11 +52,11 @@ def ingest(
     Errors: MissingInputError, OptionError, DataError, MissingExtraError about the source; OutputError and
     CapacityError about the store.
     """
-    y = None if y is None else Path(y)
-    opened = open_source(Path(source), y=y, target=tuple(target), index=index, dtype=dtype, weight=weight)
+    targets = None if y is None else as_place(y)
+    opened = open_source(as_place(source), y=targets, target=tuple(target), index=index, dtype=dtype, weight=weight)
     return write_source(
         opened,
-        Path(store),
+        as_place(store),
         compression=compression,
         worker_memory=worker_memory,
         chunks=chunks,
@@ -66,7 +68,7 @@ def ingest(
 
 def ingest_arrays(
     x: Array,
-    store: str | Path,
+    store: str | Place,
     *,
     y: Array | None = None,
     features: Sequence[str] | None = None,
@@ -84,13 +86,18 @@ def ingest_arrays(
     """
     source = ArraySource(x, y, features, targets, samples, weight)
     return write_source(
-        source, Path(store), compression=compression, chunks=chunks, overwrite=overwrite, weighted=weight is not None
+        source,
+        as_place(store),
+        compression=compression,
+        chunks=chunks,
+        overwrite=overwrite,
+        weighted=weight is not None,
     )
 
 
 def write_source(
     source: Source,
-    store: Path,
+    store: Place,
     *,
     compression: str = "none",
     worker_memory: int | None = None,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from dsel.data.store import Store, open_store
 from dsel.data.stored_array import StoredArray
 from dsel.data.weights import Weights, as_weights, find_weights, given_weights, named
 from dsel.errors import DataError, OptionError
+from dsel.places import Place, as_place
 
 Labels = NDArray[np.object_]
 
@@ -167,10 +167,10 @@ def make_source(
     Errors: OptionError for targets that are not there, DataError naming what X or Y is and should be.
     """
     targets = None if targets is None else as_columns(targets, "targets")
-    if isinstance(X, str | Path):
+    if isinstance(X, str | Place):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
-        if is_sparse(Path(X)):
+        if is_sparse(as_place(X)):
             return _sparse_source(open_sparse(X), targets, unsupervised, sample_weight)
         store = open_store(X)
         return _weighted(_from_store(store, targets, unsupervised), find_weights(store, sample_weight))

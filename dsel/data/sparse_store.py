@@ -14,7 +14,6 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +22,15 @@ from numpy.typing import NDArray
 from dsel.data import convention as names
 from dsel.data.store import Labels, files_of
 from dsel.data.stored_array import REMEDY, StoredArray, describe_error, metadata_file, open_array
-from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.errors import DataError, DselError, MissingInputError, OptionError
+from dsel.places import Place, as_place, names_in
 
 #: A row block has about so many bytes of values and column numbers, or a chunk of them, whichever is more.
 BLOCK_BYTES: Final = 32 << 20
 
 _DATA, _INDICES, _INDPTR = "X/data", "X/indices", "X/indptr"
+#: What stands beside the members of a group.
+_METADATA: Final = (names.METADATA_FILE, ".zgroup", ".zattrs")
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class ObsColumns:
 class SparseStore:
     """A data set on disk with a CSR matrix X (m x n) of `stored` values."""
 
-    path: Path
+    path: Place
     shape: tuple[int, int]
     stored: int
     dtype: np.dtype[Any]
@@ -110,7 +112,7 @@ class SparseStore:
         """Columns over the samples, their labels left out."""
         folder = self.path / "obs"
         label = attributes(folder).get("_index")
-        return tuple(sorted(part.name for part in folder.glob("*/") if part.name != label))
+        return tuple(sorted(name for name in names_in(folder) if name != label and name not in _METADATA))
 
     def blocks(self) -> list[SparseRows]:
         """The row blocks."""
@@ -140,17 +142,17 @@ class SparseStore:
         for name in ("X", _DATA, _INDICES, _INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
             folder = self.path / name
             digest.update(name.encode() + b"\0" + json.dumps(attributes(folder), sort_keys=True).encode())
-            for key, status in sorted(files_of(folder) if name != "X" else ()):
-                digest.update(f"{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+            for entry in sorted(files_of(folder) if name != "X" else (), key=lambda entry: entry.key):
+                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
 
 
-def is_sparse(path: Path) -> bool:
+def is_sparse(path: Place) -> bool:
     """Whether X at `path` is a sparse matrix as AnnData writes it."""
     return str(attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
 
 
-def attributes(folder: Path) -> dict[str, Any]:
+def attributes(folder: Place) -> dict[str, Any]:
     """Attributes of a group or array, of Zarr format 2 or 3."""
     for file, of in ((names.METADATA_FILE, "attributes"), (".zattrs", None)):
         try:
@@ -161,13 +163,13 @@ def attributes(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def open_sparse(path: str | Path) -> SparseStore:
+def open_sparse(path: str | Place) -> SparseStore:
     """Open a store whose X `is_sparse`. Reads the row ends and the labels of the columns.
 
     Errors: DataError for column-compressed X (its rows cannot be read without all of it), for parts that are missing or
     do not fit each other, and for values that are not real numbers.
     """
-    path = Path(path).absolute()
+    path = as_place(path).absolute()
     found = attributes(path / "X")
     where = f"X of {path}"
     if found["encoding-type"] == "csc_matrix":
@@ -211,12 +213,14 @@ def _cut(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
     return edges
 
 
-def _features(path: Path, n: int) -> Labels:
+def _features(path: Place, n: int) -> Labels:
     label = attributes(path / "var").get("_index", "_index")
     if metadata_file(path / "var" / label) is None:
         return np.array(names.default_labels("x", n), dtype=object)
     try:
         values = np.asarray(open_array(str(path), f"var/{label}").array[...])
+    except DselError:
+        raise
     except Exception as error:  # zarr raises what its many parts raise
         raise DataError(f"The labels in var of {path} cannot be read: {describe_error(error)}", REMEDY) from error
     if values.shape != (n,):

@@ -1,9 +1,15 @@
-"""The folder beside a store in which it is built, and the one rename that publishes it.
+"""Where a store is built, and the one step that publishes it.
+
+On disk, in a folder beside it, and a rename:
 
     STORE.ingesting/progress.json   what is being written (source, options, chunks) and how many rows are done
     STORE.ingesting/store/          the Zarr group
     STORE.ingesting/replaced/       for a moment: the old store that is being overwritten
     STORE.ingesting/lock            held by the process that writes
+
+In object storage nothing can be renamed. There the arrays are written where they are to be, and last STORE/zarr.json,
+without which there is no store; STORE.ingesting/ holds progress.json and the lock. An old store that is
+overwritten is gone from the moment the new one is begun.
 
 STORE appears only when everything is in it. Whatever is interrupted, at whatever moment, the progress file
 says how far the group can be trusted.
@@ -16,27 +22,44 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from dsel.data.convention import METADATA_FILE, staging_path
+from dsel.bucket_lock import BucketLockFile
+from dsel.data.convention import METADATA_FILE, X, staging_path
 from dsel.errors import CapacityError, DselError, OutputError
+from dsel.files import read_json, write_json
+from dsel.lock import locked
+from dsel.places import Place, Remote
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_CLEARED = {"key": None, "rows": 0}
+
+
+def staging_of(store: Place) -> Staging | BucketStaging:
+    """The unfinished form of the store `store`."""
+    return BucketStaging(store) if isinstance(store, Remote) else Staging(store)
 
 
 @dataclass(frozen=True)
 class Staging:
-    """The unfinished form of the store `store`."""
+    """On disk."""
 
     store: Path
 
     @property
     def folder(self) -> Path:
-        return staging_path(self.store)
+        return self.store.with_name(staging_path(self.store).name)
+
+    @property
+    def scratch(self) -> Path:
+        """A local folder for temporary files."""
+        return self.folder
 
     @property
     def group(self) -> Path:
@@ -76,7 +99,7 @@ class Staging:
         except (OSError, ValueError):
             return 0
         same = isinstance(state, dict) and state.get("key") == key
-        return int(state["rows"]) if same and (self.group / METADATA_FILE).is_file() else 0
+        return int(state["rows"]) if same and (self.group / X / METADATA_FILE).is_file() else 0
 
     def save(self, key: dict[str, Any], rows: int) -> None:
         """Replace the progress file: the first `rows` rows are in the group."""
@@ -100,8 +123,69 @@ class Staging:
         shutil.rmtree(self.folder)
 
 
-def check_place(store: Path, overwrite: bool) -> None:
+@dataclass(frozen=True)
+class BucketStaging:
+    """In object storage."""
+
+    store: Remote
+
+    @property
+    def folder(self) -> Remote:
+        return self.store.with_name(staging_path(self.store).name)
+
+    @property
+    def scratch(self) -> Path:
+        """A local folder for temporary files."""
+        return Path(tempfile.gettempdir())
+
+    @property
+    def group(self) -> Remote:
+        """The Zarr group: the store itself, which is none yet."""
+        return self.store
+
+    @property
+    def progress_file(self) -> Remote:
+        return self.folder / "progress.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock. Errors: OutputError when another process holds it."""
+        with locked(BucketLockFile(self.folder), uuid4().hex[:8], str(self.store)):
+            try:
+                yield
+            finally:
+                if read_json(self.progress_file) == _CLEARED and not self.store.exists():
+                    self.progress_file.unlink()
+
+    def rows_done(self, key: dict[str, Any]) -> int:
+        """Rows that an interrupted call with the same `key` has finished; 0 when there is none."""
+        state = read_json(self.progress_file)
+        if not isinstance(state, dict) or state.get("key") != key:
+            return 0
+        whole = (self.store / METADATA_FILE).is_file()  # finished, and then replaced or not: nothing to go on from
+        return int(state["rows"]) if not whole and (self.group / X / METADATA_FILE).is_file() else 0
+
+    def save(self, key: dict[str, Any], rows: int) -> None:
+        """Replace the progress file: the first `rows` rows are in the group."""
+        write_json(self.progress_file, {"key": key, "rows": rows})
+
+    def clear(self) -> None:
+        """Remove what an earlier call left, and the store that is overwritten: what names it first. The progress file
+        stays, to say whose objects these are should this be interrupted."""
+        write_json(self.progress_file, _CLEARED)
+        (self.store / METADATA_FILE).unlink()
+        self.store.remove_tree()
+
+    def publish(self) -> None:
+        """The store is there since its zarr.json is."""
+        self.progress_file.unlink()
+
+
+def check_place(store: Place, overwrite: bool) -> None:
     """OutputError unless `store` can be made, or may and can be overwritten."""
+    if isinstance(store, Remote):
+        _check_bucket(store, overwrite)
+        return
     if not store.parent.is_dir():
         raise OutputError(f"There is no folder {store.parent} to put {store.name} into.", "Make it first.")
     if not os.access(store.parent, os.W_OK | os.X_OK):
@@ -114,8 +198,16 @@ def check_place(store: Path, overwrite: bool) -> None:
         raise OutputError(f"{store} is not a Zarr store, so it is not overwritten.", "Choose another name.")
 
 
+def _check_bucket(store: Remote, overwrite: bool) -> None:
+    if (store / METADATA_FILE).is_file():
+        if not overwrite:
+            raise OutputError(f"{store} is there already.", "Choose another name, or say overwrite.")
+    elif store.exists() and not BucketStaging(store).progress_file.is_file():
+        raise OutputError(f"{store} is not a Zarr store, so it is not overwritten.", "Choose another name.")
+
+
 @contextmanager
-def output_errors(store: Path) -> Iterator[None]:
+def output_errors(store: Place) -> Iterator[None]:
     """Turn what the file system says while `store` is written into an error with a remedy."""
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import struct
 import warnings
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +29,8 @@ from dsel.data.stored_array import (
     is_complete,
     open_array,
 )
-from dsel.errors import DataError, MissingInputError
+from dsel.errors import DataError, DselError, MissingInputError
+from dsel.places import Entry, Place, Remote, as_place, walk, zarr_store
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,9 +42,9 @@ Labels = NDArray[np.object_]
 
 @dataclass(frozen=True)
 class Store:
-    """A data set on disk: X (m x n), optionally Y (m x N), and their labels (arrays of str)."""
+    """A data set on disk or in a bucket: X (m x n), optionally Y (m x N), and their labels (arrays of str)."""
 
-    path: Path
+    path: Place
     x: StoredArray
     y: StoredArray | None
     shape: tuple[int, int]
@@ -92,8 +91,8 @@ class Store:
         return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
 
     def fingerprint(self, *more: str) -> str:
-        """A digest that changes when the store is written to: metadata, sizes and times of all files, not
-        contents; of the variables of the convention, and of `more`.
+        """A digest that changes when the store is written to: metadata, sizes and times (in object storage, tags) of
+        all files, not contents; of the variables of the convention, and of `more`.
 
         Errors: DataError when a chunk is absent from a store that dsel wrote. Cost: one look at every chunk
         file.
@@ -103,15 +102,15 @@ class Store:
         for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
             folder = self.path / name
             digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
-            for key, status in sorted(files_of(folder)):
-                digest.update(f"{key}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+            for entry in sorted(files_of(folder), key=lambda entry: entry.key):
+                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
 
     def _variables(self) -> list[str]:
         return [name for name in names.DIMENSIONS if (self.path / name / names.METADATA_FILE).is_file()]
 
 
-def open_store(path: str | Path) -> Store:
+def open_store(path: str | Place) -> Store:
     """Open a store and check that it follows the convention; no values are read except feature and target
     labels.
 
@@ -119,7 +118,7 @@ def open_store(path: str | Path) -> Store:
     missing, misshapen, not numeric or encoded, when Y does not fit it, when labels repeat, or when a chunk
     was lost.
     """
-    path = Path(path).absolute()
+    path = as_place(path).absolute()
     _require_store(path)
     x = _open_variable(path, names.X)
     has_y = (path / names.Y).exists()
@@ -145,16 +144,16 @@ def open_store(path: str | Path) -> Store:
     return store
 
 
-def open_dataset(path: str | Path) -> xr.Dataset:
+def open_dataset(path: str | Place) -> xr.Dataset:
     """The store as a lazy xarray Dataset, chunked as it is on disk. Errors as `open_store`."""
     store = open_store(path)
     import xarray as xr
 
-    dataset: xr.Dataset = xr.open_zarr(store.path, consolidated=False, chunks={})
+    dataset: xr.Dataset = xr.open_zarr(zarr_store(store.path), consolidated=False, chunks={})
     return dataset
 
 
-def _require_store(path: Path) -> None:
+def _require_store(path: Place) -> None:
     if (path / names.METADATA_FILE).is_file():
         kind = _read_json(path / names.METADATA_FILE).get("node_type")
         if kind == "array":
@@ -162,12 +161,13 @@ def _require_store(path: Path) -> None:
                 f"{path} is a single Zarr array.", "Name the group that holds the array X, one folder up."
             )
         return
-    if not path.exists():
-        if names.staging_path(path).exists():
-            raise MissingInputError(
-                f"{path} is not complete: its ingest was interrupted.",
-                "Run the same ingest again; it goes on.",
-            )
+    is_there = path.exists()
+    if _is_begun(path) and (isinstance(path, Remote) or not is_there):
+        raise MissingInputError(
+            f"{path} is not complete: its ingest was interrupted, or is going on.",
+            "Run the same ingest again; it goes on.",
+        )
+    if not is_there:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
     if path.suffix.lower() in SUFFIXES:
         raise MissingInputError(
@@ -180,10 +180,17 @@ def _require_store(path: Path) -> None:
     raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
 
 
-def _open_variable(path: Path, variable: str) -> ArrayHandle:
+def _is_begun(path: Place) -> bool:
+    """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
+    staging = names.staging_path(path)
+    return (staging / "progress.json").is_file() if isinstance(path, Remote) else staging.exists()
+
+
+def _open_variable(path: Place, variable: str) -> ArrayHandle:
     """Open X or Y and check dimensions, dtype and encoding."""
     if not (path / variable / names.METADATA_FILE).is_file():
-        found = sorted(file.parent.name for file in path.glob(f"*/{names.METADATA_FILE}"))
+        arrays = (entry.key.partition(f"/{names.METADATA_FILE}") for entry in walk(path))
+        found = sorted(name for name, is_array, _ in arrays if is_array and "/" not in name)
         raise DataError(
             f"{path} has no variable {variable}; it has {names.shorten(found) or 'none'}.",
             f"Name the data matrix X, with dimensions {names.DIMENSIONS[names.X]}.",
@@ -231,7 +238,7 @@ def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return kept
 
 
-def _column_labels(path: Path, variable: str, prefix: str, count: int) -> Labels:
+def _column_labels(path: Place, variable: str, prefix: str, count: int) -> Labels:
     labels = _labels(path, variable, count) if count else None
     if labels is None:
         return np.array(names.default_labels(prefix, count), dtype=object)
@@ -239,7 +246,7 @@ def _column_labels(path: Path, variable: str, prefix: str, count: int) -> Labels
     return labels
 
 
-def _labels(path: Path, variable: str, count: int) -> Labels | None:
+def _labels(path: Place, variable: str, count: int) -> Labels | None:
     """Labels as str; None when the store has none. Numbers, such as positions, become their decimal text."""
     if not (path / variable / names.METADATA_FILE).is_file():
         return None
@@ -248,6 +255,8 @@ def _labels(path: Path, variable: str, count: int) -> Labels | None:
         handle = open_array(str(path), variable)
         try:
             values = np.asarray(handle.array[...])
+        except DselError:
+            raise
         except Exception as error:
             raise DataError(
                 f"The labels {variable} of {path} cannot be read: {describe_error(error)}", REMEDY
@@ -266,25 +275,20 @@ def _require_all_chunks(store: Store) -> None:
         raise DataError(f"{store.path} has lost {len(absent)} chunks: {names.shorten(absent)}.", REMEDY)
 
 
-def _absent(path: Path, variable: str) -> list[str]:
+def _absent(path: Place, variable: str) -> list[str]:
     array = open_array(str(path), variable).array
-    present = {key for key, _ in files_of(path / variable)}
+    present = {entry.key for entry in files_of(path / variable)}
     counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
     keys = (chunk_key(array, index) for index in product(*map(range, counts)))
     return [key for key in keys if key not in present]
 
 
-def files_of(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """All chunk files of an array: key and status."""
-    for parent, _, files in os.walk(folder):
-        relative = os.path.relpath(parent, folder).replace(os.sep, "/")
-        for file in files:
-            if file != names.METADATA_FILE:
-                key = file if relative == "." else f"{relative}/{file}"
-                yield key, os.stat(os.path.join(parent, file))
+def files_of(folder: Place) -> Iterator[Entry]:
+    """All chunk files of an array."""
+    return (entry for entry in walk(folder) if not entry.key.endswith(names.METADATA_FILE))
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def _read_json(file: Place) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:

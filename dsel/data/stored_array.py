@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.chunking import bounds
 from dsel.data.convention import ATTR_FORMAT, METADATA_FILE, shorten
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, DselError, OptionError
+from dsel.places import Place, Remote, as_place, look, zarr_store
 
 if TYPE_CHECKING:
     import zarr
@@ -57,7 +58,7 @@ class StoredArray:
             self._require_files(handle, start, stop, wanted)
         try:
             return _select(handle.array, slice(start, stop), wanted)
-        except MemoryError:
+        except (MemoryError, DselError):
             raise
         except Exception as error:  # a codec may raise anything at all
             raise self._unreadable(handle, start, stop, wanted, error) from error
@@ -81,7 +82,7 @@ class StoredArray:
             self._require_files(handle, start, stop, wanted)
         try:
             values = np.asarray(handle.array[start:stop, left:right])
-        except MemoryError:
+        except (MemoryError, DselError):
             raise
         except Exception as error:  # a codec may raise anything at all
             raise self._unreadable(handle, start, stop, wanted, error) from error
@@ -101,7 +102,7 @@ class StoredArray:
 
     def _require_files(self, handle: ArrayHandle, start: int, stop: int, columns: Array | None) -> None:
         for index in _files_of(handle, start, stop, columns):
-            if not (Path(self.path) / self.variable / chunk_key(handle.array, index)).exists():
+            if not (as_place(self.path) / self.variable / chunk_key(handle.array, index)).is_file():
                 raise DataError(f"{self._name(handle, index)} is lost: its file is not there.", REMEDY)
 
     def _unreadable(
@@ -112,6 +113,8 @@ class StoredArray:
             (rows, width), (i, j) = handle.files, index
             try:
                 handle.array[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
+            except DselError:
+                raise
             except Exception as alone:
                 what = f"{self._name(handle, index)} cannot be read"
                 return DataError(f"{what}: {describe_error(alone)}", REMEDY)
@@ -135,31 +138,44 @@ def open_array(path: str, variable: str) -> ArrayHandle:
     Errors: DataError when the metadata cannot be read.
     """
     try:
-        changed = (metadata_file(Path(path) / variable) or Path(path)).stat().st_mtime_ns
-        return _open_array(path, variable, changed)
-    except DataError:
+        place = as_place(path)
+        # A store in a bucket is replaced in place, and while that lasts its own metadata are not there.
+        sign = place if isinstance(place, Remote) else place / variable
+        return _open_array(path, variable, _metadata_tag(sign))
+    except DselError:
         raise
     except Exception as error:  # zarr raises what its many parts raise
         raise DataError(f"{variable} of {path} cannot be opened: {describe_error(error)}", REMEDY) from error
 
 
-def metadata_file(folder: Path) -> Path | None:
+def metadata_file(folder: Place) -> Place | None:
     """The metadata of the array in `folder`, of Zarr format 3 or 2; None where there is none."""
     files = (folder / name for name in (METADATA_FILE, ".zarray"))
     return next((file for file in files if file.is_file()), None)
 
 
+def _metadata_tag(folder: Place) -> str:
+    """What changes when the metadata of a group or array do, of Zarr format 3 or 2. Errors: FileNotFoundError."""
+    for name in (METADATA_FILE, ".zarray", ".zgroup"):
+        with suppress(FileNotFoundError):
+            return look(folder / name).tag
+    raise FileNotFoundError(f"There are no Zarr metadata in {folder}.")
+
+
 @lru_cache(maxsize=64)
-def _open_array(path: str, variable: str, changed: int) -> ArrayHandle:
+def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     import zarr
 
-    array = zarr.open_array(Path(path) / variable, mode="r")
+    place = as_place(path)
+    found = metadata_file(place / variable)
+    zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
+    array = zarr.open_array(zarr_store(place / variable), mode="r", zarr_format=zarr_format)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
-    return ArrayHandle(array, is_complete(Path(path)), files)
+    return ArrayHandle(array, is_complete(place), files)
 
 
-def is_complete(store: Path) -> bool:
+def is_complete(store: Place) -> bool:
     """Whether dsel wrote the store, and so every chunk has to be there."""
     try:
         group = json.loads((store / METADATA_FILE).read_text())

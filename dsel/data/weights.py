@@ -20,6 +20,7 @@ from dsel.data.sparse_store import SparseStore
 from dsel.data.store import Store
 from dsel.data.stored_array import StoredArray, open_array
 from dsel.errors import DataError, OptionError
+from dsel.places import names_in
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ def find_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
         return stored_weights(store.column(name, "sample_weight"), store.shape[0])
     array = StoredArray(str(store.path), name)
     if not (store.path / name / names.METADATA_FILE).is_file():
-        found = sorted(file.parent.name for file in store.path.glob(f"*/{names.METADATA_FILE}"))
+        found = sorted(part for part in names_in(store.path) if (store.path / part / names.METADATA_FILE).is_file())
         raise DataError(
             f"{store.path} has no variable {name} of weights; it has {names.shorten(found)}.",
             "Name one of them with sample_weight, or leave it out.",

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from itertools import pairwise
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
@@ -24,8 +23,9 @@ import numpy as np
 from dsel.data import convention as names
 from dsel.data.chunking import bounds
 from dsel.data.formats.base import Array, Reader, Source
-from dsel.data.staging import DISK_FULL, Staging, check_place, output_errors
+from dsel.data.staging import DISK_FULL, BucketStaging, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
+from dsel.places import Place, Remote, walk, zarr_store
 
 if TYPE_CHECKING:
     import zarr
@@ -55,15 +55,15 @@ class Plan:
     """What is to be written where. Two equal `key`s mean byte for byte the same chunks."""
 
     source: Source
-    store: Path
+    store: Place
     chunks: tuple[int, int]
     compression: str
     memory: int  # bytes that one band of rows may take
     weighted: bool = False  # the last column of the source's Y are weights of the rows
 
     @property
-    def staging(self) -> Staging:
-        return Staging(self.store)
+    def staging(self) -> Staging | BucketStaging:
+        return staging_of(self.store)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -118,21 +118,23 @@ def write_store(
     _check_source(plan.source)
     check_place(plan.store, overwrite)
     with output_errors(plan.store), plan.staging.locked():
+        check_place(plan.store, overwrite)  # another process may have finished meanwhile
         key = json.loads(json.dumps(plan.key))
         start = plan.staging.rows_done(key)
         if start == 0:
             plan.staging.clear()
         _check_disk(plan, start)
         if start == 0:
-            _create_arrays(plan, attributes or {})
+            _create_arrays(plan)
             plan.staging.save(key, 0)
         if start < plan.source.shape[0]:
             _write_bands(plan, key, start, progress)
         if json.loads(json.dumps(plan.key)) != key:
             plan.staging.clear()
             raise DataError(f"{plan.source.name} changed while it was read.", "Start again when it is at rest.")
+        _create_group(plan, attributes or {})
         plan.staging.publish()
-    size = sum(file.stat().st_size for file in plan.store.rglob("*") if file.is_file())
+    size = sum(entry.size for entry in walk(plan.store))
     seconds = time.perf_counter() - began
     return IngestReport(
         plan.source.shape, plan.targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
@@ -153,8 +155,10 @@ def _check_source(source: Source) -> None:
 def _check_disk(plan: Plan, start: int) -> None:
     bands = ceil((plan.source.shape[0] - start) / plan.chunks[0])
     spool = plan.band_bytes if plan.band_bytes > plan.memory else 0
-    needed = bands * plan.band_bytes + spool
-    free = shutil.disk_usage(plan.store.parent).free
+    if isinstance(plan.store, Remote):
+        needed, free = spool, shutil.disk_usage(plan.staging.scratch).free
+    else:
+        needed, free = bands * plan.band_bytes + spool, shutil.disk_usage(plan.store.parent).free
     if plan.compression == "none" and needed > free:
         raise CapacityError(
             f"{plan.store} needs {needed / 1e9:.2f} GB more on a disk with {free / 1e9:.2f} GB free.",
@@ -162,21 +166,26 @@ def _check_disk(plan: Plan, start: int) -> None:
         )
 
 
-def _create_arrays(plan: Plan, attributes: dict[str, Any]) -> None:
+def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
+    """The group's metadata, last: without them there is no store."""
     import zarr
 
-    source = plan.source
-    (m, n), (rows, columns) = source.shape, plan.chunks
-    group = zarr.create_group(
-        plan.staging.group,
+    (plan.staging.group / names.METADATA_FILE).unlink(missing_ok=True)  # of a call interrupted just before its end
+    zarr.create_group(
+        zarr_store(plan.staging.group),
         attributes={
             names.ATTR_FORMAT: names.FORMAT_VERSION,
             names.ATTR_VERSION: _release(),
-            names.ATTR_SOURCE: source.name,
+            names.ATTR_SOURCE: plan.source.name,
             names.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
             **attributes,
         },
     )
+
+
+def _create_arrays(plan: Plan) -> None:
+    source, group = plan.source, plan.staging.group
+    (m, n), (rows, columns) = source.shape, plan.chunks
     _create(group, names.X, (m, n), (rows, columns), source.dtype, plan.compression)
     if source.y_dtype is not None and plan.targets:
         _create(group, names.Y, (m, plan.targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
@@ -199,7 +208,7 @@ def _release() -> str:
 
 
 def _create(
-    group: zarr.Group,
+    group: Place,
     variable: str,
     shape: tuple[int, ...],
     chunks: tuple[int, ...],
@@ -208,8 +217,10 @@ def _create(
 ) -> zarr.Array[Any]:
     """An empty array. A lost chunk of floats reads as NaN, not as zeros; chunks of zeros are written too."""
     is_float = not isinstance(dtype, str) and dtype.kind == "f"
-    return group.create_array(
-        variable,
+    import zarr
+
+    return zarr.create_array(
+        zarr_store(group / variable),
         shape=shape,
         chunks=chunks,
         dtype=dtype,
@@ -238,7 +249,7 @@ def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress
     source, (rows, columns) = plan.source, plan.chunks
     m, n = source.shape
     arrays = _arrays(plan)
-    reader = source.open(start, plan.staging.folder)
+    reader = source.open(start, plan.staging.scratch)
     try:
         x = _band(plan, (rows, n), source.dtype)
         y = None
@@ -276,10 +287,10 @@ def _fill(reader: Reader, x: Array, y: Array | None, samples: Array | None) -> N
 
 
 def _band(plan: Plan, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Room for one row of chunks: in memory, or, for wide data, in a temporary file of the staging folder."""
+    """Room for one row of chunks: in memory, or, for wide data, in a temporary file."""
     if int(np.prod(shape, dtype=object)) * dtype.itemsize <= plan.memory:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=plan.staging.folder) as file:  # nameless: it is gone when the map is
+    with tempfile.TemporaryFile(dir=plan.staging.scratch) as file:  # nameless: it is gone when the map is
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
@@ -290,9 +301,9 @@ def _arrays(plan: Plan) -> dict[str, zarr.Array[Any]]:
     found = {}
     with zarr.config.set({"array.write_empty_chunks": True}):  # not stored, and open_array ignores config=
         for variable in (names.X, names.Y, names.SAMPLE, names.WEIGHT):
-            folder = plan.staging.group / variable
-            if folder.exists():
-                found[variable] = zarr.open_array(folder, mode="r+")
+            array = plan.staging.group / variable
+            if (array / names.METADATA_FILE).is_file():
+                found[variable] = zarr.open_array(zarr_store(array), mode="r+")
     return found
 
 

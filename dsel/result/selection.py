@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.errors import DataError, MissingInputError, OutputError
+from dsel.errors import DataError, DselError, MissingInputError, OutputError
+from dsel.files import read_json
+from dsel.places import (
+    Place,
+    as_place,
+    aside,
+    drop_unfinished,
+    final_name,
+    make_folder,
+    new_tree,
+    put_in_place,
+    sweep,
+    zarr_store,
+)
 
 FORMAT = 1
 _JSON, _ZARR = "selection.json", "selection.zarr"
@@ -111,39 +119,39 @@ class Selection:
     def __len__(self) -> int:
         return len(self.indices)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, path: str | Place, *, overwrite: bool = False) -> Place:
         """Write selection.json (all but the large arrays) and selection.zarr (those) to the folder `path`.
 
-        Each is written under a temporary name and renamed, the JSON last. Errors: OutputError where there is a
+        Each is written under a temporary name and renamed, the JSON last. In object storage the arrays keep a name of
+        their own, selection-*.zarr, which the JSON says. Errors: OutputError where there is a
         selection already (unless `overwrite`) or the folder cannot be written.
         """
-        folder = Path(path)
-        if (folder / _JSON).exists() and not overwrite:
+        folder = as_place(path)
+        if (folder / _JSON).is_file() and not overwrite:
             raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self._write(folder)
         except OSError as error:
             raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
         return folder
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, folder: Place) -> None:
         import zarr
 
-        token = uuid4().hex[:8]
-        staging, temporary = folder / f".{_ZARR}-{token}", folder / f".{_JSON}-{token}"
+        before = read_json(folder / _JSON)
+        sweep(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
+        staging = new_tree(folder, _ZARR)
+        text = json.dumps({**self.as_dict(), "arrays": final_name(staging, _ZARR)}, indent=1) + "\n"
         try:
-            group = zarr.open_group(staging, mode="w", zarr_format=3)
+            group = zarr.create_group(zarr_store(staging), zarr_format=3)
             for name, (array, dims) in self._arrays().items():
                 group.create_array(name, data=array, dimension_names=dims)
-            temporary.write_text(json.dumps(self.as_dict(), indent=1) + "\n")
-            shutil.rmtree(folder / _ZARR, ignore_errors=True)
-            os.rename(staging, folder / _ZARR)
-            os.replace(temporary, folder / _JSON)
+            with aside(folder / _JSON, text.encode()) as put:
+                put_in_place(staging, _ZARR)
+                put()
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            drop_unfinished(staging)
 
     def _arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
         width = max((row.size for row in self.front), default=1) or 1
@@ -169,12 +177,12 @@ class Selection:
         return {"format": FORMAT, **values}
 
 
-def open_selection(path: str | Path) -> Selection:
+def open_selection(path: str | Place) -> Selection:
     """Open a saved Selection: its folder, or the selection.json in it.
 
     Errors: MissingInputError where there is none, DataError where it is not whole.
     """
-    folder = Path(path)
+    folder = as_place(path)
     if folder.name == _JSON:
         folder = folder.parent
     if not (folder / _JSON).is_file():
@@ -185,7 +193,7 @@ def open_selection(path: str | Path) -> Selection:
         values = json.loads((folder / _JSON).read_text())
         if values.pop("format") != FORMAT:
             raise DataError(f"{folder / _JSON} has a format that this version does not know.", "Use a newer dsel.")
-        group = zarr.open_group(folder / _ZARR, mode="r")
+        group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         trace = np.asarray(group["trace"])
@@ -197,6 +205,8 @@ def open_selection(path: str | Path) -> Selection:
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
         return Selection(**values)
+    except DselError:
+        raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise DataError(
             f"The selection in {folder} is not whole: {type(error).__name__}: {error}.", "Run the job again."

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import shutil
 from dataclasses import fields
-from pathlib import Path
-from typing import IO, Any
-from uuid import uuid4
+from typing import Any
 
 import numpy as np
 
+from dsel.errors import AccessError, StorageError
+from dsel.places import Place, Remote, drop_unfinished, make_folder, new_file, new_tree, put_in_place
 from dsel.stats.column_pass import ColumnStatistics
 from dsel.stats.statistics import Statistics
 from dsel.versions import versions
@@ -26,9 +24,13 @@ _KINDS: dict[str, type[Any]] = {"gram": Statistics, "columns": ColumnStatistics}
 
 
 class ArtefactStore:
-    """A folder of statistics. A name is the digest of the manifest's `key`: format, input fingerprint, options."""
+    """A folder of statistics. A name is the digest of the manifest's `key`: format, input fingerprint, options.
 
-    def __init__(self, folder: Path) -> None:
+    On disk they appear by a rename. In object storage they appear with the manifest, which is written last; what is
+    beside it may be written again at any time, for statistics of the same key are the same to the bit.
+    """
+
+    def __init__(self, folder: Place) -> None:
         self.folder = folder
 
     @staticmethod
@@ -36,7 +38,7 @@ class ArtefactStore:
         """What the statistics depend on. kind: gram (Statistics), columns (ColumnStatistics)."""
         return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
-    def path(self, key: dict[str, Any]) -> Path:
+    def path(self, key: dict[str, Any]) -> Place:
         """Where statistics with this key stand."""
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
         return self.folder / f"{key['kind']}-{digest}"
@@ -46,7 +48,7 @@ class ArtefactStore:
         path = self.path(key)
         try:
             whole = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, AccessError, ValueError, LookupError, TypeError):
             return False
         return whole and (path / "arrays.npz").is_file()
 
@@ -56,54 +58,47 @@ class ArtefactStore:
         try:
             if json.loads((path / _MANIFEST).read_text())["key"] != key:
                 return None
-            with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
+            with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 values = {field.name: arrays[field.name] for field in fields(kind)}
             found = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+        except StorageError:
+            raise
         except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
         return found if found.consistent else None
 
-    def save(self, key: dict[str, Any], statistics: Statistics | ColumnStatistics) -> Path | None:
-        """Write under a temporary name, flush to disk, rename; what another process saved meanwhile stays.
+    def save(self, key: dict[str, Any], statistics: Statistics | ColumnStatistics) -> Place | None:
+        """Write them whole or not at all; what another process saved meanwhile stays.
 
         A folder that cannot be written costs the next run a pass, not this one its result: a warning, and None.
         """
         path = self.path(key)
-        staging = self.folder / f".{path.name}-{uuid4().hex[:8]}"
+        staging = path if isinstance(path, Remote) else new_tree(self.folder, path.name)
         try:
-            staging.mkdir(parents=True)
+            make_folder(staging)
             arrays: dict[str, Any] = {
                 field.name: np.asarray(getattr(statistics, field.name)) for field in fields(statistics)
             }
-            with (staging / "arrays.npz").open("wb") as file:
+            with new_file(staging / "arrays.npz") as file:
                 np.savez(file, **arrays)
-                flush(file)
-            with (staging / _MANIFEST).open("w") as text:
-                json.dump({"key": key, "versions": versions()}, text, indent=2)
-                flush(text)
+            with new_file(staging / _MANIFEST) as file:
+                file.write(json.dumps({"key": key, "versions": versions()}, indent=2).encode())
             self._publish(key, staging, path)
-        except OSError as error:
+        except (OSError, AccessError, StorageError) as error:
             log.warning(
                 "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
                 "name another folder with artefacts", self.folder, error,
             )  # fmt: skip
             return None
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            drop_unfinished(staging)
         return path
 
-    def _publish(self, key: dict[str, Any], staging: Path, path: Path) -> None:
-        if self.load(key) is not None:
+    def _publish(self, key: dict[str, Any], staging: Place, path: Place) -> None:
+        if staging == path or self.load(key) is not None:
             return
-        shutil.rmtree(path, ignore_errors=True)
         try:
-            os.rename(staging, path)
+            put_in_place(staging, path.name)
         except OSError:
             if self.load(key) is None:
                 raise
-
-
-def flush(file: IO[Any]) -> None:
-    """Write a file through to the disk."""
-    file.flush()
-    os.fsync(file.fileno())

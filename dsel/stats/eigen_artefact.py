@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from dsel.data.chunking import choose_chunks
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store import open_store
-from dsel.stats.artefact import ArtefactStore, flush
+from dsel.errors import StorageError
+from dsel.places import Place, Remote, drop_unfinished, make_folder, new_file, new_tree, put_in_place
+from dsel.stats.artefact import ArtefactStore
 from dsel.stats.eigen import Eigen
 from dsel.versions import versions
 
@@ -27,29 +25,29 @@ def eigen_key(fingerprint: str, **options: Any) -> dict[str, Any]:
     return ArtefactStore.key(fingerprint, kind="eigen", **options)
 
 
-def save_eigen(store: ArtefactStore, key: dict[str, Any], eigen: Eigen) -> Path:
-    """Write under a temporary name, flush, rename; one that is there already stays. Errors: OSError, OutputError."""
+def save_eigen(store: ArtefactStore, key: dict[str, Any], eigen: Eigen) -> Place:
+    """Write it whole or not at all (in object storage the manifest comes last); one that is there already stays.
+
+    Errors: OSError, OutputError, CapacityError, AccessError, StorageError.
+    """
     path = store.path(key)
     if load_eigen(store, key) is not None:
         return path
-    staging = store.folder / f".{path.name}-{uuid4().hex[:8]}"
+    staging = path if isinstance(path, Remote) else new_tree(store.folder, path.name)
     try:
-        staging.mkdir(parents=True)
+        make_folder(staging)
         r, n = eigen.W.shape
         columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
-        ingest_arrays(eigen.W, staging / "W.zarr", chunks=(r, columns))
+        ingest_arrays(eigen.W, staging / "W.zarr", chunks=(r, columns), overwrite=True)
         arrays = {"values": eigen.values, **({} if eigen.U is None else {"U": eigen.U})}
-        with (staging / "arrays.npz").open("wb") as file:
+        with new_file(staging / "arrays.npz") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-            flush(file)
-        with (staging / "manifest.json").open("w") as text:
+        with new_file(staging / "manifest.json") as file:
             scalars = {name: getattr(eigen, name) for name in _SCALARS}
-            json.dump({"key": key, "versions": versions(), "eigen": scalars}, text, indent=2)
-            flush(text)
-        shutil.rmtree(path, ignore_errors=True)
-        os.rename(staging, path)
+            file.write(json.dumps({"key": key, "versions": versions(), "eigen": scalars}, indent=2).encode())
+        put_in_place(staging, path.name)
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        drop_unfinished(staging)
     return path
 
 
@@ -60,11 +58,13 @@ def load_eigen(store: ArtefactStore, key: dict[str, Any]) -> Eigen | None:
         manifest = json.loads((path / "manifest.json").read_text())
         if manifest["key"] != key:
             return None
-        with np.load(path / "arrays.npz", allow_pickle=False) as arrays:
+        with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             values, U = arrays["values"], arrays.get("U", None)
         held = open_store(path / "W.zarr")
         W = held.x.read(0, held.shape[0])
         found = Eigen(W, values, U, **manifest["eigen"])
+    except StorageError:
+        raise
     except Exception:  # damaged bytes raise nearly anything
         return None
     return found if W.shape[0] == values.size else None

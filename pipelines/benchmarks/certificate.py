@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.cluster.connect import LocalSpec, local_cluster, usable_cores
+from dsel.cluster.local import LocalSpec, local_cluster, usable_cores
 from dsel.cluster.proof import Workers
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective

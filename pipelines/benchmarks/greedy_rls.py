@@ -15,7 +15,7 @@ import numpy as np
 
 import dsel
 from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.generate import generate_regression
 from dsel.data.source import Block, Source, make_source
 from dsel.objective.leave_one_out import block_errors

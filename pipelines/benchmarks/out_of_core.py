@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.generate import generate_regression
 from dsel.data.source import Source, make_source
 from dsel.objective.memory import Floats

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dsel.cluster.specs import ClusterSection, LocalSection
 from dsel.data.ingest import ingest_arrays
 from dsel.job import run_job
-from dsel.job_file import ClusterSection, JobFile, LocalSection
+from dsel.job_file import JobFile
 from pipelines.papers.datasets import load, missing
 
 

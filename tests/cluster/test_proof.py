@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from dsel.cluster.connect import LocalSpec, local_cluster
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Estimate, Workers
 from dsel.search.branch_and_bound import BranchAndBound, Explorer, explore_all
 from dsel.search.certificate import Proof

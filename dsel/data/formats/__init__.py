@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from dsel.data.convention import shorten
 from dsel.data.formats.base import Reader, Source
 from dsel.errors import MissingInputError, OptionError
+from dsel.places import Place, as_place
 
 __all__ = ["SUFFIXES", "Reader", "Source", "open_source"]
 
@@ -16,9 +16,9 @@ SUFFIXES: Final = (".npy", ".npz", ".csv", ".tsv", ".parquet")
 
 
 def open_source(
-    path: Path,
+    path: Place,
     *,
-    y: Path | None = None,
+    y: Place | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     dtype: str | None = None,
@@ -65,14 +65,14 @@ def open_source(
 
 
 def _open_weighted(
-    path: Path, suffix: str, y: Path | None, target: Sequence[str | int], index: str | int | None, dtype: str | None,
+    path: Place, suffix: str, y: Place | None, target: Sequence[str | int], index: str | int | None, dtype: str | None,
     weight: str | int,
 ) -> Source:  # fmt: skip
     from dsel.data.formats.npy import read_header
     from dsel.data.formats.weighted import WeightedSource
 
     if suffix == ".npy":
-        file = Path(str(weight))
+        file = as_place(str(weight))
         if not file.is_file():
             raise MissingInputError(f"There is no file {file} of weights.", "Check the path.")
         return WeightedSource(_open(path, suffix, y, (), None, dtype), read_header(file))
@@ -91,9 +91,9 @@ def _open_weighted(
 
 
 def _open(
-    path: Path,
+    path: Place,
     suffix: str,
-    y: Path | None,
+    y: Place | None,
     target: Sequence[str | int],
     index: str | int | None,
     dtype: str | None,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dsel.data.convention import shorten, stored_dtype
 from dsel.errors import DataError, OptionError
+from dsel.places import Place, look
 
 Array = NDArray[Any]
 EXACT_INTEGERS: Final = 2.0**53  # above it a float64 may already be a rounded integer
@@ -56,10 +57,10 @@ class Source(Protocol):
         """A reader that begins at row `start`; `scratch` is a folder for temporary files."""
 
 
-def file_identity(path: Path) -> dict[str, Any]:
-    """Path, size and time of change of a file: what tells that it is still the same."""
-    status = path.stat()
-    return {"path": str(path.resolve()), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+def file_identity(path: Place) -> dict[str, Any]:
+    """Path, size and time of change (in object storage, the tag) of a file: what tells that it is still the same."""
+    found = look(path)
+    return {"path": str(path.resolve()), "size": found.size, "tag": found.tag}
 
 
 def wanted_dtype(dtype: str | None, found: np.dtype[Any], where: str) -> np.dtype[Any]:

@@ -2,7 +2,7 @@
 
 In C order the rows are a stream, read in order with plain reads: memory stays at one piece, and a zip
 member's checksum is verified on the way. In Fortran order a row is scattered over the whole array, so the
-array is memory mapped (a deflated member is first unpacked into a temporary file).
+array is memory mapped (a deflated member, or an object in a bucket, is first copied into a temporary file).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from dsel.data.formats.base import Array, Reader, file_identity, put, require_real, wanted_dtype
 from dsel.errors import DataError
+from dsel.places import Place, look
 
 PIECE_BYTES: Final = 8_000_000
 
@@ -30,7 +31,7 @@ PIECE_BYTES: Final = 8_000_000
 class NpyArray:
     """The header of one array: where its values begin and how they lie. `columns` is 1 for a vector."""
 
-    path: Path
+    path: Place
     member: str | None  # of the zip archive; None when the file is the array
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -51,7 +52,7 @@ class NpyArray:
         return self.shape[1] if len(self.shape) == 2 else 1
 
 
-def read_header(path: Path, member: str | None = None) -> NpyArray:
+def read_header(path: Place, member: str | None = None) -> NpyArray:
     """Read the header of a .npy file, or of a `member` of a zip archive, and check that the values are all
     there.
 
@@ -60,9 +61,9 @@ def read_header(path: Path, member: str | None = None) -> NpyArray:
     with ExitStack() as stack:
         if member is None:
             file: IO[bytes] = stack.enter_context(path.open("rb"))
-            size = path.stat().st_size
+            size = look(path).size
         else:
-            archive = stack.enter_context(zipfile.ZipFile(path))
+            archive = _archive(path, stack)
             file = stack.enter_context(archive.open(member))
             size = archive.getinfo(member).file_size
         where = NpyArray(path, member, (), np.dtype("u1"), False, 0).where
@@ -169,7 +170,7 @@ class NpySource:
     targets: list[str] | None = None
     has_samples = False
 
-    def __init__(self, path: Path, y: Path | None, dtype: str | None) -> None:
+    def __init__(self, path: Place, y: Place | None, dtype: str | None) -> None:
         self.name = path.name
         self._x = read_header(path)
         self._y = None if y is None else read_header(y)
@@ -208,26 +209,37 @@ def _stream(array: NpyArray, stack: ExitStack) -> tuple[IO[bytes], int]:
     """The open file or zip member, and the offset of the values in it."""
     if array.member is None:
         return stack.enter_context(array.path.open("rb")), array.header_bytes
-    archive = stack.enter_context(zipfile.ZipFile(array.path))
+    archive = _archive(array.path, stack)
     return stack.enter_context(archive.open(array.member)), array.header_bytes
 
 
 def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[bytes], int]:
     """A real file that holds the values as they lie in memory, and their offset in it."""
+    is_local = isinstance(array.path, Path)
     if array.member is None:
-        return _stream(array, stack)
-    archive = stack.enter_context(zipfile.ZipFile(array.path))
+        file, offset = _stream(array, stack)
+        return (file if is_local else _copied(file, scratch, stack)), offset
+    archive = _archive(array.path, stack)
     info = archive.getinfo(array.member)
-    if info.compress_type == zipfile.ZIP_STORED:
-        file: IO[bytes] = stack.enter_context(array.path.open("rb"))
+    if info.compress_type == zipfile.ZIP_STORED and is_local:
+        file = stack.enter_context(array.path.open("rb"))
         file.seek(info.header_offset + 26)  # the local header: 30 bytes, of which 26 to 30 are two lengths
         name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
         return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
-    unpacked: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
     with archive.open(array.member) as packed:
-        copyfileobj(packed, unpacked, PIECE_BYTES)
-    unpacked.flush()
-    return unpacked, array.header_bytes
+        return _copied(packed, scratch, stack), array.header_bytes
+
+
+def _archive(path: Place, stack: ExitStack) -> zipfile.ZipFile:
+    return stack.enter_context(zipfile.ZipFile(stack.enter_context(path.open("rb"))))
+
+
+def _copied(file: IO[bytes], scratch: Path, stack: ExitStack) -> IO[bytes]:
+    """All of `file` in a temporary one."""
+    copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+    copyfileobj(file, copy, PIECE_BYTES)
+    copy.flush()
+    return copy
 
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:

@@ -12,12 +12,13 @@ from dsel.data.convention import shorten
 from dsel.data.formats.base import Reader, file_identity, wanted_dtype
 from dsel.data.formats.npy import NpyArray, NpyReader, check_shapes, read_header
 from dsel.errors import DataError
+from dsel.places import Place
 
 
 class NpzSource:
     """Array X (m x n), optional Y (m x N or m); the members are streamed, never loaded whole."""
 
-    def __init__(self, path: Path, dtype: str | None) -> None:
+    def __init__(self, path: Place, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
         found = members(path)
@@ -52,20 +53,20 @@ class NpzSource:
         return NpyReader(self._x, self._y, self._samples, start, scratch)
 
 
-def members(path: Path) -> dict[str, str]:
+def members(path: Place) -> dict[str, str]:
     """Array name -> zip member."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return {name.removesuffix(".npy"): name for name in archive.namelist()}
     except zipfile.BadZipFile as error:
         raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
 
 
-def _labels(path: Path, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
+def _labels(path: Place, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
     if name not in members:
         return None
     _check_labels(read_header(path, members[name]), count, of)
-    with np.load(path, allow_pickle=False) as archive:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         return [str(label) for label in archive[name]]
 
 

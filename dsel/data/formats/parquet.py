@@ -14,6 +14,7 @@ import numpy as np
 from dsel.data.convention import require_unique, shorten
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
 from dsel.errors import DataError, MissingExtraError
+from dsel.places import Place
 
 BATCH_BYTES: Final = 2_000_000  # pyarrow takes about four times as much
 
@@ -25,7 +26,7 @@ class ParquetSource:
     default. A null is NaN, which only a float dtype can hold.
     """
 
-    def __init__(self, path: Path, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
+    def __init__(self, path: Place, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
         file = _open(path)
@@ -60,7 +61,7 @@ class ParquetSource:
 class ParquetReader:
     """Reads record batches in order, beginning in the row group that holds the first row asked for."""
 
-    def __init__(self, path: Path, table: ParquetSource, start: int) -> None:
+    def __init__(self, path: Place, table: ParquetSource, start: int) -> None:
         self._table = table
         self._where = str(path)
         self._row = start
@@ -130,7 +131,7 @@ class ParquetReader:
         self._file.close()
 
 
-def _open(path: Path) -> Any:
+def _open(path: Place) -> Any:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
@@ -138,7 +139,8 @@ def _open(path: Path) -> Any:
             f"Reading {path} needs pyarrow, which is not installed.", "pip install 'dsel[parquet]'"
         ) from error
     try:
-        return pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        source = path if isinstance(path, Path) else path.open("rb")
+        return pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20)
     except (ValueError, OSError) as error:
         raise DataError(f"{path} is not a Parquet file: {error}.", "Write the file again.") from error
 

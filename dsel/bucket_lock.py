@@ -1,0 +1,75 @@
+"""The lock file of `dsel.lock` in object storage, where a put can be told what it may replace.
+
+That there is none (If-None-Match) or that it is the one last read (If-Match) is decided by the server: of several runs
+that take the lock, or take it over from a dead one, one succeeds. A lock that is given back stays as an empty object,
+for a removal cannot be told which object it may remove.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from dsel import bucket
+from dsel.bucket import Remote, TakenError
+from dsel.errors import OutputError, StorageError
+from dsel.lock import LOCK_NAME
+
+_FREE = b""
+
+
+class BucketLockFile:
+    """A `dsel.lock.LockFile`. Errors: those of `Remote`."""
+
+    def __init__(self, folder: Remote) -> None:
+        self._object = folder / LOCK_NAME
+        self._tag: str | None = None
+        self._turn = threading.RLock()  # the heartbeat and the run ask at the same time, and the tag is the last one's
+
+    def create(self, text: str) -> bool:
+        """Write it where there is none; False where there is one already."""
+        if self._put(text.encode(), "create"):
+            return True
+        return self.read() is None and self._replaced(text.encode())
+
+    def read(self) -> str | None:
+        """Its text, or None where there is none."""
+        data = self._read()
+        return data.decode("utf-8", "replace") if data else None
+
+    def replace(self, text: str) -> None:
+        """Write it anew. Errors: OutputError where it is not what was last read or written."""
+        if not self._replaced(text.encode()):
+            raise OutputError(f"{self._object} was taken over by another run.")
+
+    def remove(self) -> None:
+        """Empty it, if it is still what was last read."""
+        self._replaced(_FREE)
+
+    def _read(self) -> bytes | None:
+        with self._turn:
+            try:
+                data, self._tag = self._object.read_tagged()
+            except FileNotFoundError:
+                self._tag = None
+                return None
+            return data
+
+    def _replaced(self, data: bytes) -> bool:
+        with self._turn:
+            return self._put(data, {"e_tag": self._tag})
+
+    def _put(self, data: bytes, mode: Any) -> bool:
+        """Whether it holds `data` now. A request whose answer got lost may have been carried out."""
+        for attempt in range(bucket.AGAIN + 1):
+            try:
+                self._tag = self._object.put(data, mode)
+                return True
+            except TakenError:
+                return self._read() == data
+            except StorageError as error:
+                if attempt == bucket.AGAIN or error.attempts > 1:
+                    raise
+            time.sleep(bucket.pause(attempt))
+        raise AssertionError

@@ -1,0 +1,66 @@
+"""A real S3 server on loopback (moto's), and the proxy before it through which everything goes."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from urllib.request import Request, urlopen
+
+import pytest
+
+from dsel import bucket
+from tests.cloud.faults import FaultProxy
+
+#: In the environment of every test here, and nowhere else afterwards.
+SECRETS = {
+    "AWS_ACCESS_KEY_ID": "AKIAPLANTEDPLANTED01",
+    "AWS_SECRET_ACCESS_KEY": "planted/secret/key/0123456789abcdefghijk",
+    "AWS_SESSION_TOKEN": "planted-session-token-9876543210",
+}
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[FaultProxy]:
+    """The server behind its proxy."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    proxy = FaultProxy(server.get_host_and_port()[1])
+    yield proxy
+    proxy.close()
+    server.stop()
+
+
+@pytest.fixture
+def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    """All is well with it; the environment leads to it."""
+    s3_server.reset()
+    for name, value in {
+        **SECRETS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3_server.port}", "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(bucket, "FIRST_PAUSE", timedelta(milliseconds=5))
+    monkeypatch.setattr(bucket, "LONGEST_PAUSE", timedelta(milliseconds=20))
+    forget_connections()
+    yield s3_server
+    forget_connections()
+    s3_server.reset()
+
+
+@pytest.fixture
+def url(proxy: FaultProxy, request: pytest.FixtureRequest) -> str:
+    """A fresh bucket, of the same name for the same test, so that the same faults are drawn."""
+    name = f"b-{hashlib.blake2b(request.node.nodeid.encode(), digest_size=8).hexdigest()}"
+    urlopen(Request(f"http://127.0.0.1:{proxy.target}/{name}", method="PUT")).close()
+    return f"s3://{name}"
+
+
+def forget_connections() -> None:
+    """They keep the environment that they were opened in."""
+    bucket.connection.cache_clear()
+    bucket.zarr_objects.cache_clear()

@@ -1,0 +1,231 @@
+"""Objects by URL: what is read and written, made again after faults, and said when it cannot be."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsel import bucket
+from dsel.bucket import Remote, TakenError
+from dsel.data.source import make_source
+from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
+from dsel.places import as_place, inside, new_file
+from tests.cloud.conftest import SECRETS, forget_connections
+from tests.cloud.faults import KINDS, FaultProxy, Kind, always, drawn
+from tests.stores import make_store, regression
+
+BYTES = os.urandom(50_000)
+
+
+@pytest.fixture
+def place(url: str) -> Remote:
+    found = as_place(f"{url}/some/folder")
+    assert isinstance(found, Remote)
+    return found
+
+
+class TestNames:
+    def test_a_url_is_a_name_and_anything_else_a_path(self) -> None:
+        for url in ("s3://b/a/c.csv", "gs://b/a/c.csv", "az://b/a/c.csv"):
+            place = as_place(url)
+            assert isinstance(place, Remote)
+            assert str(place) == url
+            assert (place.name, place.suffix, str(place.with_name("d"))) == ("c.csv", ".csv", f"{url[:2]}://b/a/d")
+            assert str(place / "x/y") == f"{url}/x/y"
+        assert as_place("a/b") == Path("a/b")
+        assert inside(as_place("s3://b/a/c"), as_place("s3://b/a"))
+        assert not inside(as_place("s3://b/ab"), as_place("s3://b/a"))
+        assert not inside(as_place("s3://c/a/c"), as_place("s3://b/a"))
+        assert not inside(Path("a"), as_place("s3://b/a"))
+
+    @pytest.mark.parametrize("url", ["http://b/a", "s3://b", "s3:///a", "s3://b/../a", "hdfs://b/a"])
+    def test_others_are_refused(self, url: str) -> None:
+        with pytest.raises(OptionError):
+            as_place(url)
+        with pytest.raises(OptionError, match="as a str"):
+            as_place(Path("s3://b/a"))
+
+    @pytest.mark.parametrize("url", ["s3://AKIA:geheim@b/a", "az://b/a?sig=geheim", "s3://b/a?X-Amz-Signature=geheim"])
+    def test_secrets_in_them_are_refused_and_not_repeated(self, url: str) -> None:
+        with pytest.raises(OptionError, match="from the environment") as caught:
+            as_place(url)
+        assert "geheim" not in str(caught.value)
+
+
+class TestObjects:
+    def test_what_is_written_is_read_and_listed_and_removed(self, place: Remote) -> None:
+        assert not place.exists()
+        (place / "a").write_bytes(BYTES)
+        (place / "b/c").write_bytes(b"c")
+        with new_file(place / "d") as file:
+            file.write(BYTES * 200)  # in parts
+        assert place.exists()
+        assert not place.is_file()
+        assert (place / "a").read_bytes() == BYTES
+        assert {e.key: e.size for e in place.walk()} == {"a": len(BYTES), "b/c": 1, "d": 200 * len(BYTES)}
+        assert place.names() == {"a", "b", "d"}
+        (place / "a").unlink()
+        (place / "a").unlink()
+        with pytest.raises(FileNotFoundError):
+            (place / "a").read_bytes()
+        place.remove_tree()
+        assert not place.exists()
+
+    def test_a_file_of_it_is_read_anywhere_until_it_is_replaced(self, place: Remote) -> None:
+        (place / "a").write_bytes(BYTES * 400)
+        with (place / "a").open("rb") as file:
+            assert file.read(10) == BYTES[:10]
+            file.seek(-10, io.SEEK_END)
+            assert file.read() == BYTES[-10:]
+            file.seek(19_999_000)
+            assert file.read(2000) == (BYTES * 400)[19_999_000:][:2000]
+            (place / "a").write_bytes(BYTES[::-1] * 400)
+            file.seek(0)
+            with pytest.raises(StorageError, match="replaced while it was read"):
+                file.read(10)
+
+    def test_a_conditional_put_replaces_only_what_it_was_told_to(self, place: Remote) -> None:
+        tag = place.put(b"one", "create")
+        with pytest.raises(TakenError):
+            place.put(b"two", "create")
+        other = place.put(b"two", {"e_tag": tag})
+        assert other != tag
+        with pytest.raises(TakenError):
+            place.put(b"three", {"e_tag": tag})
+        assert place.read_bytes() == b"two"
+
+
+OPERATIONS: dict[str, Callable[[Remote], Any]] = {
+    "get": lambda p: (p / "a").read_bytes(),
+    "absent": lambda p: (p / "absent").look(),
+    "range": lambda p: (p / "a").open("rb").read(),
+    "put": lambda p: (p / "new").write_bytes(BYTES),
+    "list": lambda p: {e.key for e in p.walk()} - {"new"},
+    "names": lambda p: p.names() - {"new"},
+    "unlink": lambda p: (p / "new").unlink(),
+}
+
+
+class TestFaults:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_every_request_is_made_again_until_it_works(self, place: Remote, proxy: FaultProxy, kind: Kind) -> None:
+        (place / "a").write_bytes(BYTES)
+        (place / "b").write_bytes(b"b")
+        expected = {name: operation(place) for name, operation in OPERATIONS.items()}
+        proxy.reset()
+        proxy.rule = lambda r: kind if r.times < 2 else None
+        proxy.slow_seconds = 0.01
+        for name, operation in OPERATIONS.items():
+            assert operation(place) == expected[name], name
+        assert proxy.faults()[kind] >= len(OPERATIONS)
+
+    def test_an_answer_that_does_not_come_is_given_up(
+        self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        place.write_bytes(BYTES)
+        monkeypatch.setattr(bucket, "SILENCE", timedelta(seconds=0.2))
+        forget_connections()
+        proxy.reset()
+        proxy.slow_seconds = 1.0
+        proxy.rule = lambda r: "slow" if r.times == 0 else None
+        assert place.read_bytes() == BYTES
+        assert [fault for _, fault in proxy.record] == ["slow", ""]
+
+    @pytest.mark.parametrize(
+        ("kind", "why"), [("500", "status 500 .InternalError."), ("503", "SlowDown"), ("reset", "connection")]
+    )
+    def test_there_is_a_limit_and_the_error_names_object_attempts_and_remedy(
+        self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, kind: Kind, why: str
+    ) -> None:
+        monkeypatch.setattr(bucket, "RETRIES", 3)
+        forget_connections()
+        proxy.reset()
+        proxy.rule = always(kind)
+        with pytest.raises(StorageError, match=why) as caught:
+            (place / "x").read_bytes()
+        assert len(proxy.record) == 4
+        assert str(place / "x") in caught.value.what
+        assert "asked 4 times" in caught.value.what
+        assert "goes on" in caught.value.remedy
+        assert pickle.loads(pickle.dumps(caught.value)).attempts == 4
+
+    def test_zarr_asks_again_too_and_a_store_is_read_to_the_bit(self, url: str, proxy: FaultProxy) -> None:
+        X, Y = regression(m=300)
+        make_store(f"{url}/data.zarr", X, Y, chunks=(50, 12))  # type: ignore[arg-type]
+        proxy.rule = drawn(3)
+        proxy.slow_seconds = 0.01
+        source = make_source(f"{url}/data.zarr")
+        assert source.store is not None
+        assert (source.store.x.read(0, 300) == X).all()
+        assert source.fingerprint == make_source(f"{url}/data.zarr").fingerprint
+        assert set(proxy.faults()) >= {"500", "reset", "truncate"}
+
+
+class TestRefusals:
+    def test_they_are_not_asked_twice(self, place: Remote, proxy: FaultProxy) -> None:
+        proxy.rule = always("403")
+        for operation in (OPERATIONS["get"], OPERATIONS["put"], OPERATIONS["list"]):
+            proxy.record.clear()
+            with pytest.raises(AccessError, match="denied") as caught:
+                operation(place)
+            assert len(proxy.record) == 1
+            text = f"{caught.value!r} {caught.value}"
+            assert not [secret for secret in SECRETS.values() if secret in text]
+        assert AccessError.exit_code == 77
+
+    def test_a_bucket_that_is_not_there_is_named(self, proxy: FaultProxy) -> None:
+        place = as_place("s3://no-such-bucket/x")
+        assert isinstance(place, Remote)
+        for operation in (place.read_bytes, lambda: place.write_bytes(b""), lambda: list(place.walk())):
+            with pytest.raises(MissingInputError, match="no bucket s3://no-such-bucket"):
+                operation()
+        with pytest.raises(MissingInputError, match="no bucket"):
+            make_source("s3://no-such-bucket/x")
+
+    def test_without_credentials_nothing_is_asked(self, place: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+        def unreachable(*_: Any, **__: Any) -> socket.socket:
+            raise OSError("no route to host")
+
+        for name in SECRETS:
+            monkeypatch.delenv(name)
+        monkeypatch.setattr(socket, "create_connection", unreachable)
+        forget_connections()
+        with pytest.raises(AccessError, match=re.escape("Set AWS_ACCESS_KEY_ID")):
+            place.read_bytes()
+
+    def test_without_obstore_the_extra_is_named(self, place: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+        forget_connections()
+        monkeypatch.setitem(__import__("sys").modules, "obstore", None)
+        monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+        with pytest.raises(MissingExtraError, match=r"dsel\[cloud\]"):
+            place.read_bytes()
+
+
+def test_what_is_sent_to_workers_holds_no_secret(url: str) -> None:
+    X, Y = regression(m=60)
+    make_store(f"{url}/data.zarr", X, Y)  # type: ignore[arg-type]
+    source = make_source(f"{url}/data.zarr")
+    source.blocks[0].x.read()
+    sent = pickle.dumps((source.blocks, as_place(url + "/x")))
+    assert not [secret for secret in SECRETS.values() if secret.encode() in sent]
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_the_other_storages_are_opened_by_their_own_environment(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
+    monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
+    forget_connections()
+    store = bucket.connection(scheme, "name", "some/prefix")
+    assert type(store).__name__ == {"gs": "GCSStore", "az": "AzureStore"}[scheme]
+    assert store.prefix == "some/prefix"
+    forget_connections()

@@ -1,0 +1,170 @@
+"""A job whose data, statistics, checkpoints and result are in a bucket that fails, killed again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import dsel
+from dsel.bucket import Remote, connection
+from dsel.cli import app
+from dsel.data.ingest import ingest
+from dsel.data.store import open_store
+from dsel.errors import AccessError, MissingInputError, OptionError
+from dsel.job_file import read_job
+from dsel.places import as_place
+from tests.cloud.conftest import SECRETS
+from tests.cloud.faults import FaultProxy, Kind, Request, drawn
+
+DSEL = ("-m", "dsel")
+ROUNDS = 100
+RNG = np.random.default_rng(8)
+X = RNG.integers(-512, 512, size=(400, 110)) / 256
+Y = X[:, ::7].sum(axis=1) + RNG.integers(-512, 512, size=400) / 64
+
+
+@dataclass
+class Shell:
+    """Commands, and what they said. One may be hit by a signal at a request of its own."""
+
+    proxy: FaultProxy
+    said: list[str] = field(default_factory=list)
+
+    def run(self, *arguments: Any) -> tuple[int, str]:
+        process = subprocess.Popen(
+            [sys.executable, *map(str, arguments)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.pid = process.pid
+        out, err = process.communicate(timeout=300)
+        self.said += [out, err]
+        return process.returncode, out + err
+
+    def hit(self, number: signal.Signals, part: str, nth: int, done: bool, faults: int | None = None) -> None:
+        """The next command gets the signal at its nth PUT of an object whose key has this part, `done` or dropped."""
+        others = drawn(faults, share=0.1) if faults is not None else lambda request: None
+        count = 0
+
+        def is_it(request: Request) -> bool:
+            nonlocal count
+            count += (counts := request.method == "PUT" and part in request.key)
+            return counts and count == nth
+
+        def rule(request: Request) -> Kind | None:
+            if not done and is_it(request):
+                os.kill(self.pid, number)
+                return "dropped"
+            return None if part in request.key else others(request)
+
+        def after(request: Request) -> None:
+            if is_it(request):
+                os.kill(self.pid, number)
+
+        self.proxy.rule, self.proxy.after = rule, after if done else None
+
+
+def test_a_hundred_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
+    shell = Shell(proxy)
+    out = as_place(f"{url}/out")
+    assert isinstance(out, Remote)
+    table = tmp_path / "table.csv"
+    names = ",".join([*(f"c{j}" for j in range(110)), "y"])
+    np.savetxt(table, np.column_stack([X, Y]), "%.17g", ",", header=names, comments="")
+    as_place(f"{url}/table.csv").write_bytes(table.read_bytes())  # type: ignore[union-attr]
+    ingestion = f"ingest('{url}/table.csv', '{url}/data.zarr', target=['y'], chunks=(50, 110))"
+    command = ("-c", f"from dsel.data.ingest import ingest; {ingestion}")
+    shell.hit(signal.SIGKILL, "data.zarr.ingesting/progress.json", 4, done=True, faults=1)
+    assert shell.run(*command)[0] == -signal.SIGKILL
+    with pytest.raises(MissingInputError, match="was interrupted"):
+        open_store(f"{url}/data.zarr")
+    proxy.after = None
+    code, said = shell.run(*command)
+    assert code == 0, said
+    chunks = [request.key for request in proxy.done("PUT", "data.zarr/X/c/")]
+    assert len(set(chunks)) == 8
+    assert len(chunks) < 8 + 4  # not all over again
+
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump({
+        "store": f"{url}/data.zarr", "out": f"{url}/out", "k": ROUNDS, "method": "kfold", "options": {"folds": 5},
+        "lam": 1.0, "cluster": {"local": {"workers": 1, "memory": "600MB"}},
+    }))  # fmt: skip
+    kills = (
+        (signal.SIGKILL, "checkpoint.json", 1, True),
+        (signal.SIGTERM, "checkpoint.json", 49, True),
+        (signal.SIGKILL, "checkpoint.json", 49, False),
+        (signal.SIGKILL, "selection.json", 1, False),
+    )
+    rounds = (1, 50, 98, 100)  # that are saved after each
+    for (number, part, nth, done), reached in zip(kills, rounds, strict=True):
+        shell.hit(number, part, nth, done, faults=reached)
+        code, said = shell.run(*DSEL, "run", job) if reached == 1 else shell.run(*DSEL, "resume", out)
+        assert code == (75 if number == signal.SIGTERM else -number), said
+        proxy.rule, proxy.after = drawn(reached, share=0.1), None
+        saved = json.loads((out / "checkpoint.json").read_bytes())
+        assert len(saved["state"]["path"]) == reached
+        with pytest.raises(MissingInputError, match=r"no selection\.json"):
+            dsel.open_selection(f"{url}/out")
+    code, said = shell.run(*DSEL, "run", job)
+    assert code == 0, said
+    assert len(proxy.done("PUT", "checkpoint.json")) == ROUNDS  # each once: no round was made twice
+    found = dsel.open_selection(f"{url}/out")
+    assert found.counts["rounds_of_this_run"] == 0
+    assert not (out / "checkpoint.json").is_file()
+    assert set(proxy.faults()) >= {"500", "503", "reset", "truncate", "slow"}
+
+    ingest(table, tmp_path / "data.zarr", target=["y"], chunks=(50, 110))
+    expected = dsel.select(tmp_path / "data.zarr", k=ROUNDS, method="kfold", folds=5, lam=1.0)
+    assert found.path == expected.path  # bit for bit
+    assert found.error == expected.error
+    assert found.indices == expected.indices
+    assert found.coefficients.tobytes() == expected.coefficients.tobytes()
+    shown = CliRunner().invoke(app, ["show", f"{url}/out"])
+    assert f"{found.r2:.4%}" in shown.output
+    log = (out / "run.log").read_text()
+    assert log.count("going on from the checkpoint") == 4
+    assert "result in" in log
+
+    bucket = connection(out.scheme, out.bucket)
+    objects = {meta["path"]: bytes(bucket.get(meta["path"]).bytes()) for meta in bucket.list().collect()}
+    assert len(objects) > 20
+    for secret in SECRETS.values():
+        assert not [key for key, data in objects.items() if secret.encode() in data]
+        assert not [text for text in shell.said if secret in text]
+
+
+class TestAJobFile:
+    def write(self, folder: Path, **keys: Any) -> Path:
+        (path := folder / "job.yaml").write_text(yaml.safe_dump({"store": "s3://b/x.zarr", "k": 3, **keys}))
+        return path
+
+    def test_urls_stay_what_they_are_and_paths_are_taken_from_its_folder(self, tmp_path: Path) -> None:
+        job = read_job(
+            self.write(tmp_path, artefacts="gs://c/a", options={"held_out": "az://d/h.zarr"}, method="kfold")
+        )
+        assert (str(job.store), str(job.artefacts)) == ("s3://b/x.zarr", "gs://c/a")
+        assert job.options["held_out"] == "az://d/h.zarr"
+        assert job.out == tmp_path / "job.result"
+        assert read_job(self.write(tmp_path), as_place("s3://b/out")).model_dump(mode="json")["out"] == "s3://b/out"
+
+    def test_secrets_in_it_are_refused_and_not_repeated(self, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match="environment") as caught:
+            read_job(self.write(tmp_path, out="s3://AKIA:geheim@b/out"))
+        assert "geheim" not in str(caught.value)
+
+    def test_what_is_refused_ends_with_its_exit_code(self, url: str, proxy: FaultProxy) -> None:
+        proxy.rule = lambda request: "403"
+        for command in (["info", f"{url}/x"], ["show", f"{url}/x"], ["resume", f"{url}/x"]):
+            found = CliRunner().invoke(app, command)
+            assert isinstance(found.exception, AccessError)

@@ -1,0 +1,206 @@
+"""What is published in a bucket is there whole or not at all, whichever write is the last that gets through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel.data.convention import staging_path
+from dsel.data.info import describe
+from dsel.data.ingest import ingest, ingest_arrays
+from dsel.data.source import make_source
+from dsel.data.store import open_dataset, open_store
+from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
+from dsel.places import as_place, walk
+from dsel.stats.artefact import ArtefactStore
+from dsel.stats.gram import gram
+from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
+from tests.stores import make_store, regression
+
+X, Y = regression(m=60)
+X = X[:, :6]
+
+
+def writes_through(allowed: int) -> Rule:
+    """So many writes get through, and no more; the lock's do not count."""
+    writes = 0
+
+    def rule(request: Request) -> Kind | None:
+        nonlocal writes
+        writes += (is_write := request.method in ("PUT", "POST", "DELETE") and ".lock" not in request.key)
+        return "403" if is_write and writes > allowed else None
+
+    return rule
+
+
+def interrupted(
+    proxy: FaultProxy, rules: Iterable[Rule], work: Callable[[], Any], look: Callable[[], Any]
+) -> list[Any]:
+    """Begin the work again under each rule, none of which lets it end; what `look` saw after each."""
+    seen = []
+    for rule in rules:
+        proxy.rule = rule
+        with pytest.raises(AccessError):
+            work()
+        proxy.reset()
+        seen.append(look())
+    return seen
+
+
+def error_of(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except DselError as error:
+        return type(error)
+
+
+def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) -> None:
+    old = dsel.select(X, Y, k=2, method="forward")
+    new = replace(dsel.select(X, Y, k=3, method="forward"), notes=("new",))
+    proxy.record.clear()
+    old.save(f"{url}/elsewhere")
+    total = sum(request.method == "PUT" for request, _ in proxy.record)
+    assert total > 10
+    rules = [writes_through(n) for n in (0, 1, total // 2, total - 2, total - 1)]
+    place = as_place(f"{url}/out")
+
+    def look() -> Any:
+        return error_of(lambda: dsel.open_selection(place).notes)
+
+    assert set(interrupted(proxy, rules, lambda: old.save(place, overwrite=True), look)) == {MissingInputError}
+    old.save(place)
+    assert set(interrupted(proxy, rules, lambda: new.save(place, overwrite=True), look)) == {old.notes}
+    new.save(place, overwrite=True)
+    found = dsel.open_selection(f"{url}/out/selection.json")
+    assert found.notes == ("new",)
+    assert (found.coefficients == new.coefficients).all()
+    new.save(place, overwrite=True)
+    trees = {entry.key.partition("/")[0] for entry in walk(place)} - {"selection.json"}
+    assert len(trees) == 2  # this one, and the one before for those who read it now
+    with pytest.raises(OutputError, match="already"):
+        new.save(place)
+
+
+def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -> None:
+    statistics, _ = gram(make_source(X, Y))
+    store = ArtefactStore(as_place(f"{url}/artefacts"))
+    key = store.key("abc", missing="refuse")
+    saved: list[Any] = []
+    for refused in ("arrays.npz", "manifest.json"):
+        proxy.rule = lambda r, refused=refused: "403" if r.method == "PUT" and refused in r.key else None
+        saved.append(store.save(key, statistics))
+        proxy.reset()
+        assert store.load(key) is None
+    assert saved == [None, None]
+    proxy.rule = drawn(5)
+    assert store.save(key, statistics) == store.path(key)
+    found = store.load(key)
+    assert found is not None
+    assert found.K.tobytes() == statistics.K.tobytes()
+
+
+class TestAStore:
+    def test_it_appears_with_its_last_object_and_an_interrupted_ingest_goes_on(
+        self, url: str, proxy: FaultProxy, tmp_path: Path
+    ) -> None:
+        table = tmp_path / "table.csv"
+        lines = ["name,a,b,yield", *(f"s{i},{r[0]},{r[1]},{r[2]}" for i, r in enumerate(X.tolist()))]
+        table.write_text("\n".join(lines) + "\n")
+        source = as_place(f"{url}/table.csv")
+        source.write_bytes(table.read_bytes())
+        store = as_place(f"{url}/t.zarr")
+
+        def work() -> None:
+            ingest(source, store, target=["yield"], index="name", chunks=(10, 2))
+
+        rules = [*map(writes_through, (0, 1, 3, 7, 20, 5, 9)), always("403", "t.zarr/zarr.json", "PUT")]
+        saw = interrupted(proxy, rules, work, lambda: error_of(lambda: open_store(store)))
+        assert set(saw) == {MissingInputError}
+        work()
+        assert {e.key for e in walk(staging_path(store))} == {".lock"}
+        ingest(table, tmp_path / "t.zarr", target=["yield"], index="name", chunks=(10, 2))
+        here, there = open_store(tmp_path / "t.zarr"), open_store(store)
+        assert (there.x.read(0, 60) == here.x.read(0, 60)).all()
+        assert there.samples is not None
+        assert there.samples.tolist() == [f"s{i}" for i in range(60)]
+        files = {e.key: e.size for e in walk(tmp_path / "t.zarr") if e.key != "zarr.json"}
+        assert {e.key: e.size for e in walk(store) if e.key != "zarr.json"} == files
+        assert open_dataset(store)["X"].shape == (60, 2)
+        assert "60 x 2" in describe(store).lines()[1]
+
+    def test_it_goes_on_at_the_last_finished_band(self, url: str, proxy: FaultProxy, tmp_path: Path) -> None:
+        np.save(tmp_path / "x.npy", X)
+        proxy.rule = lambda r: "403" if r.method == "PUT" and "X/c/4/" in r.key else None
+        with pytest.raises(AccessError):
+            ingest(tmp_path / "x.npy", f"{url}/n.zarr", chunks=(10, 6))
+        proxy.reset()
+        with pytest.raises(MissingInputError, match="was interrupted"):
+            open_store(f"{url}/n.zarr")
+        assert ingest(tmp_path / "x.npy", f"{url}/n.zarr", chunks=(10, 6)).resumed_rows == 40
+        assert [r.key[-8:] for r in proxy.done("PUT", "/X/c/")] == ["/X/c/4/0", "/X/c/5/0"]
+
+    @pytest.mark.parametrize("name", ["x.npy", "f.npy", "x.npz", "x.parquet"])
+    def test_sources_of_every_format_are_read_from_a_bucket(
+        self, url: str, proxy: FaultProxy, tmp_path: Path, name: str
+    ) -> None:
+        local = tmp_path / name
+        if name == "x.npz":
+            np.savez_compressed(local, X=X, Y=Y)
+        elif name == "x.parquet":
+            import pandas as pd
+
+            pd.DataFrame(X, columns=list("abcdef")).to_parquet(local)
+        else:
+            np.save(local, np.asfortranarray(X) if name == "f.npy" else X)
+        (source := as_place(f"{url}/{name}")).write_bytes(local.read_bytes())
+        proxy.rule = drawn(7)
+        proxy.slow_seconds = 0.01
+        ingest(source, f"{url}/s.zarr", chunks=(20, 6))
+        assert (open_store(f"{url}/s.zarr").x.read(0, 60) == X).all()
+
+    def test_overwritten_the_old_one_is_gone_before_the_new_one_is_begun(self, url: str, proxy: FaultProxy) -> None:
+        store = f"{url}/o.zarr"
+        make_store(store, X, Y, chunks=(10, 6))  # type: ignore[arg-type]
+        with pytest.raises(OutputError, match="there already"):
+            ingest_arrays(X, store)
+        source = make_source(store)
+        proxy.rule = lambda r: "403" if r.method == "PUT" and "X/c/2/" in r.key else None
+        with pytest.raises(AccessError):
+            ingest_arrays(X + 1, store, chunks=(10, 6), overwrite=True)
+        proxy.reset()
+        with pytest.raises(DataError):  # a run that reads it does not mix the two
+            source.blocks[0].x.read()
+        assert error_of(lambda: open_store(store)) is MissingInputError
+        ingest_arrays(X + 1, store, chunks=(10, 6))
+        assert (open_store(store).x.read(0, 60) == X + 1).all()
+        assert open_store(store).y is None
+
+    def test_what_is_no_store_is_not_overwritten(self, url: str) -> None:
+        (as_place(url + "/mine") / "notes.txt").write_bytes(b"mine")
+        with pytest.raises(OutputError, match="not a Zarr store"):
+            ingest_arrays(X, f"{url}/mine", overwrite=True)
+        assert (as_place(url + "/mine") / "notes.txt").read_bytes() == b"mine"
+
+    def test_lost_chunks_and_changes_are_noticed(self, url: str) -> None:
+        store = f"{url}/l.zarr"
+        make_store(store, X, Y, chunks=(10, 6))  # type: ignore[arg-type]
+        before = open_store(store).fingerprint()
+        assert open_store(store).fingerprint() == before
+        chunk = as_place(store) / "X/c/3/0"
+        data = chunk.read_bytes()
+        chunk.write_bytes(data[::-1])
+        assert open_store(store).fingerprint() != before
+        with pytest.raises(DataError, match=r"Chunk \(3, 0\) of X"):
+            open_store(store).x.read(0, 60)
+        source = make_source(store)
+        chunk.unlink()
+        with pytest.raises(DataError, match="lost 1 chunks: X/c/3/0"):
+            open_store(store)
+        with pytest.raises(DataError, match="is lost"):
+            source.blocks[3].x.read()

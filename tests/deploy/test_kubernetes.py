@@ -1,0 +1,298 @@
+"""deploy/kubernetes: its manifests by their schemas, and by the unmodified operator on a stand-in for a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import dsel
+from dsel.cluster.kubernetes import cluster_manifest
+from dsel.cluster.specs import KubernetesSection
+from tests.deploy.programs import ROOT, commands, slow_reads
+from tests.stores import make_store, regression
+
+validator = pytest.importorskip("kubernetes_validate")
+pytest.importorskip("dask_kubernetes")
+pytest.importorskip("kopf")
+from tests.deploy.crds import problems  # noqa: E402
+
+DEPLOY = ROOT / "deploy" / "kubernetes"
+VARIANTS = ("job", "cronjob", "daskjob")
+KUBECTL = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH')}")
+X, Y = regression(m=3000)
+SEARCH = {"iterations": 200_000}
+
+
+def rendered(folder: Path) -> list[Any]:
+    """The resources that `kubectl apply -k` would send."""
+    if KUBECTL is None:
+        pytest.skip("no kubectl here")
+    found = subprocess.run([KUBECTL, "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
+    assert found.returncode == 0, found.stderr
+    return list(yaml.safe_load_all(found.stdout))
+
+
+def wrong(manifest: Any) -> list[str]:
+    """What a current Kubernetes, with the operator's definitions, has against a manifest."""
+    if manifest["apiVersion"].startswith("kubernetes.dask.org/"):
+        return problems(manifest)
+    try:
+        validator.validate(manifest, validator.latest_version(), strict=True)
+    except (validator.ValidationError, validator.SchemaNotFoundError) as error:
+        return [str(error)]
+    return []
+
+
+def pod_specs(value: Any) -> Iterator[Any]:
+    """Every pod that a manifest describes."""
+    if isinstance(value, dict):
+        if "containers" in value:
+            yield value
+        for inner in value.values():
+            yield from pod_specs(inner)
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def manifests(request: pytest.FixtureRequest) -> list[Any]:
+    return rendered(DEPLOY / request.param)
+
+
+def test_every_manifest_passes_its_schema(manifests: list[Any]) -> None:
+    assert {m["kind"]: wrong(m) for m in manifests if wrong(m)} == {}
+    assert {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "NetworkPolicy"} < {m["kind"] for m in manifests}
+
+
+def test_pods_have_few_rights_and_limits(manifests: list[Any]) -> None:
+    pods = [pod for manifest in manifests for pod in pod_specs(manifest)]
+    assert pods
+    for pod in [*pods, *pod_specs(cluster_manifest(SECTION, "c"))]:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+            assert set(container["resources"]["limits"]) >= {"cpu", "memory"}
+        talks_to_the_api = pod.get("serviceAccountName") == "dsel-driver"
+        assert talks_to_the_api or pod["automountServiceAccountToken"] is False
+
+
+def test_wrong_manifests_are_refused() -> None:
+    job = next(m for m in rendered(DEPLOY / "daskjob") if m["kind"] == "DaskJob")
+    cron = next(m for m in rendered(DEPLOY / "cronjob") if m["kind"] == "CronJob")
+    changes: list[tuple[Any, Callable[[Any], Any]]] = [
+        (job, lambda m: m["spec"]["cluster"]["spec"]["worker"].update(replicas="two")),
+        (job, lambda m: m["spec"]["job"]["spec"]["containers"][0].update(imagePulPolicy="Always")),
+        (job, lambda m: m["spec"].pop("cluster")),
+        (job, lambda m: m.update(kind="DaskJobs")),
+        (cron, lambda m: m["spec"].pop("schedule")),
+        (cron, lambda m: m["spec"].update(backoffLimit=3)),
+        (cron, lambda m: m["spec"]["jobTemplate"]["spec"].update(backoffLimit="three")),
+    ]
+    for good, change in changes:
+        bad = json.loads(json.dumps(good))
+        change(bad)
+        assert wrong(bad)
+        assert not wrong(good)
+
+
+SECTION = KubernetesSection(
+    workers=3, memory="2GiB", threads=2, image="dsel:1", secrets=["bucket"], claims={"data": "/data"},
+    environment={"MODE": "x"}, job_name="nightly", job_uid="u-1", service_account="reader",
+    resources={"limits": {"ephemeral-storage": "10Gi"}}, node_selector={"pool": "cpu"},
+)  # fmt: skip
+
+
+def test_the_cluster_that_a_driver_makes_passes_the_operators_schema() -> None:
+    manifest = cluster_manifest(SECTION, "nightly")
+    assert wrong(manifest) == []
+    worker = manifest["spec"]["worker"]
+    assert worker["replicas"] == 3
+    container = worker["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "2304Mi", "ephemeral-storage": "10Gi"}
+    assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
+    assert manifest["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+
+
+def installation(folder: Path, variant: str, job: dict[str, Any]) -> Path:
+    """A copy of deploy/kubernetes with an operator's values."""
+    shutil.copytree(DEPLOY, folder)
+    (folder / variant / "config" / "job.yaml").write_text(yaml.safe_dump(job))
+    for name in (f"{variant}/kustomization.yaml", f"{variant}/config/cluster.yaml"):
+        path = folder / name
+        text = path.read_text().replace("registry.example.org/dsel, newTag: 0.1.0", "here/dsel, newTag: 7.0.0")
+        text = text.replace("workers: 4", "workers: 2").replace("memory: 4GiB", "memory: 700MiB")
+        path.write_text(text.replace("replicas, value: 4", "replicas, value: 2").replace('"0 3 * * *"', '"5 4 * * 1"'))
+    return folder / variant
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_image_size_schedule_and_job_file_are_values(tmp_path: Path, variant: str) -> None:
+    manifests = rendered(installation(tmp_path / "k", variant, {"store": "s3://bucket/data.zarr", "k": 3}))
+    by_kind = {m["kind"]: m for m in manifests}
+    images = {c["image"] for m in manifests for pod in pod_specs(m) for c in pod["containers"]}
+    assert images == {"here/dsel:7.0.0"}
+    config = by_kind["ConfigMap"]["data"]
+    assert yaml.safe_load(config["job.yaml"]) == {"store": "s3://bucket/data.zarr", "k": 3}
+    assert "workers: 2" in config["cluster.yaml"]
+    if variant == "daskjob":
+        assert by_kind["DaskJob"]["spec"]["cluster"]["spec"]["worker"]["replicas"] == 2
+    else:
+        container = next(pod for m in manifests for pod in pod_specs(m))["containers"][0]
+        assert {"name": "DSEL_IMAGE", "value": "here/dsel:7.0.0"} in container["env"]
+    if variant == "cronjob":
+        assert by_kind["CronJob"]["spec"]["schedule"] == "5 4 * * 1"
+
+
+#: The names of the stand-in's services lead to this machine.
+NAMES = """
+import socket
+plain_lookup = socket.getaddrinfo
+def lookup(host, *args, **kwargs):
+    here = isinstance(host, str) and host.endswith(".default")
+    return plain_lookup("127.0.0.1" if here else host, *args, **kwargs)
+socket.getaddrinfo = lookup
+"""
+
+
+class StandInCluster:
+    """The stand-in, with the unmodified operator at work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        command = [str(KUBECTL), f"--kubeconfig={self.folder / 'kubeconfig'}", *words]
+        found = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    def create(self, manifests: list[Any]) -> None:
+        self.kubectl("create", "--validate=false", "-f", "-", text=yaml.safe_dump_all(manifests))
+
+    def get(self, what: str, name: str = "") -> Any:
+        return json.loads(self.kubectl("get", what, *filter(None, [name]), "-o", "json"))
+
+    def pods(self, component: str) -> list[Any]:
+        found: list[Any] = self.kubectl_items(f"dask.org/component={component}")
+        return found
+
+    def kubectl_items(self, selector: str) -> list[Any]:
+        return list(json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"])
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {p.name}\n{p.read_text()[-3000:]}" for p in sorted(self.folder.glob("*.log")))
+
+    def wait_for(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"it did not happen\n{self.logs()}"
+            time.sleep(0.2)
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInCluster]:
+    if KUBECTL is None:
+        pytest.skip("no kubectl here")
+    folder = tmp_path_factory.mktemp("kubernetes")
+    (folder / "claims" / "dsel-data").mkdir(parents=True)
+    make_store(folder / "claims" / "dsel-data" / "data.zarr", X, Y, chunks=(200, 24))
+    slow = slow_reads(folder / "slow", NAMES)
+    environment = {
+        **os.environ, "PYTHONPATH": f"{slow}:{ROOT}", "KUBECONFIG": str(folder / "kubeconfig.driver"),
+        "PATH": f"{commands(folder / 'bin')}:{os.environ['PATH']}",
+    }  # fmt: skip
+    server = [sys.executable, "-m", "tests.deploy.kubernetes_stand_in", str(folder)]
+    operator = [sys.executable, "-m", "kopf", "run", "--standalone", "--all-namespaces", "-m",
+                "dask_kubernetes.operator.controller"]  # fmt: skip
+    cluster = StandInCluster(folder)
+    started = []
+    try:
+        for name, command in (("server", server), ("operator", operator)):
+            if name == "operator":
+                environment = {**environment, "KUBECONFIG": str(folder / "kubeconfig.operator")}
+            with (folder / f"{name}.log").open("w") as log:
+                started.append(subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log))
+            cluster.wait_for((folder / "kubeconfig").exists, 60)
+        yield cluster
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return dsel.select(X, Y, k=5, **SEARCH)
+
+
+def job_file(cluster: StandInCluster) -> dict[str, Any]:
+    store = cluster.folder / "claims" / "dsel-data" / "data.zarr"
+    return {"store": str(store), "k": 5, "options": SEARCH, "artefacts": str(cluster.folder / "artefacts")}
+
+
+def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_killed(
+    cluster: StandInCluster, tmp_path: Path, expected: Any
+) -> None:
+    cluster.create(rendered(installation(tmp_path / "k", "daskjob", job_file(cluster))))
+
+    def driver_log() -> str:
+        path = cluster.folder / "dsel-runner.log"
+        return path.read_text() if path.exists() else ""
+
+    cluster.wait_for(lambda: "2 came in" in driver_log())
+    victim = cluster.pods("worker")[0]["status"]["pid"]
+    os.killpg(victim, signal.SIGKILL)
+    assert '"stage": "search"' not in driver_log()
+    cluster.wait_for(lambda: cluster.get("daskjob", "dsel").get("status", {}).get("jobStatus") == "Successful")
+    again = {pod["status"]["pid"] for pod in cluster.pods("worker")}
+    assert victim not in again
+    found = dsel.open_selection(cluster.folder / "claims" / "dsel-results" / "dsel")
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-12)
+    lines = [json.loads(line) for line in driver_log().splitlines() if line.startswith("{")]
+    assert len({line["run"] for line in lines}) == 1
+    cluster.kubectl("delete", "daskjob", "dsel", "--wait=false")
+    cluster.wait_for(lambda: not cluster.kubectl_items("dask.org/cluster-name=dsel"))
+
+
+def test_on_a_stand_in_a_driver_makes_its_own_cluster_within_its_role(
+    cluster: StandInCluster, tmp_path: Path, expected: Any
+) -> None:
+    manifests = rendered(installation(tmp_path / "k", "job", job_file(cluster)))
+    by_kind = {m["kind"]: m for m in manifests}
+    pod = by_kind["Job"]["spec"]["template"]  # the stand-in runs pods; the controller of Jobs is not in it
+    labels = {"batch.kubernetes.io/job-name": "dsel-7", "batch.kubernetes.io/controller-uid": "uid-7"}
+    pod = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "dsel-7-a", "labels": labels}}
+    cluster.create([by_kind["ConfigMap"], pod])
+    cluster.wait_for(lambda: cluster.get("daskclusters")["items"])
+    assert cluster.get("daskclusters")["items"][0]["metadata"]["name"] == "dsel-7"
+    ended = cluster.wait_for(lambda: cluster.get("pod", "dsel-7-a")["status"]["phase"] in ("Succeeded", "Failed"))
+    assert ended
+    assert cluster.get("pod", "dsel-7-a")["status"]["phase"] == "Succeeded", cluster.logs()
+    assert dsel.open_selection(cluster.folder / "claims" / "dsel-results" / "dsel-7").indices == expected.indices
+    assert cluster.get("daskclusters")["items"] == []
+
+    allowed = {
+        (verb, group, resource)
+        for rule in by_kind["Role"]["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    asked = {tuple(a[1:]) for a in json.loads(cluster.kubectl("get", "--raw", "/asked")) if a[0] == "Bearer driver"}
+    assert asked
+    assert asked <= allowed
