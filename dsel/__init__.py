@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsel.api import plan, select
+    from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
     from dsel.data.store import open_store
     from dsel.result.selection import Selection, open_selection
 
-__all__ = ["Selection", "ingest", "open_selection", "open_store", "plan", "select"]
+__all__ = ["CrossValidated", "Selection", "ingest", "open_selection", "open_store", "plan", "select"]
 
 _HOMES = {
+    "CrossValidated": "dsel.criteria",
     "Selection": "dsel.result.selection",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.result.selection",

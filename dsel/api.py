@@ -8,12 +8,14 @@ from typing import Any
 from dsel.calibration import calibrated
 from dsel.cluster.compute import workers_of
 from dsel.cluster.connect import active_client
+from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec
 from dsel.cluster.local import worker_memory as memory_of_worker
 from dsel.data.source import Source, as_columns, make_source
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.planning import Plan
 from dsel.result.selection import Selection
+from dsel.search.methods import METHODS
 from dsel.settings import Column, Settings, check
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import Preprocess
@@ -36,23 +38,26 @@ def select(
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
     sample_weight: Any = None,
-    criterion: Callable[[tuple[int, ...]], float] | None = None,
+    criterion: Callable[..., float] | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X (m samples x n features) that say the most about Y (m x N, or m).
 
     X, Y: numpy, scipy sparse, pandas, Dask or xarray; or X alone a store's path or a Dataset, which bring their own Y
     where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
-    method: poss (also POCSS, where Y = X), forward, omp, foba, backward, rfe, exchange, greedy-rls, kfold,
-    branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.methods. lam: ridge penalty on
-    the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not centred), none.
+    method: poss (also POCSS, where Y = X), pposs, pposs-asy (on workers), forward, omp, foba, backward, rfe, exchange,
+    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.methods.
+    lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not
+    centred), none.
     include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
     0, also where a DataFrame's own labels are integers. missing: refuse NaN in X (masked values count
     as NaN), or put the column's mean in their place. targets: some of Y's columns, likewise; they stay in Y's order.
     sample_weight: (m,) numbers >= 0, by which every sum over rows is weighted (dsel.data.weights); for a store or a
-    Dataset the name of a variable (by default `weight`, where there is one), or False for none. criterion: a function
-    of the ascending columns chosen, to be minimised in place of the squared error (poss only;
-    called once for every subset met). Of the columns it chooses, those that depend on the others have coefficient 0.
+    Dataset the name of a variable (by default `weight`, where there is one), or False for none.
+    criterion: a function f(S) of the ascending columns chosen, or f(S, data) where it has a second parameter
+    (dsel.data.columns.ColumnData: data.columns(S), data.Y), to be minimised in place of the squared error (poss, pposs,
+    pposs-asy; called once for every subset met). Of the columns it chooses, those that depend on the others have
+    coefficient 0.
 
     The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
     in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
@@ -71,12 +76,15 @@ def select(
         **options,
     )  # fmt: skip
     around = Surroundings()
-    client = None if source.in_memory else active_client()
-    if client is not None:
+    on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
+    client = None if source.in_memory and not on_workers else active_client()
+    if client is not None and not source.in_memory:
         from dsel.cluster.compute import make_compute, make_persist
 
         around.compute, around.persist = make_compute(client), make_persist(client)
         around.workers, around.worker_memory = workers_of(client)
+    if on_workers:
+        around.backend = backend(client)
     return run_selection(source, settings, around)
 
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: What tells one content of an object from another that took its place: e_tag and version.
+Version = dict[str, str]
+
 SCHEMES = ("s3", "gs", "az")
 
 #: A request is made at most once more than this, with pauses that double from the first to the longest.
@@ -180,15 +183,15 @@ class Remote:
 
     def read_bytes(self) -> bytes:
         """Errors: FileNotFoundError where there is no such object."""
-        return self.read_tagged()[0]
+        return self.read_version()[0]
 
-    def read_tagged(self) -> tuple[bytes, str | None]:
-        """The object and its tag. Errors: FileNotFoundError."""
+    def read_version(self) -> tuple[bytes, Version]:
+        """The object and its version. Errors: FileNotFoundError."""
         obstore = _obstore()
 
-        def get(store: Any) -> tuple[bytes, str | None]:
+        def get(store: Any) -> tuple[bytes, Version]:
             found = obstore.get(store, self.key)
-            return bytes(found.bytes()), found.meta["e_tag"]
+            return bytes(found.bytes()), _version(found.meta)
 
         return self._ask(get)
 
@@ -199,11 +202,11 @@ class Remote:
         """One request: readers see what was there before, or all of `data`."""
         self.put(data)
 
-    def put(self, data: bytes | IO[bytes], mode: Any = "overwrite") -> Any:
-        """Write the object, at once or not at all; returns its tag.
+    def put(self, data: bytes | IO[bytes], mode: Literal["overwrite", "create"] | Version = "overwrite") -> Version:
+        """Write the object, at once or not at all; returns its version.
 
-        mode: "create" where there must be none, {"e_tag": tag} where it must be that one, else TakenError. With these
-        two a request is made once, and StorageError does not tell whether it was carried out.
+        mode: "create" where there must be none, a version where it must be that one, else TakenError. With these two
+        a request is made once, and StorageError does not tell whether it was carried out.
         """
         obstore = _obstore()
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -211,7 +214,7 @@ class Remote:
         if mode == "overwrite":
             return self._ask(lambda store: _put(store, self.key, data))
         try:  # once only: the same again might find what it has written itself
-            return obstore.put(connection(self.scheme, self.bucket), self.key, data, mode=mode)["e_tag"]
+            return _version(obstore.put(connection(self.scheme, self.bucket), self.key, data, mode=mode))
         except (AlreadyExistsError, PreconditionError):
             raise TakenError(str(self)) from None
         except Exception as error:
@@ -336,13 +339,18 @@ def _entry(key: str, meta: Any) -> Entry:
     return Entry(key, int(meta["size"]), meta["e_tag"] or meta["last_modified"].isoformat())
 
 
-def _put(store: Any, key: str, data: bytes | IO[bytes]) -> Any:
+def _put(store: Any, key: str, data: bytes | IO[bytes]) -> Version:
     obstore = _obstore()
 
     if isinstance(data, bytes):  # one request, so that no part is left behind
-        return obstore.put(store, key, data, use_multipart=False)["e_tag"]
+        return _version(obstore.put(store, key, data, use_multipart=False))
     data.seek(0)
-    return obstore.put(store, key, data)["e_tag"]
+    return _version(obstore.put(store, key, data))
+
+
+def _version(meta: Any) -> Version:
+    """What a conditional put is told: some storages go by the tag, others by the version."""
+    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
 
 
 def _delete_one(store: Any, key: str) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Literal
 
 from dsel import bucket
-from dsel.bucket import Remote, TakenError
+from dsel.bucket import Remote, TakenError, Version
 from dsel.errors import OutputError, StorageError
 from dsel.lock import LOCK_NAME
 
@@ -24,8 +24,8 @@ class BucketLockFile:
 
     def __init__(self, folder: Remote) -> None:
         self._object = folder / LOCK_NAME
-        self._tag: str | None = None
-        self._turn = threading.RLock()  # the heartbeat and the run ask at the same time, and the tag is the last one's
+        self._version: Version | None = None
+        self._turn = threading.RLock()  # the heartbeat and the run ask at the same time
 
     def create(self, text: str) -> bool:
         """Write it where there is none; False where there is one already."""
@@ -50,21 +50,21 @@ class BucketLockFile:
     def _read(self) -> bytes | None:
         with self._turn:
             try:
-                data, self._tag = self._object.read_tagged()
+                data, self._version = self._object.read_version()
             except FileNotFoundError:
-                self._tag = None
+                self._version = None
                 return None
             return data
 
     def _replaced(self, data: bytes) -> bool:
         with self._turn:
-            return self._put(data, {"e_tag": self._tag})
+            return self._version is not None and self._put(data, self._version)
 
-    def _put(self, data: bytes, mode: Any) -> bool:
+    def _put(self, data: bytes, mode: Literal["create"] | Version) -> bool:
         """Whether it holds `data` now. A request whose answer got lost may have been carried out."""
         for attempt in range(bucket.AGAIN + 1):
             try:
-                self._tag = self._object.put(data, mode)
+                self._version = self._object.put(data, mode)
                 return True
             except TakenError:
                 return self._read() == data

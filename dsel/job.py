@@ -1,7 +1,7 @@
 """A job from its description to a result, that may be interrupted and started again at any moment.
 
 The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
-and at the end selection.json with selection.zarr.
+journal.jsonl (of searches on workers: dsel.journal), and at the end selection.json with selection.zarr.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,15 @@ from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
 from dsel.cluster.compute import make_compute, make_persist, peak_memory, workers_of
 from dsel.cluster.connect import connect, patience, workers_now, workers_promised
+from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source, make_source
-from dsel.errors import DataError, MissingInputError, OutputError
+from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
+from dsel.journal import Journal
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.places import Place, Remote, inside, make_folder
@@ -42,7 +44,7 @@ from dsel.stats.artefact import ArtefactStore
 
 log = logging.getLogger("dsel")
 
-_JOB, _CHECKPOINT = "job.json", "checkpoint.json"
+_JOB, _CHECKPOINT, _JOURNAL = "job.json", "checkpoint.json", "journal.jsonl"
 
 CHECKPOINT_FORMAT = 1
 
@@ -104,7 +106,8 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     from dsel.cluster.metrics import progress_metrics
 
     assert job.out is not None
-    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock)
+    journal = Journal(job.out / _JOURNAL) if METHODS[job.method].on_workers else None
+    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock, journal)
     around = Surroundings(
         artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
         on_stage=checkpoints.on_stage, scratch=_scratch(job),
@@ -117,6 +120,7 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     name = f"dsel-{reporter.run}"
     logs = None if isinstance(job.out, Remote) else job.out / "workers"
     with (
+        closing(journal) if journal is not None else nullcontext(),
         connect(job.cluster, name=name, logs=logs) as client,
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
@@ -124,7 +128,12 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
         around.workers, around.worker_memory = workers_of(client)
         around.compute = make_compute(client, on_tasks, patience(job.cluster))
         around.persist = make_persist(client)
-        selection = run_selection(source, job.settings(), around)
+        around.backend = backend(client, journal, job.out, patience(job.cluster))
+        try:
+            selection = run_selection(source, job.settings(), around)
+        except (CriterionError, ClusterError):
+            checkpoints.save_last()
+            raise
         if job.certify is not None:
             selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
         peaks = peak_memory(client)
@@ -198,17 +207,21 @@ class _Checkpoints:
     """Saves the search between its slices: every so often, and when a signal came."""
 
     def __init__(
-        self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter, lock: Lock
-    ) -> None:
+        self, job: JobFile, identity: dict[str, Any], interrupts: Interrupts, reporter: Reporter, lock: Lock,
+        journal: Journal | None = None,
+    ) -> None:  # fmt: skip
         assert job.out is not None
         self._lock = lock
         self._path = job.out / _CHECKPOINT
         self._head = _head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
+        self._every_evaluations = job.checkpoint_evaluations
         self._anytime = METHODS[job.method].anytime
         self._interrupts = interrupts
         self._reporter = reporter
-        self._last = time.monotonic()
+        self._journal = journal
+        self._last, self._last_evaluations = time.monotonic(), 0
+        self._search: AnytimeSearch | None = None
         self.saved = _read_checkpoint(self._path, self._head)
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
@@ -223,12 +236,29 @@ class _Checkpoints:
     def on_slice(self, search: AnytimeSearch) -> None:
         self._reporter.search(search)
         now = time.monotonic()
-        if self._interrupts.received is not None or now - self._last >= self._every:
-            self._lock.require()
-            write_json(self._path, {**self._head, "state": search.state()})
-            self._last = now
-            self._reporter.saved()
+        evaluations = getattr(search, "evaluations", search.iteration)
+        if self._search is None:
+            self._last_evaluations = evaluations
+        self._search = search
+        most = self._every_evaluations
+        enough = most is not None and evaluations - self._last_evaluations >= most
+        if self._interrupts.received is not None or enough or now - self._last >= self._every:
+            self._save(search)
+            self._last, self._last_evaluations = now, evaluations
         self._interrupts.raise_received()
+
+    def save_last(self) -> None:
+        """The search as it stands, after an error that is not its own."""
+        if self._search is not None:
+            self._save(self._search)
+
+    def _save(self, search: AnytimeSearch) -> None:
+        self._lock.require()
+        write_json(self._path, {**self._head, "state": search.state()})
+        if self._journal is not None:
+            self._journal.write("checkpoint", iterations=search.iteration)
+            self._journal.publish()
+        self._reporter.saved()
 
 
 def _head(identity: dict[str, Any]) -> dict[str, Any]:

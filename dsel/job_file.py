@@ -69,9 +69,10 @@ class JobFile(BaseModel):
     store: a store made by `dsel ingest` (or any Zarr v3 group with X and perhaps Y). out: folder of the result, by
     default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
     data reuse, by default beside the store (in `out`, where that is in another bucket). Each of the three is a path, or
-    an s3://, gs:// or az:// URL. criterion: package.module:function, of the ascending columns chosen,
-    minimised in place of the squared error. sample_weight: name of the store's variable of weights, by default `weight`
-    where there is one, false for none. checkpoint_seconds: an interrupted search loses at most that.
+    an s3://, gs:// or az:// URL. criterion: package.module:function, f(S) of the ascending columns chosen or
+    f(S, data), minimised in place of the squared error. sample_weight: name of the store's variable of weights, by
+    default `weight` where there is one, false for none. checkpoint_seconds, checkpoint_evaluations: an interrupted
+    search loses at most that.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -94,6 +95,7 @@ class JobFile(BaseModel):
     out: _Place | None = None
     artefacts: _Place | None = None
     checkpoint_seconds: Float = Field(30.0, gt=0)
+    checkpoint_evaluations: Int | None = Field(None, ge=1)
     certify: CertifySection | None = None
 
     @field_validator("options")
@@ -128,7 +130,7 @@ class JobFile(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """What the result depends on, beside the data: not where it runs or is written."""
-        exclude = {"cluster", "out", "artefacts", "checkpoint_seconds"}
+        exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
         exclude |= {name for name in ("certify", "sample_weight") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=exclude)
 

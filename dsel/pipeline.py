@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.calibration import calibrated
+from dsel.data.columns import ColumnData
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
@@ -28,6 +29,8 @@ from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
 from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
+from dsel.search.pposs_method import Backend
+from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
@@ -49,7 +52,7 @@ CALIBRATED_BYTES = 1 << 30
 class Surroundings:
     """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
     workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
-    and a look at the search between its slices."""
+    a look at the search between its slices, and the backend of searches on workers."""
 
     compute: Callable[[Any], Any] | None = None
     persist: Callable[[list[Any]], list[Any]] | None = None
@@ -59,6 +62,7 @@ class Surroundings:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
+    backend: Backend = field(default_factory=Backend)
     scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
 
 
@@ -124,7 +128,7 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
     with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
         rows = _rows(source, checked, ready.statistics, folds, every, around) if checked.method.rounds else None
-        outcome = _search(objective, checked, around, rows)
+        outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
@@ -284,13 +288,14 @@ def _path(
 
 
 def _search(
-    objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+    source: Source, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
 ) -> SearchOutcome:
+    criterion = checked.settings.criterion
+    data = ColumnData(source) if criterion is not None and takes_data(criterion) else None
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
-        criterion = checked.settings.criterion
         included = tuple(sorted(objective.included))
-        value = objective.c if criterion is None else CriterionPoss(criterion, 1, 1).evaluate(included)
+        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     return checked.method.run(
         Run(
@@ -300,8 +305,10 @@ def _search(
             checked.options,
             around.state,
             around.on_slice,
-            checked.settings.criterion,
+            criterion,
             rows,
+            data,
+            around.backend,
         )
     )
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 from dsel.errors import DselError, OutputError
 from dsel.places import Place
 from dsel.remote_log import log_handler
+from dsel.search.progress import Progress
 from dsel.search.stopping import AnytimeSearch
 
 log = logging.getLogger("dsel")
@@ -146,7 +147,11 @@ class Reporter:
         self._show(done, total, f"{done} of {total} tasks")
 
     def search(self, search: AnytimeSearch, total: int | None = None) -> None:
-        """The search stands between two slices."""
+        """The search stands between two slices; one on workers says itself how it gets on."""
+        progress: Progress | None = getattr(search, "progress", None)
+        if progress is not None:
+            self._show(progress.iterations, progress.limit, str(progress))
+            return
         speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
         note = f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} a second"
         self._show(search.iteration, total, note, search.best_value)

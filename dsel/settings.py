@@ -27,7 +27,8 @@ Column = str | int
 class Settings:
     """What to select. include and exclude name columns by label or 0-based index; options are the method's own.
 
-    criterion: a function of the ascending columns chosen, to be minimised in place of f; +inf where not allowed.
+    criterion: a function f(S) of the ascending columns chosen, or f(S, data) with the data (dsel.data.columns), to be
+    minimised in place of f; +inf where not allowed.
     """
 
     k: int
@@ -39,7 +40,7 @@ class Settings:
     exclude: tuple[Column, ...] = ()
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
-    criterion: Callable[[tuple[int, ...]], float] | None = None
+    criterion: Callable[..., float] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ def check(source: Source, settings: Settings) -> Checked:
         raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
     if settings.criterion is not None and not callable(settings.criterion):
         raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
-    if settings.criterion is not None and settings.method != "poss":
-        raise OptionError(f"{settings.method} does not take a criterion.", "Use poss.")
+    if settings.criterion is not None and not method.any_criterion:
+        able = ", ".join(name for name, other in METHODS.items() if other.any_criterion)
+        raise OptionError(f"{settings.method} does not take a criterion.", f"Use one of {able}.")
     if method.unsupervised_only and source.n_targets:
         raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     include = resolve_labels(settings.include, source.features, "feature", "include")

@@ -102,7 +102,7 @@ def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress
                 raise error
             log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)
             future.retry()
-        stalled_since = _check_workers(client, stalled_since, no_worker_limit)
+        stalled_since = check_workers(client, stalled_since, no_worker_limit)
         if progress is not None:
             progress(_done(client, delayed), tasks)
 
@@ -128,7 +128,7 @@ def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:
     return sum(1 for task in states if task is None or task.state in ("memory", "released", "forgotten"))
 
 
-def _check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
+def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
     """Since when no worker works; raises once that is too long."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     working = [w for w in workers.values() if w.get("status") != "paused"]

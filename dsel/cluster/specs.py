@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
 from dsel.secrets import is_secret_name, refuse_passwords
-
-_Int = Annotated[int, Field(strict=True)]
+from dsel.validation import Int
 
 
 def _with_variables(value: Any) -> Any:
@@ -39,7 +38,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str]
 
-    workers: _Int | None = Field(None, ge=1)
+    workers: Int | None = Field(None, ge=1)
     wait: str | float = "5m"
 
     @field_validator("wait")
@@ -67,8 +66,8 @@ class _Section(BaseModel):
 class _Elastic(_Section):
     """minimum (default 1), maximum: between these the number follows the work, in place of `workers`."""
 
-    minimum: _Int | None = Field(None, ge=1)
-    maximum: _Int | None = Field(None, ge=1)
+    minimum: Int | None = Field(None, ge=1)
+    maximum: Int | None = Field(None, ge=1)
 
     @model_validator(mode="after")
     def _one_size(self) -> _Elastic:
@@ -99,7 +98,7 @@ class _Made(_Elastic):
     variables for them (no secrets: those come by the site's own ways)."""
 
     memory: str
-    threads: _Int = Field(1, ge=1)
+    threads: Int = Field(1, ge=1)
     environment: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("memory")
@@ -135,9 +134,9 @@ class LocalSection(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str] = "local"
 
-    workers: _Int | None = Field(None, ge=1)
+    workers: Int | None = Field(None, ge=1)
     memory: str | None = None
-    threads: _Int = Field(1, ge=1)
+    threads: Int = Field(1, ge=1)
 
 
 class AddressSection(_Section):

@@ -55,12 +55,12 @@ class ParetoArchive:
         subsets the later one stays; the very same subset keeps its place.
         """
         S = tuple(sorted(set(members)))
-        if not 0 < len(S) < 2 * self.k or not value < math.inf:
+        if not self.admits(S, value):
             return False
         new = FrontPoint(len(S), value, S)
         isolated = self.isolation(S)
         rivals = self._classes.get(isolated, [])
-        if any(z.members == S or _strictly_dominates(z, new) for z in rivals):
+        if any(z.members == S for z in rivals):
             return False
         dropped = {z.members for z in rivals if _weakly_dominates(new, z)}
         self._classes[isolated] = [z for z in rivals if z.members not in dropped] + [new]
@@ -68,6 +68,14 @@ class ParetoArchive:
             self._points = [z for z in self._points if z.members not in dropped]
         self._points.append(new)
         return True
+
+    def admits(self, members: Subset, value: float) -> bool:
+        """Line 7 alone, the archive as it is: whether nothing strictly dominates the subset (ascending columns)."""
+        if not 0 < len(members) < 2 * self.k or not value < math.inf:
+            return False
+        new = FrontPoint(len(members), value, members)
+        rivals = self._classes.get(self.isolation(members), [])
+        return not any(_strictly_dominates(z, new) for z in rivals)
 
     def best(self, k: int | None = None) -> FrontPoint:
         """The least f with at most k columns (line 12), of equal ones the smallest; the empty set if there is none."""

@@ -7,28 +7,18 @@ f, so every subset is evaluated at most once and all values are remembered.
 
 from __future__ import annotations
 
-import math
-import numbers
-import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from dsel.compiled import compiled
-from dsel.errors import CriterionError, OptionError
-from dsel.objective.memory import Floats, Ints
-from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, min_index, together
-from dsel.search.outcome import FrontPoint, Improvement, improving
-from dsel.search.poss import SEED_LIMIT, Isolation
-from dsel.search.random import binomial_cdf, draw_flips, stream, uniform
+from dsel.errors import OptionError
+from dsel.search.archive import IsolationFunction, Subset
+from dsel.search.poss import Isolation
+from dsel.search.remembered import Remembered, failure, number
 
 Criterion = Callable[[Subset], float]
 
-_ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
 
-
-class CriterionPoss:
+class CriterionPoss(Remembered):
     """The archive and its search by ask and tell; `advance` is the loop that answers by calling the criterion.
 
     criterion: f of a tuple of ascending local column indices, 0 to n - 1, of which there are 1 to 2k - 1. It must give
@@ -39,36 +29,8 @@ class CriterionPoss:
     def __init__(
         self, criterion: Criterion, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none"
     ) -> None:
-        if not 1 <= k <= n:
-            raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
-        if not 0 <= seed < SEED_LIMIT:
-            raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
-        if isinstance(isolation, str) and isolation not in _ISOLATIONS:
-            raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
+        super().__init__(n, k, seed=seed, isolation=isolation)
         self.criterion = criterion
-        self.n = n
-        self.k = k
-        self.seed = seed
-        self.isolation = isolation
-        self.archive = ParetoArchive(k, self._isolated)
-        self.iteration = 0
-        self.last_gain = 0
-        self._trace: list[Improvement] = []
-        self._values: dict[Subset, float] = {}
-        self._accepted = 0
-        self._recalled = 0
-        self._cdf = binomial_cdf(n, 1.0 / n)
-        self._flips = np.zeros(n, np.int64)
-
-    def _isolated(self, members: Subset) -> Hashable:
-        if isinstance(self.isolation, str):
-            return _ISOLATIONS[self.isolation](members)
-        try:
-            value = self.isolation(members)
-            hash(value)
-        except Exception as error:
-            raise _failure("isolation function", members, error) from error
-        return value
 
     def propose(self) -> Subset | None:
         """Ask: the subset that the present iteration needs the value of, the same until `accept` is told.
@@ -88,26 +50,13 @@ class CriterionPoss:
         """Tell: f of the subset proposed. The iteration is then over; True if the subset was archived."""
         if members != self._offspring():
             raise OptionError(f"The columns {list(members)} are not what iteration {self.iteration} proposed.")
-        self._values[members] = number = _number(value, members)
-        archived = self._put(members, number)
+        self._values[members] = f = number(value, members)
+        archived = self._put(members, f)
         self.iteration += 1
         return archived
 
     def _offspring(self) -> Subset | None:
-        """Lines 4 and 5: a parent and its flips; None where nothing flipped or o1 is +inf unseen."""
-        place, count = _draw(self.seed, self.iteration, len(self.archive), self._cdf, self._flips)
-        members = set(self.archive[place].members).symmetric_difference(self._flips[:count].tolist())
-        return tuple(sorted(members)) if count > 0 and 0 < len(members) < 2 * self.k else None
-
-    def _put(self, members: Subset, value: float) -> bool:
-        before = self.best_value
-        archived = self.archive.offer(members, value)
-        if archived:
-            self._accepted += 1
-            if len(members) <= self.k and value < before:
-                self._trace.append(Improvement(self.iteration, len(members), value))
-                self.last_gain = self.iteration
-        return archived
+        return self._offspring_of(self._parent(self.iteration), self.iteration)
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns.
@@ -128,61 +77,8 @@ class CriterionPoss:
         try:
             value = self.criterion(members)
         except Exception as error:
-            raise _failure("criterion", members, error) from error
-        return _number(value, members)
-
-    @property
-    def best_value(self) -> float:
-        """Least f among the archived subsets of at most k columns; +inf while there is none."""
-        return self._trace[-1].value if self._trace else math.inf
-
-    @property
-    def total(self) -> float:
-        """To which differences of f are compared: |f| of the subset evaluated first where finite and not 0, else 1."""
-        first = abs(next(iter(self._values.values()), 1.0))
-        return first if 0.0 < first < math.inf else 1.0
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
-        return tuple(self._trace)
-
-    @property
-    def archived(self) -> list[FrontPoint]:
-        """The archive, oldest solution first, the empty set (+inf: it is not evaluated) included."""
-        return self.archive.points
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set (+inf) first."""
-        return improving(self.archived)
-
-    def counts(self) -> dict[str, int]:
-        """What the search did: values told, offspring whose value was known, acceptances."""
-        return {
-            "evaluated": len(self._values),
-            "recalled": self._recalled,
-            "accepted": self._accepted,
-            "archive": len(self.archive),
-        }
-
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON would hold it: settings, counters, solutions, all values (None: +inf).
-
-        The functions are not part of it.
-        """
-        return {
-            "k": self.k,
-            "n": self.n,
-            "seed": self.seed,
-            "isolation": self.isolation if isinstance(self.isolation, str) else None,
-            "iteration": self.iteration,
-            "last_gain": self.last_gain,
-            "accepted": self._accepted,
-            "recalled": self._recalled,
-            "solutions": self.archive.state(),
-            "values": [[list(S), f if f < math.inf else None] for S, f in self._values.items()],
-            "trace": [[t.iteration, t.size, t.value] for t in self._trace],
-        }
+            raise failure("criterion", members, error) from error
+        return number(value, members)
 
     @classmethod
     def restore(
@@ -195,39 +91,4 @@ class CriterionPoss:
                 "Resume with the options it was started with, or start anew.",
             )
         chosen = isolation or state["isolation"]
-        search = cls(criterion, state["n"], state["k"], seed=state["seed"], isolation=chosen)
-        search.archive = ParetoArchive.restore(state["k"], state["solutions"], search._isolated)
-        search.iteration, search.last_gain = state["iteration"], state["last_gain"]
-        search._accepted, search._recalled = state["accepted"], state["recalled"]
-        search._values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
-        search._trace = [Improvement(*row) for row in state["trace"]]
-        return search
-
-
-@compiled()
-def _draw(seed: int, iteration: int, members: int, cdf: Floats, flips: Ints) -> Any:
-    """The parent's place in the archive and how many columns of `flips` to flip: the engine's draws 0 and 1 on."""
-    state = stream(seed, iteration, np.int64(0))
-    place = np.int64(uniform(state, 0) * members)
-    return place, draw_flips(state, 1, flips.shape[0], cdf, flips)
-
-
-def _number(value: Any, members: Subset) -> float:
-    """A real number or +inf, as float."""
-    scalar = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
-        raise CriterionError(
-            f"The criterion returned {value!r} for the columns {list(members)}.", "It must return a real number."
-        )
-    number = float(scalar)
-    if not number > -math.inf:
-        raise CriterionError(
-            f"The criterion returned {number} for the columns {list(members)}.",
-            "Return +inf for a subset that is not allowed.",
-        )
-    return number
-
-
-def _failure(what: str, members: Subset, error: Exception) -> CriterionError:
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Mend it and go on.")
+        return cls(criterion, state["n"], state["k"], seed=state["seed"], isolation=chosen)._load(state)

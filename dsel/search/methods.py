@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,9 @@ from dsel.search.forward import forward
 from dsel.search.greedy_rls import LAM_GRID, GreedyRls, LooRows, choose_lam, run_rounds
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.poss import Poss, paper_iterations
+from dsel.search.pposs_method import Backend, pposs, pposs_asy
 from dsel.search.stopping import AnytimeSearch, Stop, drive
+from dsel.search.work import bind
 from dsel.validation import Bool, Float, Int
 
 log = logging.getLogger("dsel")
@@ -39,12 +41,25 @@ class NoOptions(Options):
     """A method without options."""
 
 
-class PossOptions(Options):
-    """POSS and POCSS. Defaults are the papers'.
+class StopOptions(Options):
+    """When a Pareto search ends.
 
     iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. It ends sooner by
     seconds, target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations without improvement), or
     bound (a proven lower bound on f).
+    """
+
+    iterations: Int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    target: Float | None = None
+    target_r2: Float | None = Field(None, le=1)
+    patience: Int | None = Field(None, ge=1)
+    bound: Float | None = Field(None, ge=0)
+
+
+class PossOptions(StopOptions):
+    """POSS and POCSS. Defaults are the papers'.
+
     isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
     file). warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
     starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
@@ -55,12 +70,6 @@ class PossOptions(Options):
     warm_start, exchange_every and recombination are not to be had.
     """
 
-    iterations: Int | None = Field(None, ge=1)
-    seconds: Float | None = Field(None, gt=0)
-    target: Float | None = None
-    target_r2: Float | None = Field(None, le=1)
-    patience: Int | None = Field(None, ge=1)
-    bound: Float | None = Field(None, ge=0)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
     warm_start: Literal["none", "forward", "exchange"] = "none"
     restarts: Int = Field(10, ge=1)
@@ -79,6 +88,31 @@ class PossOptions(Options):
                 "it must be none, min-index or a function" + (f"; did you mean {close[0]!r}" if close else "")
             )
         return value
+
+
+class PpossAsyOptions(StopOptions):
+    """PPOSS-asy: on workers, each future from the newest archive; the result depends on the order they come back in.
+
+    For a criterion of one's own: evaluation_limit: seconds that one evaluation may take before its worker is given up
+    and it goes to another one. processes: worker processes of this machine, where there is no Dask cluster (they are
+    spawned: a script that asks for them needs `if __name__ == "__main__":`).
+    """
+
+    evaluation_limit: Float | None = Field(None, gt=0)
+    processes: Int = Field(1, ge=1)
+
+
+class PpossOptions(PpossAsyOptions):
+    """PPOSS: rounds of `processors` offspring of one parent, T = floor(2 e k^2 n / processors) of them.
+
+    The same seed and `processors` give the same bits on any number of workers; some times as many as there are workers
+    keep them busy, since a third of the offspring need no evaluation. Without a criterion of one's own the rounds are
+    made in this process: an offspring takes about a microsecond, less than any worker could be told of it. memory:
+    bytes for the archive's tables.
+    """
+
+    processors: Int = Field(32, ge=1)
+    memory: Int = Field(8 << 30, gt=0)
 
 
 class FobaOptions(Options):
@@ -183,12 +217,15 @@ class Run:
     on_slice: OnSlice | None = None
     criterion: Criterion | None = None  # of ascending columns in the data; in place of the objective's f
     rows: LooRows | None = None  # of methods that value subsets on the rows of the data
+    data: Any = None  # second argument of a criterion f(S, data)
+    backend: Backend = field(default_factory=Backend)
 
 
 @dataclass(frozen=True)
 class Method:
     """A method: model of its options, function that runs it, whether it can be interrupted and resumed, whether it is
-    for Y = X alone; whether it works in rounds over the rows, each followed by a checkpoint."""
+    for Y = X alone; whether it works in rounds over the rows, each followed by a checkpoint; whether it minimises a
+    criterion of one's own, too; whether on workers."""
 
     options: type[Options]
     run: Callable[[Run], SearchOutcome]
@@ -196,6 +233,8 @@ class Method:
     unsupervised_only: bool = False
     rounds: bool = False
     whole_gram: bool = False
+    any_criterion: bool = False
+    on_workers: bool = False
 
 
 def _poss(run: Run) -> SearchOutcome:
@@ -230,7 +269,7 @@ def _poss_by_calls(run: Run) -> SearchOutcome:
     def in_data(function: Criterion) -> Criterion:
         return lambda S: function(tuple(sorted(objective.in_data(S))))
 
-    criterion: Criterion = objective.value if run.criterion is None else in_data(run.criterion)
+    criterion: Criterion = objective.value if run.criterion is None else in_data(bind(run.criterion, run.data))
     isolation = in_data(options.isolation) if callable(options.isolation) else options.isolation
     if run.state is not None:
         own = isolation if callable(isolation) else None
@@ -255,7 +294,7 @@ def warm_start(search: Poss, options: PossOptions, seed: int) -> None:
             search.offer(point.members)
 
 
-def poss_stop(options: PossOptions, k: int, objective: QuadraticObjective) -> Stop:
+def poss_stop(options: StopOptions, k: int, objective: QuadraticObjective) -> Stop:
     """The stopping rules that the options ask for; the paper's T where they do not say."""
     target = options.target
     if options.target_r2 is not None:
@@ -354,7 +393,9 @@ def _greedy_rls(run: Run) -> SearchOutcome:
 
 
 METHODS: dict[str, Method] = {
-    "poss": Method(PossOptions, _poss, anytime=True),
+    "poss": Method(PossOptions, _poss, anytime=True, any_criterion=True),
+    "pposs": Method(PpossOptions, pposs, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
+    "pposs-asy": Method(PpossAsyOptions, pposs_asy, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
     "omp": Method(NoOptions, _greedy("omp", "omp")),
     "foba": Method(FobaOptions, _greedy("foba", "foba", "nu", "path_factor")),

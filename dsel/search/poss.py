@@ -295,14 +295,17 @@ class Poss:
             )
         settings = {key: state[key] for key in ("seed", "isolation", "exchange_every", "recombination")}
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
-        search._make_room(len(state["solutions"]))
-        objective.need(sorted({j for members in state["solutions"] for j in members}))
-        for position, members in enumerate(state["solutions"]):
-            search._put(position, members)
-        search._count[:] = state["count"]
-        search._count[engine.TRACED] = 0
-        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
+        search._resume(state)
         return search
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        self._make_room(len(state["solutions"]))
+        self.objective.need(sorted({j for members in state["solutions"] for j in members}))
+        for position, members in enumerate(state["solutions"]):
+            self._put(position, members)
+        self._count[:] = state["count"]
+        self._count[engine.TRACED] = 0
+        self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
     def _put(self, position: int, members: list[int]) -> None:
         """Place a solution of a saved archive; the empty set is there already."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, out_of_core, pareto
+from pipelines.benchmarks import certificate, greedy_rls, out_of_core, pareto, scaling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -52,6 +52,15 @@ def out_of_core_command(
 ) -> None:
     """Gram pass and eigendecomposition on data larger than the workers' memory, beside other programs."""
     out_of_core.run(quick, store, memory)
+
+
+@app.command("scaling")
+def scaling_command(
+    full: Annotated[bool, typer.Option("--full", help="Longer runs, steadier figures.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the report.")] = Path("scaling-report"),
+) -> None:
+    """PPOSS on 1 to 32 workers, synchronous and asynchronous; R^2 against the number of processors."""
+    scaling.run(out, full)
 
 
 if __name__ == "__main__":

@@ -97,10 +97,10 @@ class TestObjects:
         tag = place.put(b"one", "create")
         with pytest.raises(TakenError):
             place.put(b"two", "create")
-        other = place.put(b"two", {"e_tag": tag})
+        other = place.put(b"two", tag)
         assert other != tag
         with pytest.raises(TakenError):
-            place.put(b"three", {"e_tag": tag})
+            place.put(b"three", tag)
         assert place.read_bytes() == b"two"
 
 

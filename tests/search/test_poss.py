@@ -15,10 +15,11 @@ import scipy.stats
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.search.criterion import CriterionPoss, _draw
+from dsel.search.criterion import CriterionPoss
 from dsel.search.outcome import FrontPoint
 from dsel.search.poss import Isolation, Poss, paper_iterations
 from dsel.search.random import binomial_cdf
+from dsel.search.remembered import draw_columns, draw_parent
 from tests.datasets import load, standardised
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
@@ -157,7 +158,7 @@ def test_every_column_is_flipped_with_probability_one_in_n(n: int) -> None:
     cdf, flips, draws, parents = binomial_cdf(n, 1.0 / n), np.zeros(n, np.int64), 30_000, 7
     counts, places, chosen = np.zeros(n + 1, int), np.zeros(n, int), np.zeros(parents, int)
     for iteration in range(draws):
-        parent, count = _draw(5, iteration, parents, cdf, flips)
+        parent, count = draw_parent(5, iteration, parents), draw_columns(5, iteration, 0, cdf, flips)
         assert len(set(flips[:count].tolist())) == count
         counts[count] += 1
         places[flips[:count]] += 1

@@ -1,0 +1,120 @@
+"""PPOSS and PPOSS-asy as methods: which search, what is done on the workers, and how it is taken up again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dsel.compiled import is_compiled
+from dsel.errors import OptionError
+from dsel.journal import Journal, journalled_values
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.objective.stored import StoredObjective, store_objective
+from dsel.places import Place
+from dsel.search import pareto_engine
+from dsel.search.dispatch import Dispatch
+from dsel.search.outcome import SearchOutcome
+from dsel.search.package import Carriage, ExecutorFactory, Serial, Work
+from dsel.search.pposs import Pposs
+from dsel.search.pposs_async import AsyncPposs, SlicedPposs
+from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.stopping import Stop, drive
+from dsel.search.work import EvaluateSubsets, RunSlices
+
+if TYPE_CHECKING:
+    from dsel.search.methods import Run
+
+log = logging.getLogger("dsel")
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where the work of a search on workers is done. journal: of its events. folder: one that the workers read too, for
+    the objective's arrays; without one they are sent."""
+
+    executor: ExecutorFactory = Serial
+    journal: Journal | None = None
+    folder: Place | None = None
+
+
+def pposs(run: Run) -> SearchOutcome:
+    """PPOSS in rounds: on workers for a criterion of one's own, in this process for the quadratic objective."""
+    N = run.options.processors
+    stop = _stop(run)
+    assert stop.iterations is not None
+    if run.criterion is None:
+        _say_that_it_compiles()
+        whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
+        rounds = (
+            PpossRounds(run.objective, run.k, processors=N, seed=run.seed, memory_limit=run.options.memory)
+            if run.state is None
+            else PpossRounds.restore(run.objective, run.state, run.options.memory)
+        )
+        ended = drive(rounds, whole, run.on_slice)
+        return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()))
+    if run.state is None:
+        search = Pposs(run.objective.n, run.k, processors=N, seed=run.seed)
+    else:
+        search = Pposs.restore(run.state)
+    return _on_workers(run, search, _evaluation(run), stop)
+
+
+def pposs_asy(run: Run) -> SearchOutcome:
+    """PPOSS-asy: subsets to be valued by the criterion, or slices of iterations on the quadratic objective."""
+    if run.criterion is not None:
+        search = (
+            AsyncPposs(run.objective.n, run.k, seed=run.seed) if run.state is None else AsyncPposs.restore(run.state)
+        )
+        return _on_workers(run, search, _evaluation(run), _stop(run))
+    _say_that_it_compiles()
+    if run.state is None:
+        sliced = SlicedPposs(run.objective, run.k, seed=run.seed)
+    else:
+        sliced = SlicedPposs.restore(run.objective, run.state)
+    objective, folder = run.objective, run.backend.folder
+    stored: QuadraticObjective | StoredObjective = objective if folder is None else store_objective(objective, folder)
+    try:
+        return _on_workers(run, sliced, RunSlices(stored, run.k, run.seed), _stop(run))
+    finally:
+        if isinstance(stored, StoredObjective):
+            stored.place.unlink(missing_ok=True)
+
+
+def _say_that_it_compiles() -> None:
+    if not is_compiled(pareto_engine.run):
+        log.info("compiling the search for this machine: about half a minute, only this once")
+
+
+def _evaluation(run: Run) -> EvaluateSubsets:
+    assert run.criterion is not None
+    if run.options.target_r2 is not None:
+        raise OptionError("target_r2 cannot be had with a function of one's own.", "Leave it out.")
+    columns = tuple(int(j) for j in run.objective.columns)
+    return EvaluateSubsets(run.criterion, run.data, columns, run.objective.included)
+
+
+def _stop(run: Run) -> Stop:
+    from dsel.search.methods import poss_stop
+
+    return poss_stop(run.options, run.k, run.objective)
+
+
+def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, stop: Stop) -> SearchOutcome:
+    options, backend = run.options, run.backend
+    journal = backend.journal
+    if journal is not None:
+        if not isinstance(search, SlicedPposs):
+            search.recall(journalled_values(journal.path))
+        event = "started" if run.state is None else "resumed"
+        journal.write(event, iterations=search.iteration, solutions=search.archive.state())
+    executor = backend.executor(work, Carriage(options.evaluation_limit, options.processes))
+    dispatch = Dispatch(search, executor, stop, journal, named=_namer(run.objective))
+    ended = dispatch.run(run.on_slice)
+    counts: dict[str, Any] = {**search.counts(), **dispatch.tally.counts()}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+def _namer(objective: QuadraticObjective) -> Callable[[Any], list[int]]:
+    return lambda S: sorted(objective.in_data(S))

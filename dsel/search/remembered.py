@@ -1,0 +1,188 @@
+"""What the Pareto searches on a criterion f(S) of one's own have in common: archive, values met so far, improvements.
+
+Nothing here calls the criterion. Every value is remembered, so that no subset is evaluated twice.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import traceback
+from collections.abc import Hashable, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from dsel.compiled import compiled
+from dsel.errors import CriterionError, OptionError
+from dsel.objective.memory import Floats, Ints
+from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, min_index, together
+from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.poss import SEED_LIMIT, Isolation
+from dsel.search.random import binomial_cdf, draw_flips, stream, uniform
+
+_ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
+
+
+class Remembered:
+    """An archive over n columns with the values of every subset met, and the trace of its best one.
+
+    isolation: "none", "min-index", or a function of a subset: subsets compete only where it has the same value.
+    """
+
+    def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
+        if not 1 <= k <= n:
+            raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
+        if not 0 <= seed < SEED_LIMIT:
+            raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
+        if isinstance(isolation, str) and isolation not in _ISOLATIONS:
+            raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
+        self.n = n
+        self.k = k
+        self.seed = seed
+        self.isolation = isolation
+        self.archive = ParetoArchive(k, self._isolated)
+        self.iteration = 0
+        self.last_gain = 0
+        self._trace: list[Improvement] = []
+        self._values: dict[Subset, float] = {}
+        self._accepted = 0
+        self._recalled = 0
+        self._cdf = binomial_cdf(n, 1.0 / n)
+        self._flips = np.zeros(n, np.int64)
+
+    def _isolated(self, members: Subset) -> Hashable:
+        if isinstance(self.isolation, str):
+            return _ISOLATIONS[self.isolation](members)
+        try:
+            value = self.isolation(members)
+            hash(value)
+        except Exception as error:
+            raise failure("isolation function", members, error) from error
+        return value
+
+    def _parent(self, iteration: int) -> Subset:
+        """Line 4: a solution of the archive, uniformly."""
+        return self.archive[int(draw_parent(self.seed, iteration, len(self.archive)))].members
+
+    def _offspring_of(self, parent: Subset, iteration: int, slot: int = 0) -> Subset | None:
+        """Line 5: the parent with its flips; None where nothing flipped or o1 is +inf unseen."""
+        count = draw_columns(self.seed, iteration, slot, self._cdf, self._flips)
+        members = set(parent).symmetric_difference(self._flips[:count].tolist())
+        return tuple(sorted(members)) if count > 0 and 0 < len(members) < 2 * self.k else None
+
+    def _put(self, members: Subset, value: float) -> bool:
+        before = self.best_value
+        archived = self.archive.offer(members, value)
+        if archived:
+            self._accepted += 1
+            if len(members) <= self.k and value < before:
+                self._trace.append(Improvement(self.iteration, len(members), value))
+                self.last_gain = self.iteration
+        return archived
+
+    def recall(self, values: Mapping[Subset, float]) -> None:
+        """Values that are known from before: those subsets are not evaluated again."""
+        for members, value in values.items():
+            self._values.setdefault(members, value)
+
+    @property
+    def best_value(self) -> float:
+        """Least f among the archived subsets of at most k columns; +inf while there is none."""
+        return self._trace[-1].value if self._trace else math.inf
+
+    @property
+    def total(self) -> float:
+        """To which differences of f are compared: |f| of the subset evaluated first where finite and not 0, else 1."""
+        first = abs(next(iter(self._values.values()), 1.0))
+        return first if 0.0 < first < math.inf else 1.0
+
+    @property
+    def evaluations(self) -> int:
+        """Values known: each cost one evaluation."""
+        return len(self._values)
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """Every improvement of `best_value`."""
+        return tuple(self._trace)
+
+    @property
+    def archived(self) -> list[FrontPoint]:
+        """The archive, oldest solution first, the empty set (+inf: it is not evaluated) included."""
+        return self.archive.points
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set (+inf) first."""
+        return improving(self.archived)
+
+    def counts(self) -> dict[str, int]:
+        """What the search did: values told, offspring whose value was known, acceptances."""
+        return {
+            "evaluated": len(self._values),
+            "recalled": self._recalled,
+            "accepted": self._accepted,
+            "archive": len(self.archive),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs, as JSON would hold it: settings, counters, solutions, all values (None: +inf).
+
+        The functions are not part of it.
+        """
+        return {
+            "k": self.k,
+            "n": self.n,
+            "seed": self.seed,
+            "isolation": self.isolation if isinstance(self.isolation, str) else None,
+            "iteration": self.iteration,
+            "last_gain": self.last_gain,
+            "accepted": self._accepted,
+            "recalled": self._recalled,
+            "solutions": self.archive.state(),
+            "values": [[list(S), f if f < math.inf else None] for S, f in self._values.items()],
+            "trace": [[t.iteration, t.size, t.value] for t in self._trace],
+        }
+
+    def _load(self, state: dict[str, Any]) -> Self:
+        """Take over what `state` holds."""
+        self.archive = ParetoArchive.restore(state["k"], state["solutions"], self._isolated)
+        self.iteration, self.last_gain = state["iteration"], state["last_gain"]
+        self._accepted, self._recalled = state["accepted"], state["recalled"]
+        self._values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
+        self._trace = [Improvement(*row) for row in state["trace"]]
+        return self
+
+
+@compiled()
+def draw_parent(seed: int, iteration: int, members: int) -> Any:
+    """The parent's place in the archive: draw 0 of slot 0, as in the engine."""
+    return np.int64(uniform(stream(seed, iteration, np.int64(0)), 0) * members)
+
+
+@compiled()
+def draw_columns(seed: int, iteration: int, slot: int, cdf: Floats, flips: Ints) -> Any:
+    """How many columns of `flips` to flip: the draws from 1 on of a slot, as in the engine."""
+    return draw_flips(stream(seed, iteration, slot), 1, flips.shape[0], cdf, flips)
+
+
+def number(value: Any, members: Subset) -> float:
+    """What a criterion returned, a real number or +inf, as float. Errors: CriterionError."""
+    scalar = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+    if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
+        raise CriterionError(
+            f"The criterion returned {value!r} for the columns {list(members)}.", "It must return a real number."
+        )
+    real = float(scalar)
+    if not real > -math.inf:
+        raise CriterionError(
+            f"The criterion returned {real} for the columns {list(members)}.",
+            "Return +inf for a subset that is not allowed.",
+        )
+    return real
+
+
+def failure(what: str, members: Subset, error: Exception) -> CriterionError:
+    """The error of a user's function, with the subset and its traceback."""
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Mend it and go on.")

@@ -1,0 +1,300 @@
+"""How PPOSS scales: on the cheap objective, on a criterion that computes for 50 ms, and on one that waits for 50 ms.
+
+Speed is measured in evaluations (on the cheap objective: iterations) a second, efficiency is the speed on W workers
+over W times that on one. Workers of the cheap and the computing criterion are processes. Those of the waiting one are
+threads of two processes: it stands for a remote service, and asks nothing of the cores here. The synchronous form makes
+N offspring a round whatever W is, and comes to the same archive; N is several times W, since a third of the offspring
+need no evaluation; the paper's own setting, N = W, is shown beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsel.cluster.futures import dask_executor
+from dsel.cluster.local import usable_cores
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.objective.stored import StoredObjective, store_objective
+from dsel.search.archive import Subset
+from dsel.search.dispatch import AskingSearch, Dispatch
+from dsel.search.forward import forward
+from dsel.search.methods import OnSlice
+from dsel.search.package import Carriage, Work
+from dsel.search.poss import Poss, paper_iterations
+from dsel.search.pposs import Pposs
+from dsel.search.pposs_async import AsyncPposs, SlicedPposs
+from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.stopping import Stop
+from dsel.search.work import EvaluateSubsets, RunSlices
+from pipelines.benchmarks import scaling_report
+from pipelines.benchmarks.synthetic import low_rank_data, regression_data
+from pipelines.papers.datasets import load, missing
+from pipelines.papers.preprocess import regression, standardised
+from pipelines.table import json_line, text_table
+
+COST = 0.05
+#: Of the costly criteria: columns, k, and logical processors of the synchronous form.
+N_COLUMNS, K, PROCESSORS = 200, 6, 96
+CHEAP_N, CHEAP_K = 2500, 50
+WAITING = (1, 2, 4, 8, 10, 16, 32)
+DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms", "clean1")
+
+
+@dataclass(frozen=True)
+class Costly:
+    """f of a regression, after `COST` seconds of computing or waiting."""
+
+    objective: QuadraticObjective
+    computes: bool
+
+    def __call__(self, S: Subset) -> float:
+        if self.computes:
+            start = time.thread_time()
+            while time.thread_time() - start < COST:
+                pass
+        else:
+            time.sleep(COST)
+        return self.objective.value(S)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run. processors: logical ones, 0 where asynchronous, and so `rounds`. client: processor seconds of
+    the client's process, which holds the scheduler."""
+
+    workers: int
+    processors: int
+    evaluations: int
+    seconds: float
+    packages: int
+    client: float
+    rounds: int
+
+    @property
+    def speed(self) -> float:
+        """Evaluations a second."""
+        return self.evaluations / self.seconds
+
+
+@contextmanager
+def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
+    """A client of workers that have run something already."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(  # type: ignore[no-untyped-call]
+
+            n_workers=processes, threads_per_worker=threads, processes=True, dashboard_address=None, memory_limit=None
+        ) as workers,
+        Client(workers) as client,  # type: ignore[no-untyped-call]
+    ):  # fmt: skip
+        client.wait_for_workers(processes)
+        yield client
+
+
+def timed(
+    client: Any, search: AskingSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
+) -> Run:
+    """A search on the workers of a client to so many iterations."""
+    dispatch = Dispatch(search, dask_executor(client)(work, Carriage()), Stop(iterations=iterations))
+    before = search.evaluations
+    start, busy = time.perf_counter(), time.process_time()
+    dispatch.run(on_slice)
+    seconds, busy = time.perf_counter() - start, time.process_time() - busy
+    N = getattr(search, "processors", 0)
+    return Run(
+        workers, N, search.evaluations - before, seconds, dispatch.tally.packages, busy,
+        search.iteration // N if N else 0,
+    )  # fmt: skip
+
+
+def costly(client: Any, criterion: Costly, workers: int, processors: int, seconds: float) -> Run:
+    """PPOSS in rounds of so many offspring, or PPOSS-asy where 0, on a costly criterion for about so long."""
+    n = criterion.objective.n
+    work = EvaluateSubsets(criterion, None, tuple(range(n)))
+    evaluations = seconds / COST * workers
+    if processors:
+        search: AskingSearch = Pposs(n, K, processors=processors, seed=1)
+        rounds = max(round(evaluations / (0.55 * processors)), 4)
+        return timed(client, search, work, rounds * processors, workers)
+    search = AsyncPposs(n, K, seed=1)
+    return timed(client, search, work, int(evaluations / 0.55), workers)
+
+
+def cheap_objective() -> QuadraticObjective:
+    """Y = X, of nearly full rank."""
+    X = low_rank_data(CHEAP_N + 100, CHEAP_N, 200)
+    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
+
+
+def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
+    """PPOSS-asy on the cheap objective, Y = X, on one and on two processes to the paper's T, and the second half alone.
+
+    At first nearly every iteration finds something better, and every worker makes the tables of all that is found.
+    """
+    objective = cheap_objective()
+    stored = store_objective(objective, folder)
+    whole, second = [], []
+    T = paper_iterations(CHEAP_K, CHEAP_N)
+    for workers in (1, 2):
+        with cluster(workers) as client:
+            half: list[tuple[int, float]] = []
+
+            def at_half(search: Any, half: list[tuple[int, float]] = half) -> None:
+                if not half and search.evaluations >= T // 2:
+                    half.append((search.evaluations, time.perf_counter()))
+
+            warm = RunSlices(stored, CHEAP_K, 7)
+            timed(client, SlicedPposs(objective, CHEAP_K, seed=7), warm, 50_000 * workers, workers)
+            work = RunSlices(stored, CHEAP_K, 1)
+            run = timed(client, SlicedPposs(objective, CHEAP_K, seed=1), work, T, workers, at_half)
+            done, then = half[0]
+            whole.append(run)
+            second.append(replace(run, evaluations=T - done, seconds=time.perf_counter() - then))
+    return whole, second
+
+
+def _alone(stored: StoredObjective, iterations: int) -> float:
+    """Iterations a second of POSS by itself."""
+    search = Poss(stored.open(), CHEAP_K, seed=1)
+    start = time.perf_counter()
+    search.advance(iterations)
+    return iterations / (time.perf_counter() - start)
+
+
+def ceiling(folder: Path, iterations: int) -> float:
+    """What two searches that know nothing of each other reach on this machine: their mean speed over that of one."""
+    stored = store_objective(cheap_objective(), folder)
+    with cluster(2) as client:
+        first, second = client.scheduler_info(n_workers=-1)["workers"]
+        runs = [client.submit(_alone, stored, 50_000, workers=[w], pure=False) for w in (first, second)]
+        client.gather(runs)
+        one = client.submit(_alone, stored, iterations, workers=[first], pure=False).result()
+        both = [client.submit(_alone, stored, iterations, workers=[w], pure=False) for w in (first, second)]
+        return float(np.mean(client.gather(both))) / float(one)
+
+
+def computing(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run]]:
+    """Asynchronous and synchronous runs of the criterion that computes, on one and on two processes."""
+    asynchronous, synchronous = [], []
+    for workers in (1, 2):
+        with cluster(workers) as client:
+            costly(client, criterion, workers, 0, 0.5)
+            asynchronous.append(costly(client, criterion, workers, 0, seconds))
+            synchronous.append(costly(client, criterion, workers, PROCESSORS, seconds))
+    return asynchronous, synchronous
+
+
+def waiting(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run], list[Run]]:
+    """Asynchronous runs of the criterion that waits, synchronous ones with N fixed, and with N = W."""
+    asynchronous, synchronous, paper = [], [], []
+    for workers in WAITING:
+        processes = 1 if workers == 1 else 2
+        with cluster(processes, workers // processes) as client:
+            costly(client, criterion, workers, 0, 0.3)
+            asynchronous.append(costly(client, criterion, workers, 0, 1.5 * seconds))
+            synchronous.append(costly(client, criterion, workers, PROCESSORS, seconds))
+            paper.append(costly(client, criterion, workers, workers, seconds / 2))
+    return asynchronous, synchronous, paper
+
+
+def efficiency(runs: list[Run], workers: int) -> float:
+    """Speed on so many workers over that many times the speed on one."""
+    speed = {run.workers: run.speed for run in runs}
+    return speed[workers] / (workers * speed[1])
+
+
+def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """R^2 of PPOSS with k = 8 against N (the paper's Figure 1, right), beside forward selection; and notes."""
+    rows, notes = [], []
+    for name in DATA_SETS:
+        arrays = load(name)
+        if arrays is None:
+            notes.append(missing(name))
+            continue
+        objective = regression(standardised(arrays["X"]), standardised(arrays["Y"][:, :1]))
+        row: dict[str, Any] = {"data": name, "forward": 1.0 - forward(objective, 8).best(8).value / objective.total}
+        T = paper_iterations(8, objective.n)
+        for N in range(1, 11):
+            found = []
+            for seed in range(repeats):
+                search = PpossRounds(objective, 8, processors=N, seed=seed)
+                search.advance(T)
+                found.append(1.0 - search.best_value / objective.total)
+            row[str(N)] = [float(np.mean(found)), float(np.std(found))]
+        row["never_below_forward"] = all(row[str(N)][0] >= row["forward"] - 1e-12 for N in range(1, 11))
+        rows.append(row)
+    return rows, notes
+
+
+def _table(title: str, runs: list[Run]) -> str:
+    header = (title, "N", "speed (1/s)", "speedup", "efficiency", "packages", "client CPU")
+    alone = next(run for run in runs if run.workers == 1)
+    return text_table(header, [
+        [
+            f"{run.workers} workers", str(run.processors or "-"), f"{run.speed:,.1f}", f"{run.speed / alone.speed:.2f}",
+            f"{run.speed / alone.speed / run.workers:.3f}", str(run.packages), f"{run.client:.2f} s",
+        ]
+        for run in runs
+    ])  # fmt: skip
+
+
+def run(out: Path, full: bool) -> None:
+    """Print the tables, write the report into `out`, and print the figures as JSON in the last line."""
+    out.mkdir(parents=True, exist_ok=True)
+    seconds = 12.0 if full else 3.0
+    X, y = regression_data(1000, N_COLUMNS)
+    objective = regression(X, y)
+    sections: list[str] = []
+
+    def show(text: str) -> None:
+        print(text + "\n", flush=True)
+        sections.append(text)
+
+    show(f"PPOSS on {usable_cores()} cores; costly criteria take {COST * 1000:.0f} ms\n\n{__doc__}")
+    cheap_runs, cheap_second = cheap(out)
+    show(_table(f"cheap objective, n = {CHEAP_N}, k = {CHEAP_K}, async", cheap_runs))
+    show(_table("the same, second half of its iterations", cheap_second))
+    most = ceiling(out, 3_000_000)
+    show(f"Two searches apart from each other on this machine: {most:.3f} of the speed of one alone, each")
+    cpu_async, cpu_sync = computing(Costly(objective, True), seconds)
+    show(_table("computes 50 ms, async", cpu_async))
+    show(_table("computes 50 ms, sync", cpu_sync))
+    wait_async, wait_sync, wait_paper = waiting(Costly(objective, False), seconds)
+    show(_table("waits 50 ms, async", wait_async))
+    show(_table("waits 50 ms, sync", wait_sync))
+    show(_table("waits 50 ms, sync, N = workers", wait_paper))
+    model = scaling_report.fit(wait_async, wait_sync, wait_paper, COST)
+    show(str(model))
+    rows, notes = quality(10 if full else 4)
+    show(_quality_table(rows) + "".join(f"\n{note}" for note in notes))
+    scaling_report.write(out, sections, wait_async, wait_sync, model, rows)
+    print(f"report: {out / 'scaling.html'}")
+    print(json_line({
+        "benchmark": "scaling",
+        "cheap_async_2": efficiency(cheap_runs, 2),
+        "cheap_async_2_second_half": efficiency(cheap_second, 2),
+        "cheap_ceiling_2": most,
+        "cpu_async_2": efficiency(cpu_async, 2),
+        "cpu_sync_2": efficiency(cpu_sync, 2),
+        "wait_async_32": efficiency(wait_async, 32),
+        "wait_sync_8": efficiency(wait_sync, 8),
+        "wait_sync_10": efficiency(wait_sync, 10),
+        "never_below_forward": all(row["never_below_forward"] for row in rows),
+        "quality": rows,
+    }))  # fmt: skip
+
+
+def _quality_table(rows: list[dict[str, Any]]) -> str:
+    shown = (1, 2, 4, 6, 8, 10)
+    header = ("R^2, k = 8", "forward", *(f"N = {N}" for N in shown))
+    return text_table(
+        header, [[r["data"], f"{r['forward']:.4f}", *(f"{r[str(N)][0]:.4f}" for N in shown)] for r in rows]
+    )

@@ -1,0 +1,138 @@
+"""The report of the scaling benchmark, and a model of what sending and merging cost, fitted to its measurements."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.optimize
+
+from dsel.objective.memory import Floats
+from dsel.search.dispatch import PACKAGE_SECONDS
+
+if TYPE_CHECKING:
+    from pipelines.benchmarks.scaling import Run
+
+
+@dataclass(frozen=True)
+class Model:
+    """Seconds: cost of one evaluation; `gap` that a worker loses between two packages (asynchronous); `barrier` that a
+    round loses beside its longest worker (synchronous); `package` and `evaluation` that the client and the scheduler,
+    which are one process, spend on each. valued: the share of offspring that need an evaluation."""
+
+    cost: float
+    gap: float
+    barrier: float
+    package: float
+    evaluation: float
+    valued: float
+
+    @property
+    def grouped(self) -> float:
+        """Evaluations in a package of the asynchronous form."""
+        return max(1.0, PACKAGE_SECONDS // self.cost)
+
+    def asynchronous(self, workers: Floats) -> Floats:
+        """Efficiency: workers that lose a gap a package, until the client has no time for more packages."""
+        g = self.grouped
+        client = 1.0 / (self.package / g + self.evaluation)
+        speed = np.minimum(workers * g / (g * self.cost + self.gap), client)
+        return np.asarray(speed * self.cost / workers)
+
+    def synchronous(self, workers: Floats, processors: Floats) -> Floats:
+        """Efficiency: rounds of as many evaluations as `valued` says, in equal shares; the client takes its turn."""
+        E = np.maximum(self.valued * processors, 1.0)
+        seconds = np.ceil(E / workers) * self.cost + self.barrier
+        seconds += self.package * np.minimum(workers, E) + self.evaluation * E
+        return np.asarray(E * self.cost / (workers * seconds))
+
+    def __str__(self) -> str:
+        ms = {name: 1000.0 * getattr(self, name) for name in ("gap", "barrier", "package", "evaluation")}
+        return (
+            "Model, fitted to the runs of the criterion that waits: a worker loses {gap:.1f} ms between two packages, "
+            "a round {barrier:.1f} ms; client and scheduler spend {package:.2f} ms a package and {evaluation:.3f} ms "
+            "an evaluation, so that one client feeds about {most:,.0f} workers at this cost of an evaluation."
+        ).format(**ms, most=self.grouped * self.cost / (self.package + self.grouped * self.evaluation))
+
+
+def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], crumbs: Sequence[Run], cost: float) -> Model:
+    """Least squares: the client's costs from its processor time, then the gap and the barrier from wall time.
+    crumbs: runs with about one evaluation a package, which tell the two costs apart."""
+    both = [*asynchronous, *synchronous, *crumbs]
+    A = np.array([[run.packages, run.evaluations] for run in both], float)
+    (package, evaluation), _ = scipy.optimize.nnls(A, np.array([run.client for run in both]))
+    gaps = [(run.workers * run.seconds - run.evaluations * cost) / run.packages for run in asynchronous]
+    barriers = []
+    for run in synchronous:
+        E = run.evaluations / run.rounds
+        rest = np.ceil(E / run.workers) * cost + package * min(run.workers, E) + evaluation * E
+        barriers.append(run.seconds / run.rounds - rest)
+    valued = sum(r.evaluations for r in synchronous) / sum(r.rounds * r.processors for r in synchronous)
+    mean_gap, mean_barrier = max(float(np.mean(gaps)), 0.0), max(float(np.mean(barriers)), 0.0)
+    return Model(cost, mean_gap, mean_barrier, float(package), float(evaluation), valued)
+
+
+def write(
+    out: Path, sections: Sequence[str], asynchronous: Sequence[Run], synchronous: Sequence[Run], model: Model,
+    quality: Sequence[dict[str, Any]],
+) -> None:  # fmt: skip
+    """scaling.html in `out`: what was printed and the two figures (left out, with a line, without matplotlib)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        pictures = ["<p>No figures: pip install 'dsel[plots]'.</p>"]
+    else:
+        pictures = [
+            _picture(_efficiencies(Figure(figsize=(8, 5)), asynchronous, synchronous, model)),
+            _picture(_qualities(Figure(figsize=(10, 6)), quality)),
+        ]
+    text = "".join(f"<pre>{html.escape(section)}</pre>\n" for section in sections)
+    body = f"<!doctype html><meta charset='utf-8'><title>PPOSS: scaling</title>\n{''.join(pictures)}\n{text}"
+    (out / "scaling.html").write_text(body)
+
+
+def _picture(figure: Any) -> str:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110, bbox_inches="tight")
+    return f"<p><img src='data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}'></p>\n"
+
+
+def _efficiencies(figure: Any, asynchronous: Sequence[Run], synchronous: Sequence[Run], model: Model) -> Any:
+    axes = figure.subplots()
+    W = np.unique(np.round(np.geomspace(1, 1000, 200)))
+    N = float(synchronous[0].processors)
+    for runs, colour, name in ((asynchronous, "C0", "asynchronous"), (synchronous, "C1", f"synchronous, N = {N:.0f}")):
+        one = next(run.speed for run in runs if run.workers == 1)
+        points = [run.speed / (run.workers * one) for run in runs]
+        axes.plot([run.workers for run in runs], points, "o", color=colour, label=f"{name}: measured")
+    axes.plot(W, model.asynchronous(W), "-", color="C0", label="asynchronous: model")
+    axes.plot(W, model.synchronous(W, np.full(W.size, N)), "-", color="C1", label=f"synchronous, N = {N:.0f}: model")
+    axes.plot(W, model.synchronous(W, 10.0 * W), "--", color="C1", label="synchronous, N = 10 workers: model")
+    axes.set_xscale("log")
+    axes.set_ylim(0.0, 1.1)
+    axes.set_xlabel("workers")
+    axes.set_ylabel("efficiency")
+    axes.set_title("A criterion that waits 50 ms. Lines are a model fitted to the points, not measurements")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _qualities(figure: Any, quality: Sequence[dict[str, Any]]) -> Any:
+    for i, row in enumerate(quality):
+        axes = figure.add_subplot(2, -(-len(quality) // 2), i + 1)
+        mean, spread = zip(*(row[str(N)] for N in range(1, 11)), strict=True)
+        axes.errorbar(range(1, 11), mean, spread, marker="o", markersize=3, label="PPOSS")
+        axes.axhline(row["forward"], color="C2", label="forward selection")
+        axes.set_title(row["data"], fontsize=9)
+        axes.set_xlabel("N", fontsize=8)
+        axes.tick_params(labelsize=7)
+    figure.axes[0].legend(fontsize=7)
+    figure.suptitle("R^2 of 8 columns against the processors N (Figure 1 of the paper)")
+    figure.tight_layout()
+    return figure
