@@ -56,7 +56,11 @@ class Problem:
         K = objective.K + objective.lam * np.eye(objective.n)
         if target_gram is not None and objective.cross is not None:
             return cls(K, objective.cross, objective.c, objective.floor, np.asarray(target_gram, np.float64))
-        return cls(K, np.ascontiguousarray(few_targets(objective)), objective.c, objective.floor)
+        B = np.ascontiguousarray(few_targets(objective))
+        if objective.cross is None and objective.moments is None:  # B'K^+B is known, however the columns are scaled
+            values = np.linalg.norm(B, axis=0)  # eigenvalues of X'X: B is its eigenvectors times them
+            return cls(K, B, objective.c, objective.floor, np.diag(values**2 / (values + objective.lam)))
+        return cls(K, B, objective.c, objective.floor)
 
     @property
     def n(self) -> int:

@@ -80,3 +80,11 @@ def test_every_suffix_is_orthonormalised_at_once():
     for i in range(objective.n):
         explained = objective.c - objective.value(range(i, objective.n))
         assert np.square(Z[i:]).sum() == pytest.approx(explained, abs=1e-8 * objective.c)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_eigenvalue_bound_holds_where_columns_of_x_itself_are_of_very_different_size(seed):
+    rng = np.random.default_rng(seed)
+    objective = self_expression(rng.standard_normal((2, 6)) * 10.0 ** rng.uniform(-6, 6, 6))
+    bound = Problem.of(objective).bound((), range(6), 3, "eigenvalue")
+    assert bound <= exhaustive(objective, 3) + 1e-12 * objective.c
