@@ -119,7 +119,7 @@ class TestProcesses:
 
     def test_a_criterion_that_cannot_be_sent_is_refused(self) -> None:
         lock = threading.Lock()
-        with pytest.raises(CriterionError, match="cannot be sent to a worker: .*lock"):
+        with pytest.raises(CriterionError, match="cannot be sent to a worker: TypeError"):
             run(ProcessPool, lambda S: lock.locked(), processes=1)
 
 
