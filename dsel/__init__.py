@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import select
+    from dsel.api import plan, select
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
     from dsel.data.store import open_store
     from dsel.result.selection import Selection, open_selection
 
-__all__ = ["CrossValidated", "Selection", "ingest", "open_selection", "open_store", "select"]
+__all__ = ["CrossValidated", "Selection", "ingest", "open_selection", "open_store", "plan", "select"]
 
 _HOMES = {
     "CrossValidated": "dsel.criteria",
@@ -20,6 +20,7 @@ _HOMES = {
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.result.selection",
     "open_store": "dsel.data.store",
+    "plan": "dsel.api",
     "select": "dsel.api",
 }
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dsel.calibration import calibrated
+from dsel.cluster.compute import workers_of
 from dsel.cluster.connect import active_client
 from dsel.cluster.executors import backend
-from dsel.data.source import as_columns, make_source
-from dsel.pipeline import Surroundings, run_selection
+from dsel.cluster.local import LocalSpec
+from dsel.cluster.local import worker_memory as memory_of_worker
+from dsel.data.source import Source, as_columns, make_source
+from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.planning import Plan
 from dsel.result.selection import Selection
 from dsel.search.methods import METHODS
-from dsel.settings import Column, Settings
+from dsel.settings import Column, Settings, check
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import Preprocess
+
+_SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
 
 
 def select(
@@ -30,6 +37,7 @@ def select(
     missing: Missing = "refuse",
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
+    sample_weight: Any = None,
     criterion: Callable[..., float] | None = None,
     **options: Any,
 ) -> Selection:
@@ -44,6 +52,8 @@ def select(
     include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
     0, also where a DataFrame's own labels are integers. missing: refuse NaN in X (masked values count
     as NaN), or put the column's mean in their place. targets: some of Y's columns, likewise; they stay in Y's order.
+    sample_weight: (m,) numbers >= 0, by which every sum over rows is weighted (dsel.data.weights); for a store or a
+    Dataset the name of a variable (by default `weight`, where there is one), or False for none.
     criterion: a function f(S) of the ascending columns chosen, or f(S, data) where it has a second parameter
     (dsel.data.columns.ColumnData: data.columns(S), data.Y), to be minimised in place of the squared error (poss, pposs,
     pposs-asy; called once for every subset met). Of the columns it chooses, those that depend on the others have
@@ -60,19 +70,55 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    source = make_source(X, Y, targets=targets, unsupervised=unsupervised)
-    settings = Settings(
-        k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=as_columns(include, "include"),
-        exclude=as_columns(exclude, "exclude"), seed=seed, options=options,
-        criterion=criterion,
+    source, settings = _asked(
+        X, Y, k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=include, exclude=exclude,
+        seed=seed, criterion=criterion, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+        **options,
     )  # fmt: skip
     around = Surroundings()
     on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
     client = None if source.in_memory and not on_workers else active_client()
     if client is not None and not source.in_memory:
-        from dsel.cluster.compute import make_compute
+        from dsel.cluster.compute import make_compute, make_persist
 
-        around.compute = make_compute(client)
+        around.compute, around.persist = make_compute(client), make_persist(client)
+        around.workers, around.worker_memory = workers_of(client)
     if on_workers:
         around.backend = backend(client)
     return run_selection(source, settings, around)
+
+
+def plan(
+    X: Any, Y: Any = None, *, workers: int | None = None, worker_memory: str | int | None = None,
+    calibrate: bool = True, **asked: Any,
+) -> Plan:  # fmt: skip
+    """What `select(X, Y, **asked)` will take, before anything of it runs: print it, or look at its fields.
+
+    workers, worker_memory (bytes, or "1GiB"): of the cluster that it will run on; by default those of the active Dask
+    client, or one worker without a limit. calibrate: estimate the time of the passes, which takes a second or two.
+    Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and `remedy`.
+
+    Errors: those of `select` that show before the first pass.
+    """
+    source, settings = _asked(X, Y, **asked)
+    checked = check(source, settings)
+    client = None if source.in_memory else active_client()
+    found = (1, None) if client is None else workers_of(client)
+    limit = found[1] if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
+    around = Surroundings(workers=workers or found[0], worker_memory=limit)
+    keeps = client is not None or workers is not None
+    made = plan_selection(source, checked, around, held_out_rows(source, checked), keeps=keeps)
+    return calibrated(made, source) if calibrate else made
+
+
+def _asked(
+    X: Any, Y: Any, *, k: int, targets: Any = None, unsupervised: bool = False, sample_weight: Any = None,
+    include: Any = (), exclude: Any = (), **asked: Any,
+) -> tuple[Source, Settings]:  # fmt: skip
+    """The data and the settings of a call."""
+    source = make_source(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
+    known = {name: asked.pop(name) for name in _SETTINGS if name in asked}
+    settings = Settings(
+        k=k, include=as_columns(include, "include"), exclude=as_columns(exclude, "exclude"), options=asked, **known
+    )
+    return source, settings

@@ -17,10 +17,10 @@ from dsel.pipeline import (
     _by_gain,
     _in_data_units,
     _objective,
-    _refit,
     _statistics,
 )
 from dsel.places import Place
+from dsel.prepared import of_gram
 from dsel.result.selection import FrontRow, Selection
 from dsel.search.certificate import Certificate, Proof, Runner, certify_sizes, spread
 from dsel.search.stopping import AnytimeSearch
@@ -68,7 +68,8 @@ def certify_selection(
     around = around or Surroundings()
     checked = check(source, settings)
     statistics, passes = _statistics(source, settings, around)
-    objective, _ = _objective(source, checked, statistics)
+    whole = statistics.objective(settings.preprocess, settings.lam)
+    objective, _ = _objective(source, checked, statistics, whole)
     found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         # The proof's own earlier work is in its node count already: only bound and value are merged.
@@ -209,8 +210,9 @@ def _with_better(
     if not best.error < selection.error - 1e-9 * total:
         return replace(selection, front=rows)
     included = list(objective.included)
-    S, _ = _by_gain(statistics, settings, included, [j for j in best.indices if j not in included])
-    fit = _refit(source, settings, statistics, S, around)
+    ready = of_gram(source, settings, statistics, around.compute)
+    S, _ = _by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
+    fit = ready.fit(S, settings.lam)
     coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
     note = f"the certificate's search found these columns: they explain {1.0 - fit.rss / fit.total:.4%}, those of "
     return replace(

@@ -34,6 +34,7 @@ def _remember(log_format: LogFormat) -> LogFormat:
 _chosen = {"log_format": LogFormat.text}
 
 Out = Annotated[str | None, typer.Option(help="Folder of the result: a path, or an s3://, gs:// or az:// URL.")]
+Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section for the job file's.")]
 Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=_remember)]
@@ -43,7 +44,7 @@ Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text 
 def run(
     job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
     out: Out = None,
-    cluster: Annotated[Path | None, typer.Option(help="A file with a cluster section for the job file's.")] = None,
+    cluster: Cluster = None,
     log_format: Log = LogFormat.text,
 ) -> None:
     """Run a job; started again it goes on where it was interrupted, or says that it is done."""
@@ -60,6 +61,27 @@ def run(
             )
         )
     )
+
+
+@app.command()
+def plan(
+    job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
+    out: Out = None,
+    cluster: Cluster = None,
+    json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+) -> None:
+    """Say what a job will take, before anything runs: representation, passes, bytes, tasks, memory, disk, time."""
+    from json import dumps
+
+    from dsel.calibration import calibrated
+    from dsel.job import plan_job
+    from dsel.job_file import read_job
+    from dsel.places import as_place
+
+    made, source = plan_job(read_job(job, None if out is None else as_place(out), cluster))
+    made = calibrated(made, source)
+    typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
+    made.require()
 
 
 @app.command()
@@ -131,6 +153,9 @@ def ingest(
     y: Annotated[str | None, typer.Option(help="A second .npy file with the targets.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="Column of a table, array of an .npz, or .npy file with weights of the rows.")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
     compression: Annotated[str, typer.Option(help="none, zstd or lz4")] = "none",
     memory: Annotated[str, typer.Option(help="Memory of a worker that will read it: sets the chunks.")] = "1GiB",
@@ -142,7 +167,8 @@ def ingest(
     from dsel.data.ingest import ingest as write
 
     report = write(
-        source, store, y=y, target=target or (), index=_position(index), dtype=dtype, compression=compression,
+        source, store, y=y, target=target or (), index=_position(index), weight=weight, dtype=dtype,
+        compression=compression,
         worker_memory=int(parse_bytes(memory)), overwrite=overwrite,
     )  # fmt: skip
     m, n = report.shape

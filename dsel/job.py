@@ -20,12 +20,11 @@ from pydantic import ValidationError
 
 from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
-from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.connect import connect, patience, promised_memory
+from dsel.cluster.compute import make_compute, make_persist, peak_memory, workers_of
+from dsel.cluster.connect import connect, patience, workers_now, workers_promised
 from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
-from dsel.cluster.waiting import least_memory
 from dsel.data.source import Source, make_source
 from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
@@ -33,13 +32,14 @@ from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
 from dsel.journal import Journal
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
-from dsel.pipeline import Surroundings, run_selection
+from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.places import Place, Remote, inside, make_folder
+from dsel.planning import Plan
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
-from dsel.settings import check, check_capacity, partial_sums
+from dsel.settings import Checked, check
 from dsel.stats.artefact import ArtefactStore
 
 log = logging.getLogger("dsel")
@@ -59,10 +59,8 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
-    settings = job.settings()
-    checked = check(source, settings)
-    check_capacity(source, promised_memory(job.cluster), partial_sums(checked))
+    source = job.source()
+    _plan(job, source, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
     with _held(job.out, reporter) as (lock, interrupts):
         done = _already_done(job, source)
@@ -76,6 +74,32 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         (job.out / _CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
         return selection
+
+
+def plan_job(job: JobFile) -> tuple[Plan, Source]:
+    """The plan of a job as it stands (saved statistics and a checkpoint are reckoned with), and its data; nothing is
+    run or written. Workers are those that the cluster section promises; of a scheduler that runs already, those that it
+    has now. Errors: those of `run_job` that show before it begins, but a plan that does not fit says so itself.
+    """
+    _check_places(job)
+    source = job.source()
+    workers, memory = workers_now(job.cluster)
+    plan = _plan(job, source, workers, memory)
+    if memory is None:
+        note = "the memory of a worker is not known before the cluster is there: the job plans again with it then"
+        plan = replace(plan, notes=(*plan.notes, note))
+    return plan, source
+
+
+def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Plan:
+    assert job.out is not None
+    checked: Checked = check(source, job.settings())
+    state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
+    around = Surroundings(
+        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job)
+    )
+    held_out = held_out_rows(source, checked)
+    return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
 
 def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
@@ -101,8 +125,9 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
         reporter.adopt("distributed")
-        around.worker_memory = least_memory(client)
+        around.workers, around.worker_memory = workers_of(client)
         around.compute = make_compute(client, on_tasks, patience(job.cluster))
+        around.persist = make_persist(client)
         around.backend = backend(client, journal, job.out, patience(job.cluster))
         try:
             selection = run_selection(source, job.settings(), around)
@@ -114,7 +139,16 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
         peaks = peak_memory(client)
     for address, (peak, limit) in peaks.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
-    return replace(selection, peak_memory=peaks)
+    return with_peak(replace(selection, peak_memory=peaks))
+
+
+def with_peak(selection: Selection) -> Selection:
+    """The selection with the workers' peak memory held against the plan."""
+    if selection.plan is None:
+        return selection
+    most = max((peak for peak, _ in selection.peak_memory.values()), default=None)
+    measured = {**selection.plan["measured"], "worker_memory": most}
+    return replace(selection, plan={**selection.plan, "measured": measured})
 
 
 def _certified(
@@ -149,7 +183,7 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
         raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
     job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
     selection = open_selection(folder)
-    source = make_source(str(job.store), targets=job.targets, unsupervised=job.unsupervised)
+    source = job.source()
     if source.fingerprint != described["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
@@ -179,7 +213,7 @@ class _Checkpoints:
         assert job.out is not None
         self._lock = lock
         self._path = job.out / _CHECKPOINT
-        self._head = {"format": CHECKPOINT_FORMAT, "identity": identity}
+        self._head = _head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._every_evaluations = job.checkpoint_evaluations
         self._anytime = METHODS[job.method].anytime
@@ -188,19 +222,11 @@ class _Checkpoints:
         self._journal = journal
         self._last, self._last_evaluations = time.monotonic(), 0
         self._search: AnytimeSearch | None = None
-        self.saved = self._read()
+        self.saved = _read_checkpoint(self._path, self._head)
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
         elif self._path.exists():
             log.warning("the checkpoint in %s is damaged or of another job: the search starts anew", self._path)
-
-    def _read(self) -> dict[str, Any] | None:
-        """The state saved by this very job, if it is there and whole."""
-        saved = read_json(self._path)
-        if not isinstance(saved, dict) or {name: saved.get(name) for name in self._head} != self._head:
-            return None
-        state = saved.get("state")
-        return state if isinstance(state, dict) and state else None
 
     def on_stage(self, stage: str) -> None:
         self._reporter.stage(stage)
@@ -233,6 +259,19 @@ class _Checkpoints:
             self._journal.write("checkpoint", iterations=search.iteration)
             self._journal.publish()
         self._reporter.saved()
+
+
+def _head(identity: dict[str, Any]) -> dict[str, Any]:
+    return {"format": CHECKPOINT_FORMAT, "identity": identity}
+
+
+def _read_checkpoint(path: Place, head: dict[str, Any]) -> dict[str, Any] | None:
+    """The state saved by this very job, if it is there and whole."""
+    saved = read_json(path)
+    if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
+        return None
+    state = saved.get("state")
+    return state if isinstance(state, dict) and state else None
 
 
 def _scratch(job: JobFile) -> Path | None:

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from dsel.cluster.specs import ClusterSection
+from dsel.data.source import Source, make_source
 from dsel.durations import parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.import_path import load_function
@@ -69,7 +70,8 @@ class JobFile(BaseModel):
     default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
     data reuse, by default beside the store (in `out`, where that is in another bucket). Each of the three is a path, or
     an s3://, gs:// or az:// URL. criterion: package.module:function, f(S) of the ascending columns chosen or
-    f(S, data), minimised in place of the squared error. checkpoint_seconds, checkpoint_evaluations: an interrupted
+    f(S, data), minimised in place of the squared error. sample_weight: name of the store's variable of weights, by
+    default `weight` where there is one, false for none. checkpoint_seconds, checkpoint_evaluations: an interrupted
     search loses at most that.
     """
 
@@ -81,6 +83,7 @@ class JobFile(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     targets: list[_Column] | None = None
     unsupervised: bool = False
+    sample_weight: str | Literal[False] | None = None
     lam: Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
@@ -111,6 +114,12 @@ class JobFile(BaseModel):
             )
         return self
 
+    def source(self) -> Source:
+        """From what."""
+        return make_source(
+            str(self.store), targets=self.targets, unsupervised=self.unsupervised, sample_weight=self.sample_weight
+        )
+
     def settings(self) -> Settings:
         """What to select."""
         return Settings(
@@ -122,8 +131,7 @@ class JobFile(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What the result depends on, beside the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
-        if self.certify is None:
-            exclude.add("certify")
+        exclude |= {name for name in ("certify", "sample_weight") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=exclude)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.calibration import calibrated
 from dsel.data.columns import ColumnData
 from dsel.data.source import Source, make_source
 from dsel.errors import DataError, OptionError
@@ -21,6 +22,8 @@ from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.places import Place
+from dsel.planning import Plan, fold_every, make_plan, resources
+from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import members_along, subset_fit
@@ -28,25 +31,32 @@ from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.search.pposs_method import Backend
 from dsel.search.work import bind, takes_data
-from dsel.settings import Checked, Settings, check, check_capacity, partial_sums, some_names
+from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
-from dsel.stats.gram import gram
-from dsel.stats.loo_cached_pass import RowsWithCache, rounds_between_rewrites
+from dsel.stats.ledger import counted
+from dsel.stats.loo_cached_pass import RowsWithCache
 from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
-from dsel.stats.residual import Fit, refit
-from dsel.stats.statistics import Preprocess, Statistics, duplicates
+from dsel.stats.residual import Fit
+from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
+from dsel.stats.tiles import Tiling
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
 
+#: The time of passes over so many bytes is estimated before they begin: a second more is nothing to them.
+CALIBRATED_BYTES = 1 << 30
+
 
 @dataclass
 class Surroundings:
-    """What a run may use: workers (`compute` takes a Dask delayed object), their memory limit, saved statistics, the
-    state of an interrupted search, a look at the search between its slices, and the backend of searches on workers."""
+    """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
+    workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
+    a look at the search between its slices, and the backend of searches on workers."""
 
     compute: Callable[[Any], Any] | None = None
+    persist: Callable[[list[Any]], list[Any]] | None = None
+    workers: int = 1
     worker_memory: int | None = None
     artefacts: ArtefactStore | None = None
     state: dict[str, Any] | None = None
@@ -74,72 +84,102 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
     checked = check(source, settings)
-    held_out = _held_out(source, checked)
-    check_capacity(source, around.worker_memory, partial_sums(checked))
-    every = _fold_every(source, checked, around)
+    held_out = held_out_rows(source, checked)
+    plan = plan_selection(source, checked, around, held_out).require()
+    if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
+        plan = calibrated(plan, source)
+    for line in plan.lines():
+        log.info("plan: %s", line)
+    with counted() as ledger:
+        selection = _planned(source, checked, plan, held_out, around)
+    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
+
+
+def plan_selection(
+    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, *, keeps: bool | None = None,
+    certified: bool = False,
+) -> Plan:  # fmt: skip
+    """What `run_selection` will do in these surroundings. keeps: whether there will be workers that can keep shards, by
+    default whether there are; certified: whether a proof is to follow."""
+    return make_plan(
+        source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
+        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch,
+        keeps=around.persist is not None if keeps is None else keeps,
+    )  # fmt: skip
+
+
+def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
+    settings = checked.settings
+    every = fold_every(source, checked, around.scratch)
     clock = _Clock(around.on_stage)
+    folds = None
     with clock.stage("statistics"):
-        statistics, folds, passes = _with_folds(source, checked, around)
+        if plan.chosen.name in ("gram", "tiles"):
+            statistics, folds = _with_folds(source, checked, around, plan.tiling)
+            ready = of_gram(source, settings, statistics, around.compute)
+        elif plan.chosen.name in ("rows", "sketch"):
+            ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+        else:
+            ready = in_shards(
+                source, settings, plan.chosen, plan.problem.sketch_rows, around.artefacts, around.compute,
+                around.persist,
+            )  # fmt: skip
+        whole = ready.objective(settings.lam)
     with clock.stage("search"):
-        objective, notes = _objective(source, checked, statistics)
-        rows = _rows(source, checked, statistics, folds, every, around) if checked.method.rounds else None
+        objective, notes = _objective(source, checked, ready.statistics, whole)
+        rows = _rows(source, checked, ready.statistics, folds, every, around) if checked.method.rounds else None
         outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
-            objective, _ = _objective(source, checked, statistics)
+            whole = ready.objective(settings.lam)
+            objective, _ = _objective(source, checked, ready.statistics, whole)
         if outcome.chosen is not None:
             independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
         else:
             best = outcome.best(settings.k - len(checked.include))
-            chosen = [int(objective.columns[j]) for j in best.members]
-            independent, dependent = _by_gain(statistics, settings, objective.included, chosen)
+            members = [int(objective.columns[j]) for j in best.members]
+            independent, dependent = _by_gain(whole, objective.included, members)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
         if rows is not None:
             rows.close()
     with clock.stage("check"):
-        fit = _refit(source, settings, statistics, independent, around)
+        fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
     return _selection(
-        source, checked, statistics, objective, outcome, independent, dependent, fit,
-        notes=notes, seconds=clock.seconds, passes=passes + outcome.passes + 1,
-        bytes_read=(passes + outcome.passes) * source.nbytes + _check_bytes(source, independent), path=path, rows=rows,
+        source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
+        notes=notes, seconds=clock.seconds, path=path, rows=rows,
     )  # fmt: skip
 
 
 def _with_folds(
-    source: Source, checked: Checked, around: Surroundings
-) -> tuple[Statistics, FoldStatistics | None, int]:
-    """Statistics, moments of the folds for methods that have them (from the same pass), and the passes they took."""
+    source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
+) -> tuple[Statistics, FoldStatistics | None]:
+    """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        statistics, passes = _statistics(source, settings, around)
-        return statistics, None, passes
-    return saved_fold_gram(
+        return _statistics(source, settings, around, tiling)[0], None
+    statistics, folds, _ = saved_fold_gram(
         source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
         compute=around.compute,
     )  # fmt: skip
+    return statistics, folds
 
 
-def _statistics(source: Source, settings: Settings, around: Surroundings) -> tuple[Statistics, int]:
+def _statistics(
+    source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    key = None
-    if around.artefacts is not None and source.fingerprint is not None:
-        key = ArtefactStore.key(source.fingerprint, missing=settings.missing)
-        saved = around.artefacts.load(key)
-        if saved is not None:
-            log.info("statistics of %s are saved in %s: the data are not read", source.name, around.artefacts.path(key))
-            return saved, 0
-    statistics, passes = gram(source, missing=settings.missing, compute=around.compute)
-    if key is not None and around.artefacts is not None:
-        around.artefacts.save(key, statistics)
-    return statistics, passes
+    return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
 
 
-def _objective(source: Source, checked: Checked, statistics: Statistics) -> tuple[QuadraticObjective, tuple[str, ...]]:
-    """The objective over the columns that may be chosen, given those that always are; and notes for the user."""
+def _objective(
+    source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
+) -> tuple[QuadraticObjective, tuple[str, ...]]:
+    """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
+    over all columns."""
     settings, labels = checked.settings, source.features
-    whole = statistics.objective(settings.preprocess, settings.lam)
     _require_variation(whole.total)
     unusable = statistics.unusable(settings.preprocess)
     notes = []
@@ -154,7 +194,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
-    pairs = duplicates(whole.K)
+    pairs = [] if whole.on_demand else duplicates(whole.K)
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
         more = " (and more)" if len(pairs) > 3 else ""
@@ -164,7 +204,7 @@ def _objective(source: Source, checked: Checked, statistics: Statistics) -> tupl
         raise OptionError("No column is left to choose from: all are constant or excluded.")
     if keep.size < settings.k:
         notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
-    objective = whole.restrict(keep)
+    objective = whole if whole.on_demand and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
@@ -175,22 +215,12 @@ def _require_variation(total: float) -> None:
         )
 
 
-def _fold_every(source: Source, checked: Checked, around: Surroundings) -> int | None:
-    """Rounds between rewrites of a cache on disk; None: there is none. CapacityError where it does not fit the disk."""
-    options = checked.options
-    if not isinstance(options, GreedyRlsOptions):
-        return None
-    return rounds_between_rewrites(
-        options.fold_every, source, checked.include.size, checked.settings.k, around.scratch, loss=options.loss,
-        direction=options.direction,
-    )  # fmt: skip
-
-
 def _rows(
-    source: Source, checked: Checked, statistics: Statistics, folds: FoldStatistics | None, every: int | None,
+    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
     around: Surroundings,
 ) -> RowsOfSource:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
+    assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
@@ -209,7 +239,7 @@ def _rows(
     )  # fmt: skip
 
 
-def _held_out(source: Source, checked: Checked) -> Source | None:
+def held_out_rows(source: Source, checked: Checked) -> Source | None:
     """The held-out rows that the options name; options that do not fit each other are refused here too."""
     options = checked.options
     if not checked.method.rounds:
@@ -222,7 +252,7 @@ def _held_out(source: Source, checked: Checked) -> Source | None:
         return None
     if isinstance(given, str | Place):
         chosen = None if source.target_columns is None else source.targets.tolist()
-        held_out = make_source(given, targets=chosen)
+        held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
     else:
         held_out = make_source(*given)
     check_held_out(source, held_out)
@@ -246,7 +276,7 @@ def _path(
     N = source.n_targets
 
     def row(point: PathPoint, test: float | None) -> PathRow:
-        error = point.error / source.m
+        error = point.error / rows.weight
         return PathRow(
             point.action, point.column, str(source.features[point.column]), point.size,
             error / N if labelled else error, 1.0 - error / N if labelled else None,
@@ -284,12 +314,12 @@ def _search(
 
 
 def _by_gain(
-    statistics: Statistics, settings: Settings, included: Sequence[int], chosen: Sequence[int]
+    whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Included columns, then the others, each next one being that of the largest gain after those before it; and those
     that depend on others, which rfe or a criterion may choose."""
     members = [*included, *chosen]
-    solution = Solution(statistics.objective(settings.preprocess, settings.lam).restrict(members), len(members))
+    solution = Solution(whole.restrict(members), len(members))
     order: list[int] = []
     dependent: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
@@ -302,30 +332,10 @@ def _by_gain(
     return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
 
 
-def _refit(
-    source: Source, settings: Settings, statistics: Statistics, S: NDArray[np.int64], around: Surroundings
-) -> Fit:
-    fill = statistics.mean_x if settings.missing == "mean" else None
-    return refit(
-        source, S, statistics.scaling(settings.preprocess), settings.lam,
-        usable=~statistics.unusable(settings.preprocess), fill=fill, compute=around.compute,
-    )  # fmt: skip
-
-
-def _check_bytes(source: Source, S: NDArray[np.int64]) -> int:
-    """Bytes that the final check reads: whole chunks, so all of X unless it is chunked in columns."""
-    if source.store is None or not source.n_targets:
-        return source.nbytes
-    edges = np.asarray(source.store.column_bounds)
-    touched = np.unique(np.searchsorted(edges, S, side="right") - 1)
-    share = float((edges[touched + 1] - edges[touched]).sum()) / source.n
-    return int(share * source.x_bytes) + source.y_bytes
-
-
 def _selection(
-    source: Source, checked: Checked, statistics: Statistics, objective: QuadraticObjective,
+    source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
-    notes: tuple[str, ...], seconds: dict[str, float], passes: int, bytes_read: int,
+    notes: tuple[str, ...], seconds: dict[str, float],
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
@@ -378,12 +388,11 @@ def _selection(
         notes=notes,
         source=source.name,
         fingerprint=source.fingerprint,
-        bytes_read=bytes_read,
-        passes=passes,
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,
         path=path,
+        weights=None if source.weights is None else source.weights.name,
     )
 
 
@@ -411,7 +420,7 @@ def _plain(value: Any) -> Any:
 
 
 def _in_data_units(
-    statistics: Statistics, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
+    statistics: ColumnScales, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""
     scaling = statistics.scaling(preprocess)

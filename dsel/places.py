@@ -30,6 +30,7 @@ __all__ = [
     "inside",
     "look",
     "make_folder",
+    "names_in",
     "new_file",
     "new_tree",
     "put_in_place",
@@ -69,6 +70,13 @@ def walk(folder: Place) -> Iterator[Entry]:
         for file in files:
             status = os.stat(os.path.join(parent, file))
             yield Entry(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
+
+
+def names_in(folder: Place) -> set[str]:
+    """What stands directly below; nothing where there is no folder."""
+    if isinstance(folder, Remote):
+        return folder.names()
+    return {part.name for part in folder.iterdir()} if folder.is_dir() else set()
 
 
 def look(file: Place) -> Entry:

@@ -1,4 +1,4 @@
-"""What to select, and every check of it that needs no pass over the data: options, columns, memory."""
+"""What to select, and every check of it that needs no pass over the data: options, columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import OptionError
+from dsel.representation import Problem
 from dsel.search.methods import METHODS, Method, Options
-from dsel.stats.blockwise import FAN_IN
-from dsel.stats.gram import Missing, partial_bytes
+from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
 from dsel.validation import first_error
 
@@ -109,32 +109,21 @@ def partial_sums(checked: Checked) -> int:
     return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
 
 
-def check_capacity(source: Source, worker_memory: int | None, sums: int = 1) -> None:
-    """Refuse a pass whose partial sums do not fit: n (n + N) float64 each, as many as a merge takes, its result and one
-    in the making, with two blocks and the interpreter, within the 90 % of its limit at which a worker is still fed.
-
-    sums: Gram matrices in each, one a fold where there are folds.
-    """
-    import psutil
-
-    n = source.n
-    block = max((b.stop - b.start for b in source.blocks), default=0) * source.nbytes // max(source.m, 1)
-    partial_sum = sums * partial_bytes(source)
-    need = ((FAN_IN + 2) * partial_sum + 2 * block + (160 << 20)) / 0.9
-    if worker_memory is not None and need > worker_memory:
-        raise CapacityError(
-            f"A worker needs {need / 2**30:.2f} GiB for {n} columns ({partial_sum / 2**30:.2f} GiB a partial "
-            f"Gram matrix, {block / 2**30:.2f} GiB a row block) and is limited to {worker_memory / 2**30:.2f} GiB.",
-            f"Give each worker at least {math.ceil(10 * need / 2**30) / 10} GiB, fewer columns, or smaller row blocks.",
-        )
-    here = (4 + 2 * sums) * 8 * n * n
-    available = psutil.virtual_memory().available
-    if here > available:
-        raise CapacityError(
-            f"The search over {n} columns needs {here / 2**30:.1f} GiB in this process; "
-            f"{available / 2**30:.1f} GiB are available.",
-            "Use a machine with more memory, or select from fewer columns.",
-        )
+def problem_of(source: Source, checked: Checked) -> Problem:
+    """What is asked, in numbers."""
+    options, k = checked.options, checked.settings.k
+    rows = max((block.stop - block.start for block in source.blocks), default=0)
+    width = source.n if source.store is None else source.store.column_bounds[1]
+    poss = checked.settings.method == "poss"
+    extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
+    calls = checked.settings.criterion is not None or callable(getattr(options, "isolation", None))
+    combined = getattr(options, "bound", None) == "combined"
+    by_W = not (source.n_targets or checked.settings.lam or checked.include.size or combined)
+    whole = checked.method.whole_gram or any(extras) or calls or (checked.settings.method == "astar" and not by_W)
+    return Problem(
+        source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
+        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if poss else 2, needs_gram=whole,
+    )  # fmt: skip
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:

@@ -62,6 +62,31 @@ def make_compute(
     return compute
 
 
+def make_persist(client: Any) -> Callable[[list[Any]], list[Any]]:
+    """A function that has Dask delayed objects computed on `client`, consecutive ones on one worker, and kept there as
+    long as what it returns is. What is lost with a worker is computed again."""
+
+    def persist(lazy: list[Any]) -> list[Any]:
+        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        if not addresses:  # lost for the moment: whoever comes next
+            return list(client.persist(lazy))
+        share = -(-len(lazy) // max(len(addresses), 1))
+        kept: list[Any] = []
+        for i, address in enumerate(addresses):
+            part = lazy[i * share : (i + 1) * share]
+            kept += client.persist(part, workers=[address], allow_other_workers=True) if part else []
+        return kept
+
+    return persist
+
+
+def workers_of(client: Any) -> tuple[int, int | None]:
+    """How many workers there are, and the least memory limit among them (None: no limit)."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
+    return max(1, len(workers)), min(limits, default=None)
+
+
 def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None, no_worker_limit: float) -> Any:
     attempts = 0
     stalled_since: float | None = None

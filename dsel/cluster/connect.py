@@ -10,8 +10,8 @@ from typing import Any
 from dsel.cluster.compute import NO_WORKER_LIMIT
 from dsel.cluster.gateway import gateway_cluster
 from dsel.cluster.kubernetes import kubernetes_cluster
-from dsel.cluster.local import LocalSpec, local_cluster, worker_memory
-from dsel.cluster.running import running_cluster
+from dsel.cluster.local import LocalSpec, local_cluster, worker_count, worker_memory
+from dsel.cluster.running import running_cluster, workers_of_running
 from dsel.cluster.slurm import slurm_cluster
 from dsel.cluster.specs import (
     AddressSection,
@@ -87,6 +87,20 @@ def promised_memory(cluster: ClusterSection) -> int | None:
     """Bytes that each worker will have, or None where only the cluster itself can tell."""
     section = cluster.chosen
     return worker_memory(_local(section)) if isinstance(section, LocalSection) else section.worker_bytes
+
+
+def workers_promised(cluster: ClusterSection) -> tuple[int, int | None]:
+    """How many workers the job will wait for, and the memory of each, as far as the section tells."""
+    section = cluster.chosen
+    count = worker_count(_local(section)) if isinstance(section, LocalSection) else section.asked
+    return count, promised_memory(cluster)
+
+
+def workers_now(cluster: ClusterSection) -> tuple[int, int | None]:
+    """The same, and of a scheduler that runs already what it has now, if it answers."""
+    section = cluster.chosen
+    found = workers_of_running(section) if isinstance(section, AddressSection | SchedulerFileSection) else None
+    return found or workers_promised(cluster)
 
 
 def patience(cluster: ClusterSection) -> float:

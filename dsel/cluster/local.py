@@ -43,10 +43,15 @@ def usable_memory() -> int:
     return int(0.8 * min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
 
 
+def worker_count(spec: LocalSpec) -> int:
+    """How many workers there will be."""
+    return spec.workers or usable_cores()
+
+
 def worker_memory(spec: LocalSpec) -> int:
     """Bytes for each worker."""
     if spec.memory is None:
-        return usable_memory() // (spec.workers or usable_cores())
+        return usable_memory() // worker_count(spec)
     try:
         return int(parse_bytes(spec.memory))
     except ValueError as error:
@@ -61,7 +66,7 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
     """
     from distributed import Client, LocalCluster
 
-    workers = spec.workers or usable_cores()
+    workers = worker_count(spec)
     memory = worker_memory(spec)
     tls = dask_settings.security()
     settings = {

@@ -13,6 +13,7 @@ from typing import Any
 import dask
 
 from dsel.cluster import dask_settings
+from dsel.cluster.compute import workers_of
 from dsel.cluster.specs import AddressSection, SchedulerFileSection
 from dsel.cluster.waiting import check_same_software, wait_for_workers
 from dsel.errors import ClusterError
@@ -20,6 +21,8 @@ from dsel.errors import ClusterError
 log = logging.getLogger("dsel")
 
 _LOOK_SECONDS = 0.2
+#: For a scheduler that is only asked what it has.
+_ASK_SECONDS = 5.0
 
 
 @contextmanager
@@ -50,6 +53,25 @@ def running_cluster(section: AddressSection | SchedulerFileSection) -> Iterator[
             wait_for_workers(client, section.asked, max(deadline - time.monotonic(), 1.0), address)
             check_same_software(client)
             yield client
+
+
+def workers_of_running(section: AddressSection | SchedulerFileSection) -> tuple[int, int | None] | None:
+    """How many workers that scheduler has at this moment, and the least memory limit among them; None where it has
+    none, or does not answer within some seconds."""
+    from distributed import Client
+
+    try:
+        address = _address_in(Path(section.path), 0.0) if isinstance(section, SchedulerFileSection) else section.address
+        with (
+            dask.config.set(dask_settings.SCHEDULER),
+            Client(  # type: ignore[no-untyped-call]
+                address, set_as_default=False, security=dask_settings.security(), timeout=_ASK_SECONDS
+            ) as client,
+        ):
+            return workers_of(client) if client.scheduler_info(n_workers=-1)["workers"] else None
+    except (ClusterError, OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+        log.info("the scheduler does not answer yet: %s", _short(error))
+        return None
 
 
 def _short(error: BaseException) -> str:

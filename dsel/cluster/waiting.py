@@ -53,12 +53,6 @@ def _workers(client: Any) -> dict[str, Any]:
     return workers
 
 
-def least_memory(client: Any) -> int | None:
-    """The smallest memory limit of the workers there are, in bytes."""
-    limits = [int(w["memory_limit"]) for w in _workers(client).values() if w["memory_limit"]]
-    return min(limits, default=None)
-
-
 def check_same_software(client: Any) -> None:
     """dsel must be installed, in the same version, where the tasks run. Errors: ClusterError."""
     try:

@@ -8,6 +8,7 @@ A store is a Zarr v3 group that `xarray.open_zarr(store, consolidated=False)` op
     feature     (feature,)           label    optional: names of the columns of X, each one once
     target      (target,)            label    optional: names of the columns of Y, each one once
     sample      (sample,)            label    optional: names of the rows
+    weight      (sample,)            number   optional: how much each row counts, >= 0
 
 A number is float16, float32, float64 or an integer of up to 8 bytes (bool is stored as uint8). Labels written
 by dsel are variable-length strings, the one string type that the Zarr v3 specification has.
@@ -33,6 +34,7 @@ Y: Final = "Y"
 SAMPLE: Final = "sample"
 FEATURE: Final = "feature"
 TARGET: Final = "target"
+WEIGHT: Final = "weight"
 
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     X: (SAMPLE, FEATURE),
@@ -40,6 +42,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     FEATURE: (FEATURE,),
     TARGET: (TARGET,),
     SAMPLE: (SAMPLE,),
+    WEIGHT: (SAMPLE,),
 }
 
 FORMAT_VERSION: Final = 1

@@ -8,9 +8,10 @@ from typing import Any
 
 from dsel.data import convention as names
 from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
+from dsel.data.sparse_store import SparseStore, is_sparse, open_sparse
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import is_complete, open_array
-from dsel.places import Place, walk
+from dsel.places import Place, as_place, walk
 
 SLOW_BYTES = 5 * TARGET_BYTES
 TINY_BYTES = TARGET_BYTES // 40
@@ -62,6 +63,8 @@ class StoreInfo:
 
 def describe(path: str | Place) -> StoreInfo:
     """Look at a store without reading its values. Cost: one listing of its files. Errors as `open_store`."""
+    if is_sparse(as_place(path)):
+        return _describe_sparse(open_sparse(path))
     store = open_store(path)
     present = [name for name in names.DIMENSIONS if (store.path / name / names.METADATA_FILE).is_file()]
     variables = tuple(_variable(store.path, name) for name in present)
@@ -106,6 +109,22 @@ def render(info: StoreInfo) -> str:
     Console(file=out, width=160, highlight=False, markup=False).print(table)
     rest = info.lines()[1 + len(info.variables) :]
     return "\n".join([out.getvalue().rstrip(), "", *rest])
+
+
+def _describe_sparse(store: SparseStore) -> StoreInfo:
+    m, n = store.shape
+    share = f"{store.stored:,} values ({store.stored / (m * n):.2g} of the places)"
+    blocks = f"{len(store.row_bounds) - 1} row blocks"
+    parts = tuple(_variable(store.path, f"X/{name}") for name in ("data", "indices", "indptr"))
+    return StoreInfo(
+        path=store.path,
+        variables=parts,
+        features=_first(store.features.tolist()),
+        targets=(),
+        attributes={"X": f"{m} x {n} {store.dtype}, {share}, by rows, {blocks}", "obs": ", ".join(store.obs)},
+        absent=(),
+        notes=("targets and weights are columns of obs, by name",) if store.obs else (),
+    )
 
 
 def _variable(path: Place, name: str) -> VariableInfo:

@@ -27,6 +27,7 @@ def ingest(
     y: str | Place | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
+    weight: str | int | None = None,
     dtype: str | None = None,
     compression: str = "none",
     worker_memory: int | None = None,
@@ -38,7 +39,8 @@ def ingest(
     an s3://, gs:// or az:// URL.
 
     `y`: a second .npy file with the targets. `target`, `index`: columns of a table that become Y and the
-    sample labels, by name or position. `dtype`: of X (default: the source's own, float64 for text).
+    sample labels, by name or position. `weight`: the column of a table, the array of an .npz or a second .npy file that
+    holds weights of the rows. `dtype`: of X (default: the source's own, float64 for text).
     `compression`: none, zstd or lz4. `chunks`: rows and columns of a chunk, chosen for `worker_memory` bytes
     (default 1 GiB) when not given. `progress(rows_done, rows)` is called after each row of chunks.
 
@@ -51,7 +53,7 @@ def ingest(
     CapacityError about the store.
     """
     targets = None if y is None else as_place(y)
-    opened = open_source(as_place(source), y=targets, target=tuple(target), index=index, dtype=dtype)
+    opened = open_source(as_place(source), y=targets, target=tuple(target), index=index, dtype=dtype, weight=weight)
     return write_source(
         opened,
         as_place(store),
@@ -60,6 +62,7 @@ def ingest(
         chunks=chunks,
         overwrite=overwrite,
         progress=progress,
+        weighted=weight is not None,
     )
 
 
@@ -71,17 +74,25 @@ def ingest_arrays(
     features: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     samples: Sequence[str] | None = None,
+    weight: Array | None = None,
     compression: str = "none",
     chunks: tuple[int, int] | None = None,
     overwrite: bool = False,
 ) -> IngestReport:
-    """Write arrays that are in memory, X (m x n) and optionally Y (m x N or m), into a new `store`.
+    """Write arrays that are in memory, X (m x n) and optionally Y (m x N or m) and weights (m,), into a new `store`.
 
     Errors: DataError for shapes, dtypes or labels that do not fit; OutputError and CapacityError about the
     store.
     """
-    source = ArraySource(x, y, features, targets, samples)
-    return write_source(source, as_place(store), compression=compression, chunks=chunks, overwrite=overwrite)
+    source = ArraySource(x, y, features, targets, samples, weight)
+    return write_source(
+        source,
+        as_place(store),
+        compression=compression,
+        chunks=chunks,
+        overwrite=overwrite,
+        weighted=weight is not None,
+    )
 
 
 def write_source(
@@ -94,8 +105,10 @@ def write_source(
     overwrite: bool = False,
     progress: Progress | None = None,
     attributes: dict[str, Any] | None = None,
+    weighted: bool = False,
 ) -> IngestReport:
-    """Write an opened source; `attributes` are added to those of the group. See `ingest`."""
+    """Write an opened source; `attributes` are added to those of the group; `weighted`: the last column of its Y are
+    weights of the rows. See `ingest`."""
     if compression not in COMPRESSIONS:
         raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
@@ -109,7 +122,7 @@ def write_source(
     elif min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
-    plan = Plan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4))
+    plan = Plan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4), weighted=weighted)
     return write_store(plan, overwrite=overwrite, progress=progress, attributes=attributes)
 
 
@@ -125,12 +138,13 @@ class ArraySource:
         features: Sequence[str] | None,
         targets: Sequence[str] | None,
         samples: Sequence[str] | None,
+        weight: Array | None = None,
     ) -> None:
         if x.ndim != 2:
             raise DataError(f"X has shape {x.shape}.", "It must have two dimensions: (samples, features).")
         self._token = uuid4().hex
         self._x = x
-        self._y = y.reshape(-1, 1) if y is not None and y.ndim == 1 else y
+        self._y = _with_weight(y.reshape(-1, 1) if y is not None and y.ndim == 1 else y, weight, len(x))
         self.shape = (x.shape[0], x.shape[1])
         self.dtype = wanted_dtype(None, x.dtype, "X")
         self.y_shape = self.y_dtype = None
@@ -142,7 +156,7 @@ class ArraySource:
             self.y_shape = (self._y.shape[0], self._y.shape[1])
             self.y_dtype = wanted_dtype(None, self._y.dtype, "Y")
         self.features = _labels(features, "feature", self.shape[1])
-        self.targets = _labels(targets, "target", 0 if self.y_shape is None else self.y_shape[1])
+        self.targets = _labels(targets, "target", 0 if self.y_shape is None else self.y_shape[1] - (weight is not None))
         self._samples = None if samples is None else [str(label) for label in samples]
         if self._samples is not None and len(self._samples) != len(x):
             raise DataError(f"{len(self._samples)} sample labels for {len(x)} rows.", "Give one for each row.")
@@ -153,6 +167,16 @@ class ArraySource:
 
     def open(self, start: int, scratch: Path) -> Reader:
         return _ArrayReader(self._x, self._y, self._samples)
+
+
+def _with_weight(y: Array | None, weight: Array | None, rows: int) -> Array | None:
+    """Y with the weights as one more column."""
+    if weight is None:
+        return y
+    if np.shape(weight) != (rows,) or (y is not None and len(y) != rows):
+        raise DataError(f"weight has shape {np.shape(weight)} and X {rows} rows.", "Give one number for each row.")
+    column = np.asarray(weight).reshape(-1, 1)
+    return column if y is None else np.hstack([y, column])
 
 
 class _ArrayReader:

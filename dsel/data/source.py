@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.convention import default_labels, require_unique, shorten
+from dsel.data.sparse_store import ObsColumns, SparseRows, SparseStore, is_sparse, open_sparse
 from dsel.data.store import Store, open_store
 from dsel.data.stored_array import StoredArray
+from dsel.data.weights import Weights, as_weights, find_weights, given_weights, named
 from dsel.errors import DataError, OptionError
-from dsel.places import Place
+from dsel.places import Place, as_place
 
 Labels = NDArray[np.object_]
 
@@ -40,12 +42,17 @@ class StoredRows:
         """The rows, or of these only the ascending `columns`."""
         return self.array.read(self.start, self.stop, columns)
 
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Bytes of the chunks that this takes."""
+        return self.array.bytes_read(self.start, self.stop, columns)
+
 
 @dataclass(frozen=True)
 class Block:
     """Rows [start, stop): x and y are StoredRows, arrays, sparse matrices, or Dask delayed arrays (then `lazy`).
 
-    y is None where there are no targets apart from X itself.
+    y is None where there are no targets apart from X itself. w: weights of the rows, None where all are 1; for a
+    function of a loaded block, an array.
     """
 
     start: int
@@ -53,6 +60,7 @@ class Block:
     x: Any
     y: Any
     lazy: bool = False
+    w: Any = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,9 @@ class Source:
     blocks: tuple[Block, ...]
     x_bytes: int
     y_bytes: int
-    store: Store | None = None
+    store: Store | SparseStore | None = None
     target_columns: NDArray[np.int64] | None = None  # of Y in the store, where not all are used
+    weights: Weights | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -78,8 +87,20 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one pass over X and Y."""
-        return self.x_bytes + self.y_bytes
+        """Bytes of one pass over X, Y and the weights."""
+        return self.x_bytes + self.y_bytes + self.w_bytes
+
+    @property
+    def w_bytes(self) -> int:
+        """Bytes of the weights."""
+        return 0 if self.weights is None else self.m * self.weights.itemsize
+
+    def bytes_of_pass(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Bytes that one pass reads, as `part_bytes` counts them; of lazy arrays by their shapes."""
+        if any(block.lazy for block in self.blocks):
+            return self.nbytes
+        parts = [(part_bytes(b.x, columns), part_bytes(b.y, self.target_columns), part_bytes(b.w)) for b in self.blocks]
+        return sum(map(sum, parts))
 
     @cached_property
     def fingerprint(self) -> str | None:
@@ -87,18 +108,42 @@ class Source:
         if self.store is None:
             return None
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
-        return self.store.fingerprint() + ("-unsupervised" if not self.n_targets else chosen)
+        name = "" if self.weights is None else self.weights.name
+        if isinstance(self.store, SparseStore):
+            columns = [*self.targets.tolist(), *([name] if name else [])]
+            return f"{self.store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if name else ''}"
+        weighted = f"-weight:{name}" if name else "-unweighted" if self.store.has_weight else ""
+        targets = "-unsupervised" if not self.n_targets else chosen
+        return self.store.fingerprint(*([name] if name else [])) + targets + weighted
 
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
     """The rows of one block: a dense array, or a sparse matrix; all columns, or the ascending `columns`."""
-    if isinstance(part, StoredRows):
+    if isinstance(part, StoredRows | SparseRows | ObsColumns):
         return part.read(columns)
     if columns is None:
         return part
     if hasattr(part, "tocsc"):
-        return part.tocsc()[:, columns]
+        return part.tocsc()[:, columns].tocsr()
     return np.ascontiguousarray(part[:, columns])
+
+
+def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
+    """Bytes that loading a part of a block reads, uncompressed and in whole chunks; of data in memory all of it."""
+    if part is None:
+        return 0
+    if isinstance(part, StoredRows):
+        return part.bytes_read(columns)
+    if isinstance(part, SparseRows | ObsColumns):
+        return part.bytes_read()
+    return _size(part)
+
+
+def load_weights(part: Any) -> NDArray[np.float64] | None:
+    """The weights of the rows of one block; None where there are none, or all are 1."""
+    if part is None:
+        return None
+    return as_weights(part.read() if isinstance(part, StoredRows) else part)
 
 
 def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
@@ -110,12 +155,14 @@ def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def make_source(
-    X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False
-) -> Source:
+    X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
+    sample_weight: Any = None,
+) -> Source:  # fmt: skip
     """A Source from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
 
     Y None: a store or Dataset brings its own Y if it has one (unless `unsupervised`); otherwise Y = X. `targets` picks
-    some of them by label or index; they stay in the order that Y has them in.
+    some of them by label or index; they stay in the order that Y has them in. sample_weight: (m,) numbers >= 0 for data
+    in memory; for a store or Dataset the name of a variable, by default `weight` where there is one, False for none.
 
     Errors: OptionError for targets that are not there, DataError naming what X or Y is and should be.
     """
@@ -123,7 +170,10 @@ def make_source(
     if isinstance(X, str | Place):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
-        return _from_store(open_store(X), targets, unsupervised)
+        if is_sparse(as_place(X)):
+            return _sparse_source(open_sparse(X), targets, unsupervised, sample_weight)
+        store = open_store(X)
+        return _weighted(_from_store(store, targets, unsupervised), find_weights(store, sample_weight))
     if _is(X, "xarray", "Dataset"):
         if Y is None and "Y" in X and not unsupervised:
             Y = X["Y"]
@@ -132,11 +182,42 @@ def make_source(
                 f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.",
                 "Rename the data matrix to X, or pass it alone.",
             )
+        sample_weight = _of_dataset(X, sample_weight)
         X = X["X"]
     if unsupervised:
         Y = None
     source = _from_arrays(X, Y)
-    return source if targets is None else _pick_targets(source, targets)
+    if targets is not None:
+        source = _pick_targets(source, targets)
+    if sample_weight is None or sample_weight is False:
+        return source
+    if _is_pandas(X) and _is_pandas(sample_weight):
+        _require_same_index(X, sample_weight, "sample_weight")
+    return _weighted(source, given_weights(sample_weight, source.m))
+
+
+def _of_dataset(dataset: Any, asked: Any) -> Any:
+    """Weights of an xarray Dataset: its variable `weight`, or the one named."""
+    name = named(asked, "weight" in dataset) if asked is None or isinstance(asked, str | bool) else None
+    if name is None:
+        return asked
+    if name not in dataset:
+        raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
+    return dataset[name].data
+
+
+def _weighted(source: Source, weights: Weights | None) -> Source:
+    if weights is None:
+        return source
+
+    def part(block: Block) -> Any:
+        values = weights.values
+        if isinstance(values, StoredArray):
+            return StoredRows(values, block.start, block.stop)
+        return values[block.start : block.stop]
+
+    blocks = tuple(replace(block, w=part(block)) for block in source.blocks)
+    return replace(source, blocks=blocks, weights=weights)
 
 
 def _is(value: Any, module: str, name: str) -> bool:
@@ -208,6 +289,30 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen,
     )  # fmt: skip
+
+
+def _sparse_source(
+    store: SparseStore, targets: Sequence[str | int] | None, unsupervised: bool, sample_weight: Any
+) -> Source:
+    """Targets are columns of obs, by their names; without any, Y = X."""
+    m, n = store.shape
+    chosen: list[str] = []
+    for name in () if unsupervised or targets is None else targets:
+        if not isinstance(name, str):
+            raise OptionError(f"targets: {name!r} names no column of obs.", f"Known: {', '.join(store.obs[:8])}.")
+        chosen.append(name)
+    require_unique(chosen, "target", "targets", "Name each one once.")
+    variables = tuple(store.column(name, "targets").variable for name in chosen)
+    places = store.blocks()
+    blocks = tuple(
+        Block(p.start, p.stop, p, ObsColumns(p.path, variables, p.start, p.stop) if chosen else None) for p in places
+    )
+    source = Source(
+        name=str(store.path), m=m, n=n, n_targets=len(chosen), features=store.features,
+        targets=np.array(chosen, dtype=object), blocks=blocks, x_bytes=sum(p.bytes_read() for p in places),
+        y_bytes=sum(block.y.bytes_read() for block in blocks) if chosen else 0, store=store,
+    )  # fmt: skip
+    return _weighted(source, find_weights(store, sample_weight))
 
 
 def _pick_targets(source: Source, targets: Sequence[str | int]) -> Source:
@@ -283,13 +388,8 @@ def _from_arrays(X: Any, Y: Any) -> Source:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
     if y is not None and y.shape[0] != m:
         raise DataError(f"X has {m} rows and Y has {y.shape[0]}.", "Y needs one row for each sample of X.")
-    if _is_pandas(X) and _is_pandas(Y) and not X.index.equals(Y.index):
-        pairs = enumerate(zip(X.index, Y.index, strict=True))
-        at = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
-        raise DataError(
-            f"The indexes of X and Y differ: row {at} is {X.index[at]!r} in X and {Y.index[at]!r} in Y.",
-            "Give them the same order (Y.loc[X.index]), or pass Y.to_numpy() if the rows belong together as they are.",
-        )
+    if _is_pandas(X) and _is_pandas(Y):
+        _require_same_index(X, Y, "Y")
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
@@ -297,6 +397,18 @@ def _from_arrays(X: Any, Y: Any) -> Source:
         name="X", m=m, n=n, n_targets=N, features=_labels_of(X, "x", n), targets=_labels_of(Y, "y", N),
         blocks=_array_blocks(x, y), x_bytes=_size(x), y_bytes=0 if y is None else _size(y),
     )  # fmt: skip
+
+
+def _require_same_index(X: Any, other: Any, name: str) -> None:
+    if len(other) != len(X) or other.index.equals(X.index):
+        return
+    pairs = enumerate(zip(X.index, other.index, strict=True))
+    at = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
+    raise DataError(
+        f"The indexes of X and {name} differ: row {at} is {X.index[at]!r} in X and {other.index[at]!r} in {name}.",
+        f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together as "
+        "they are.",
+    )
 
 
 def _size(data: Any) -> int:

@@ -61,6 +61,11 @@ class Store:
         return _labels(self.path, names.SAMPLE, self.shape[0])
 
     @property
+    def has_weight(self) -> bool:
+        """Whether there are weights of the samples under their usual name."""
+        return (self.path / names.WEIGHT / names.METADATA_FILE).is_file()
+
+    @property
     def nbytes(self) -> int:
         """Bytes of X, uncompressed."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -85,19 +90,19 @@ class Store:
         """Files such as X/c/0/3 that shape and chunks call for and that are not there. Cost: a listing."""
         return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *more: str) -> str:
         """A digest that changes when the store is written to: metadata, sizes and times (in object storage, tags) of
-        all files, not contents.
+        all files, not contents; of the variables of the convention, and of `more`.
 
         Errors: DataError when a chunk is absent from a store that dsel wrote. Cost: one look at every chunk
         file.
         """
         _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
-        for name in self._variables():
+        for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
             folder = self.path / name
             digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
-            for entry in sorted(_files(folder), key=lambda entry: entry.key):
+            for entry in sorted(files_of(folder), key=lambda entry: entry.key):
                 digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
 
@@ -272,13 +277,13 @@ def _require_all_chunks(store: Store) -> None:
 
 def _absent(path: Place, variable: str) -> list[str]:
     array = open_array(str(path), variable).array
-    present = {entry.key for entry in _files(path / variable)}
+    present = {entry.key for entry in files_of(path / variable)}
     counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
     keys = (chunk_key(array, index) for index in product(*map(range, counts)))
     return [key for key in keys if key not in present]
 
 
-def _files(folder: Place) -> Iterator[Entry]:
+def files_of(folder: Place) -> Iterator[Entry]:
     """All chunk files of an array."""
     return (entry for entry in walk(folder) if not entry.key.endswith(names.METADATA_FILE))
 

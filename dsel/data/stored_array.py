@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +36,13 @@ class ArrayHandle:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """A two-dimensional variable of a store. Each process opens it once; pickled it is two strings."""
+    """A variable of a store, of two dimensions or one. Each process opens it once; pickled it is two strings."""
 
     path: str
     variable: str
 
     def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
-        """Rows [start, stop) (r x n), or of these only the sorted `columns` (r x len(columns)).
+        """Rows [start, stop) (r x n), or of these only the sorted `columns` (r x len(columns)); (r,) of one dimension.
 
         Always a fresh array in C order, bool as uint8. Only the chunks that are needed are read.
         Errors: OptionError for rows or columns that are not there; DataError for a chunk that is lost, cut
@@ -51,8 +52,8 @@ class StoredArray:
         wanted = None if columns is None else np.asarray(columns, dtype=np.intp)
         self._check_range(handle.array.shape, start, stop, wanted)
         if stop == start or (wanted is not None and not wanted.size):
-            width = handle.array.shape[1] if wanted is None else wanted.size
-            return np.empty((stop - start, width), _as_number(handle.array.dtype))
+            width = handle.array.shape[1:] if wanted is None else (wanted.size,)
+            return np.empty((stop - start, *width), _as_number(handle.array.dtype))
         if handle.complete:
             self._require_files(handle, start, stop, wanted)
         try:
@@ -62,8 +63,33 @@ class StoredArray:
         except Exception as error:  # a codec may raise anything at all
             raise self._unreadable(handle, start, stop, wanted, error) from error
 
+    def bytes_read(self, start: int, stop: int, columns: NDArray[np.integer[Any]] | None = None) -> int:
+        """Bytes that rows [start, stop) take, uncompressed; of the columns whole chunks."""
+        handle = open_array(self.path, self.variable)
+        width, across = handle.files[1], (*handle.array.shape, 1)[1]
+        if columns is not None:
+            touched = np.unique(np.asarray(columns) // width)
+            across = int(np.minimum((touched + 1) * width, across).sum() - (touched * width).sum())
+        return (stop - start) * across * int(handle.array.dtype.itemsize)
+
+    def read_tile(self, rows: tuple[int, int], columns: tuple[int, int]) -> Array:
+        """Rows [start, stop) and columns [left, right), as `read` has them."""
+        (start, stop), (left, right) = rows, columns
+        handle = open_array(self.path, self.variable)
+        wanted = np.arange(left, right)
+        self._check_range(handle.array.shape, start, stop, wanted)
+        if handle.complete:
+            self._require_files(handle, start, stop, wanted)
+        try:
+            values = np.asarray(handle.array[start:stop, left:right])
+        except (MemoryError, DselError):
+            raise
+        except Exception as error:  # a codec may raise anything at all
+            raise self._unreadable(handle, start, stop, wanted, error) from error
+        return _own(values)
+
     def _check_range(self, shape: tuple[int, ...], start: int, stop: int, columns: Array | None) -> None:
-        m, n = shape
+        m, n = (*shape, 1)[:2]
         if not 0 <= start <= stop <= m:
             raise OptionError(f"{self.variable} of {self.path} has rows 0 to {m}.", f"Not {start} to {stop}.")
         if columns is None or not columns.size:
@@ -86,7 +112,7 @@ class StoredArray:
         for index in _files_of(handle, start, stop, columns):
             (rows, width), (i, j) = handle.files, index
             try:
-                handle.array[i * rows : (i + 1) * rows, j * width : (j + 1) * width]
+                handle.array[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
             except DselError:
                 raise
             except Exception as alone:
@@ -101,7 +127,9 @@ class StoredArray:
         row = index[0] * handle.files[0]
         last = min(row + handle.files[0], handle.array.shape[0])
         key = chunk_key(handle.array, index)
-        return f"Chunk {index} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"
+        return (
+            f"Chunk {index[: handle.array.ndim]} of {self.variable} in {self.path} (file {key}, rows {row} to {last})"
+        )
 
 
 def open_array(path: str, variable: str) -> ArrayHandle:
@@ -113,11 +141,25 @@ def open_array(path: str, variable: str) -> ArrayHandle:
         place = as_place(path)
         # A store in a bucket is replaced in place, and while that lasts its own metadata are not there.
         sign = place if isinstance(place, Remote) else place / variable
-        return _open_array(path, variable, look(sign / METADATA_FILE).tag)
+        return _open_array(path, variable, _metadata_tag(sign))
     except DselError:
         raise
     except Exception as error:  # zarr raises what its many parts raise
         raise DataError(f"{variable} of {path} cannot be opened: {describe_error(error)}", REMEDY) from error
+
+
+def metadata_file(folder: Place) -> Place | None:
+    """The metadata of the array in `folder`, of Zarr format 3 or 2; None where there is none."""
+    files = (folder / name for name in (METADATA_FILE, ".zarray"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _metadata_tag(folder: Place) -> str:
+    """What changes when the metadata of a group or array do, of Zarr format 3 or 2. Errors: FileNotFoundError."""
+    for name in (METADATA_FILE, ".zarray", ".zgroup"):
+        with suppress(FileNotFoundError):
+            return look(folder / name).tag
+    raise FileNotFoundError(f"There are no Zarr metadata in {folder}.")
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +167,9 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     import zarr
 
     place = as_place(path)
-    array = zarr.open_array(zarr_store(place / variable), mode="r", zarr_format=3)
+    found = metadata_file(place / variable)
+    zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
+    array = zarr.open_array(zarr_store(place / variable), mode="r", zarr_format=zarr_format)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
     return ArrayHandle(array, is_complete(place), files)
@@ -141,8 +185,9 @@ def is_complete(store: Place) -> bool:
 
 
 def chunk_key(array: zarr.Array[Any], index: tuple[int, ...]) -> str:
-    """The file of a chunk (or shard), relative to the folder of the array, such as c/0/3."""
-    return array.metadata.encode_chunk_key(index)
+    """The file of a chunk (or shard), relative to the folder of the array, such as c/0/3. An array of one dimension
+    counts as one column."""
+    return array.metadata.encode_chunk_key(index[: array.ndim])
 
 
 def describe_error(error: Exception) -> str:
@@ -155,7 +200,7 @@ def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None)
     """Indices of the chunks (or shards) that hold the rows and columns."""
     rows, width = handle.files
     if columns is None:
-        across: Sequence[int] = range(len(bounds(handle.array.shape[1], width)) - 1)
+        across: Sequence[int] = range(len(bounds((*handle.array.shape, 1)[1], width)) - 1)
     else:
         across = np.unique(columns // width).tolist()
     return product(range(start // rows, (stop - 1) // rows + 1), across)
@@ -163,6 +208,10 @@ def _files_of(handle: ArrayHandle, start: int, stop: int, columns: Array | None)
 
 def _select(array: zarr.Array[Any], rows: slice, columns: Array | None) -> Array:
     values = np.asarray(array[rows] if columns is None else array.oindex[rows, columns])
+    return _own(values)
+
+
+def _own(values: Array) -> Array:
     own = np.ascontiguousarray(values.astype(_as_number(values.dtype), copy=False))
     return own if own.flags.owndata and own.flags.writeable else own.copy()
 

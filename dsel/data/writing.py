@@ -59,6 +59,7 @@ class Plan:
     chunks: tuple[int, int]
     compression: str
     memory: int  # bytes that one band of rows may take
+    weighted: bool = False  # the last column of the source's Y are weights of the rows
 
     @property
     def staging(self) -> Staging | BucketStaging:
@@ -74,24 +75,30 @@ class Plan:
             "dtype": str(source.dtype),
             "chunks": list(self.chunks),
             "compression": self.compression,
+            **({"weighted": True} if self.weighted else {}),
         }
+
+    @property
+    def targets(self) -> int:
+        """Columns of Y."""
+        return 0 if self.source.y_shape is None else self.source.y_shape[1] - self.weighted
 
     @property
     def y_columns(self) -> int:
         """Columns in a chunk of Y: its rows are those of X, and it is not larger than a chunk of X."""
-        if self.source.y_shape is None or self.source.y_dtype is None:
+        if not self.targets or self.source.y_dtype is None:
             return 0
         largest = self.chunks[1] * self.source.dtype.itemsize // self.source.y_dtype.itemsize
-        return max(1, min(self.source.y_shape[1], largest))
+        return max(1, min(self.targets, largest))
 
     @property
     def band_bytes(self) -> int:
         """Bytes on disk of one row of chunks, uncompressed. Chunks at the edge are stored whole."""
         (rows, columns), (_, n) = self.chunks, self.source.shape
         total = ceil(n / columns) * columns * self.source.dtype.itemsize
-        if self.source.y_shape is not None and self.source.y_dtype is not None:
-            pieces = ceil(self.source.y_shape[1] / self.y_columns)
-            total += pieces * self.y_columns * self.source.y_dtype.itemsize
+        if self.source.y_dtype is not None:
+            pieces = ceil(self.targets / self.y_columns) if self.targets else 0
+            total += (pieces * self.y_columns + self.weighted) * self.source.y_dtype.itemsize
         return rows * total
 
 
@@ -127,11 +134,10 @@ def write_store(
             raise DataError(f"{plan.source.name} changed while it was read.", "Start again when it is at rest.")
         _create_group(plan, attributes or {})
         plan.staging.publish()
-    n_targets = plan.source.y_shape[1] if plan.source.y_shape else 0
     size = sum(entry.size for entry in walk(plan.store))
     seconds = time.perf_counter() - began
     return IngestReport(
-        plan.source.shape, n_targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
+        plan.source.shape, plan.targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
     )
 
 
@@ -181,9 +187,10 @@ def _create_arrays(plan: Plan) -> None:
     source, group = plan.source, plan.staging.group
     (m, n), (rows, columns) = source.shape, plan.chunks
     _create(group, names.X, (m, n), (rows, columns), source.dtype, plan.compression)
-    if source.y_shape is not None and source.y_dtype is not None:
-        shape = source.y_shape
-        _create(group, names.Y, shape, (rows, plan.y_columns), source.y_dtype, plan.compression)
+    if source.y_dtype is not None and plan.targets:
+        _create(group, names.Y, (m, plan.targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
+    if source.y_dtype is not None and plan.weighted:
+        _create(group, names.WEIGHT, (m,), (rows,), source.y_dtype, plan.compression)
     if source.has_samples:
         _create(group, names.SAMPLE, (m,), (rows,), "string", plan.compression)
     for variable, labels in ((names.FEATURE, source.features), (names.TARGET, source.targets)):
@@ -253,8 +260,10 @@ def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress
             count = min(rows, m - first)
             _fill(reader, _head(x, count), _head(y, count), _head(samples, count))
             _store(arrays[names.X], first, x[:count], columns)
-            if y is not None:
-                _store(arrays[names.Y], first, y[:count], plan.y_columns)
+            if y is not None and plan.targets:
+                _store(arrays[names.Y], first, y[:count, : plan.targets], plan.y_columns)
+            if y is not None and plan.weighted:
+                arrays[names.WEIGHT][first : first + count] = y[:count, -1]
             if samples is not None:
                 arrays[names.SAMPLE][first : first + count] = samples[:count]
             plan.staging.save(key, first + count)
@@ -291,7 +300,7 @@ def _arrays(plan: Plan) -> dict[str, zarr.Array[Any]]:
 
     found = {}
     with zarr.config.set({"array.write_empty_chunks": True}):  # not stored, and open_array ignores config=
-        for variable in (names.X, names.Y, names.SAMPLE):
+        for variable in (names.X, names.Y, names.SAMPLE, names.WEIGHT):
             array = plan.staging.group / variable
             if (array / names.METADATA_FILE).is_file():
                 found[variable] = zarr.open_array(zarr_store(array), mode="r+")

@@ -7,13 +7,21 @@ element in a fixed order without re-association, so that the compiler's vector w
 
 from __future__ import annotations
 
+import numpy as np
+
 from dsel.compiled import compiled
 from dsel.objective.memory import (
     ELIMINATION,
     ERROR_OF_EMPTY,
     FLOOR,
+    K_DIAGONAL,
     LAM,
+    M_DIAGONAL,
+    N_COLUMNS,
     N_TARGETS,
+    ON_DEMAND,
+    PAIR_VALUES,
+    PAIRS,
     SCALARS,
     C,
     Ints,
@@ -21,32 +29,63 @@ from dsel.objective.memory import (
     U,
     V,
     cube,
+    int_vector,
     matrix,
+    row,
     vector,
 )
+
+
+@compiled()
+def entry(P: Ints, place: int, j: int, l: int) -> float:
+    """The entry (j, l) of K or M, from the row of the lesser of the two where it is there; NaN where nothing says."""
+    if j == l:
+        return vector(P, K_DIAGONAL if place == K else M_DIAGONAL)[j]
+    addresses = int_vector(P, place)
+    a = min(j, l)
+    b = max(j, l)
+    if addresses[a] != 0:
+        return row(P, place, a)[b]
+    if addresses[b] != 0:
+        return row(P, place, b)[a]
+    pairs = int_vector(P, PAIRS)
+    key = a * P[N_COLUMNS] + b
+    where = np.searchsorted(pairs, key)
+    if where < pairs.shape[0] and pairs[where] == key:
+        return matrix(P, PAIR_VALUES)[0 if place == K else 1, where]
+    return np.nan
 
 
 @compiled()
 def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
     """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
 
-    A column whose pivot is at or below its floor explains nothing and does not count. O(s^3 / 6) multiplications with
-    few targets, three times that with M.
+    NaN where rows come on demand and an entry is not known. A column whose pivot is at or below its floor explains
+    nothing and does not count. O(s^3 / 6) multiplications with few targets, three times that with M.
     """
     N = P[N_TARGETS]
-    gram, cross, floor, scalars = matrix(P, K), matrix(P, C), vector(P, FLOOR), vector(P, SCALARS)
+    floor, scalars = vector(P, FLOOR), vector(P, SCALARS)
     k, M = cube(P, ELIMINATION)[0], cube(P, ELIMINATION)[1]
     u = matrix(P, V)[U]
     for a in range(s):
-        for b in range(a, s):
-            k[a, b] = gram[members[a], members[b]]
+        if P[ON_DEMAND]:
+            for b in range(a, s):
+                k[a, b] = entry(P, K, members[a], members[b])
+        else:
+            gram = row(P, K, members[a])
+            for b in range(a, s):
+                k[a, b] = gram[members[b]]
         k[a, a] += scalars[LAM]
         if N > 0:
             for t in range(N):
-                M[a, t] = cross[members[a], t]
-        else:
+                M[a, t] = matrix(P, C)[members[a], t]
+        elif P[ON_DEMAND]:
             for b in range(a, s):
-                M[a, b] = cross[members[a], members[b]]
+                M[a, b] = entry(P, C, members[a], members[b])
+        else:
+            cross = row(P, C, members[a])
+            for b in range(a, s):
+                M[a, b] = cross[members[b]]
     f = scalars[ERROR_OF_EMPTY]
     rank = 0
     for p in range(s):

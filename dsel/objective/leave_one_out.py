@@ -26,6 +26,10 @@ The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as 
 that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
 models that were fitted anew, intercept included, without the row. (The scales of standardised columns are those of all
 rows: they only say how strongly lam weighs on each column.)
+
+Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its hat value is v / (sum of the
+weights); e / g is then sqrt(v) times the residual of the row under the weighted model fitted without it, all of its
+weight left out, so that squares add up to the weighted error. Rows of weight 0 are left away.
 """
 
 from __future__ import annotations
@@ -55,13 +59,15 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class LooProblem:
-    """What all rounds share, in preprocessed units: K (n, n), B (n, N), sums over rows of X (n,) and Y (N,), m rows."""
+    """What all rounds share, in preprocessed units: K (n, n), B (n, N), sums over rows of X (n,) and Y (N,), m rows of
+    this weight in all (m without weights); everything is weighted."""
 
     K: Floats
     B: Floats
     sum_x: Floats
     sum_y: Floats
     m: int
+    weight: float
     lam: float
     intercept: Intercept
 
@@ -71,9 +77,9 @@ class LooProblem:
         return self.intercept == "column"
 
     @property
-    def g0(self) -> float:
-        """1 - h of a row before any column is chosen."""
-        return 1.0 - 1.0 / self.m if self.intercept == "center" else 1.0
+    def share(self) -> float:
+        """The hat value of a row of weight 1 before any column is chosen."""
+        return 1.0 / self.weight if self.intercept == "center" else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +96,7 @@ class LooRound:
     w: Floats
     delta: Floats
     T: Floats
-    g0: float
+    share: float
     insert: bool = True
     remove: bool = False
 
@@ -143,7 +149,7 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
     K_S, K_SS, B_S = problem.K[S], problem.K[np.ix_(S, S)], problem.B[S]
     if problem.constant:
         K_S = np.vstack([problem.sum_x, K_S])
-        K_SS = np.block([[np.array([[problem.m]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
+        K_SS = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
         B_S = np.vstack([problem.sum_y, B_S])
     s = K_SS.shape[0]
     diagonal = np.diag(problem.K)
@@ -151,13 +157,13 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
         N = problem.B.shape[1]
         return LooRound(
             S, False, np.zeros((0, diagonal.size)), np.zeros((0, 0)), np.zeros((0, N)), diagonal + problem.lam,
-            problem.B, problem.g0, insert, remove,
+            problem.B, problem.share, insert, remove,
         )  # fmt: skip
     factor = scipy.linalg.cho_factor(K_SS + problem.lam * np.eye(s), lower=True)
     P, w, A = (np.asarray(scipy.linalg.cho_solve(factor, right)) for right in (K_S, B_S, np.eye(s)))
     delta = diagonal + problem.lam - np.einsum("sn,sn->n", K_S, P)
     return LooRound(
-        S, problem.constant, P, (A + A.T) / 2.0, w, delta, problem.B - K_S.T @ w, problem.g0, insert, remove
+        S, problem.constant, P, (A + A.T) / 2.0, w, delta, problem.B - K_S.T @ w, problem.share, insert, remove
     )
 
 
@@ -171,7 +177,7 @@ def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
         K_C = np.vstack([problem.sum_x, K_C])
     K = problem.K - K_C.T @ base.P
     none = np.zeros(0)
-    return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.lam, "none")
+    return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.weight, problem.lam, "none")
 
 
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
@@ -208,17 +214,27 @@ def _add_squared(
 
 @compiled(nogil=True)
 def _add_zero_one(
-    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats, errors: Floats
+    x: Any,
+    a: Floats,
+    D: Floats,
+    e: Floats,
+    g: Floats,
+    tau: Floats,
+    sign: float,
+    flip: Floats,
+    count: Floats,
+    errors: Floats,
 ) -> None:  # pragma: no cover
-    """errors_j += rows and targets where flip (e - u tau_j) >= g - sign u^2: the label times the prediction is <= 0."""
+    """errors_j += count over rows and targets where flip (e - u tau_j) >= g - sign u^2: the label times the prediction
+    is <= 0."""
     r, n = x.shape
     for i in range(r):
-        x_i, D_i, g_i = x[i], D[i], g[i]
+        x_i, D_i, g_i, w = x[i], D[i], g[i], count[i]
         for t in range(e.shape[1]):
             e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
             for j in range(n):
                 u = x_i[j] * a[j] + D_i[j]
-                errors[j] += 1.0 if c * (e_it - u * tau_t[j]) >= g_i - sign * u * u else 0.0
+                errors[j] += w if c * (e_it - u * tau_t[j]) >= g_i - sign * u * u else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,19 +291,54 @@ def residuals(z_S: Floats, targets: Floats, g0: float | Floats, round: LooRound)
     return targets - z_S @ round.w, g0 - np.einsum("rs,rs->r", h, z_S), h
 
 
-def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y") -> Floats:
-    """Errors of S, S + j and S - i summed over the rows of one block: x (r, n) dense or sparse, y (r, N), unscaled.
+@dataclass(frozen=True, eq=False)
+class Weighing:
+    """How rows of weights w (r,), all > 0, enter: their roots, and 1 - h before any column is chosen."""
+
+    w: Floats
+    root: Floats
+    g0: Floats
+
+    @classmethod
+    def of(cls, w: Floats | None, rows: int, share: float) -> Weighing:
+        """Weights, 1 where there are none."""
+        w = np.ones(rows) if w is None else w
+        return cls(w, np.sqrt(w), 1.0 - share * w)
+
+    def rows(self, start: int, stop: int) -> Weighing:
+        """Some of the rows."""
+        return Weighing(self.w[start:stop], self.root[start:stop], self.g0[start:stop])
+
+    def flip(self, labels: Floats, view: RowView) -> Floats | None:
+        """Label times scale for rows times their root, for the zero-one loss."""
+        return labels * view.scale_y / self.root[:, None] if view.loss == "zero-one" else None
+
+
+def with_weight(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Floats | None]:
+    """Rows of weight > 0 alone."""
+    if w is None or (w > 0.0).all():
+        return x, y, w
+    there = np.flatnonzero(w > 0.0)
+    return x[there], y[there], w[there]
+
+
+def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y", w: Floats | None = None) -> Floats:
+    """Errors of S, S + j and S - i summed over the rows of one block: x (r, n) dense or sparse, y (r, N), unscaled; w
+    (r,) weights.
 
     2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
     beside the block. Errors: DataError where the zero-one loss meets what is not a label.
     """
+    x, y, w = with_weight(x, y, w)
     targets, labels = view.targets(y, where)
-    flip = labels * view.scale_y if view.loss == "zero-one" else None
-    return _errors(x, targets, np.full(x.shape[0], round.g0), flip, round, view)
+    weighing = Weighing.of(w, x.shape[0], round.share)
+    flip = weighing.flip(labels, view)
+    return _errors(x, targets, weighing.g0, flip, round, view, None if w is None else weighing)
 
 
 def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y") -> tuple[Floats, Floats]:
-    """R (r, n), and a row of e (N), g and, for the zero-one loss, label times scale (N), for rows as in `block_errors`.
+    """R (r, n), and a row of e (N), g and, for the zero-one loss, label times scale (N), for rows as in `block_errors`,
+    without weights.
 
     Written down, they are rows of the problem that `problem_after` gives. 2 s r n multiplications.
     """
@@ -296,7 +347,7 @@ def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y")
     z_C = member_rows(rows, base.members, base.constant, view)
     R = np.subtract(rows, view.center_x, dtype=np.float64)
     R /= view.scale_x
-    e, g, _ = residuals(z_C, targets, base.g0, base)
+    e, g, _ = residuals(z_C, targets, 1.0 - base.share, base)
     flip = [labels * view.scale_y] if view.loss == "zero-one" else []
     return _less(R, z_C, base), np.hstack([e, g[:, None], *flip])
 
@@ -327,8 +378,12 @@ def plain_view(n: int, N: int) -> RowView:
     return RowView(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
 
 
-def _errors(x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: LooRound, view: RowView) -> Floats:
+def _errors(
+    x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: LooRound, view: RowView,
+    weighing: Weighing | None = None,
+) -> Floats:  # fmt: skip
     flat = np.zeros(flat_size(round))
+    count = np.ones(x.shape[0]) if weighing is None else weighing.w
     scaled = _scaled(round, view)
     step = max(16, PIECE_BYTES // (8 * round.n))
     room = np.empty((min(step, x.shape[0]), round.n))  # made once: fresh pages cost more than the arithmetic
@@ -336,48 +391,56 @@ def _errors(x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: Loo
         piece = slice(start, start + step)
         rows = rows_of(x[piece], view)
         z_S = member_rows(rows, round.members, round.constant, view)
-        e, g, h = residuals(z_S, targets[piece], g0[piece], round)
+        t = targets[piece]
+        one = np.ones((rows.shape[0], 1))
+        if weighing is not None:
+            one = weighing.root[piece, None]
+            rows, t, z_S = rows * one, t * one, z_S * one
+        e, g, h = residuals(z_S, t, g0[piece], round)
         wrong = None if flip is None else flip[piece]
-        flat[0] += plain_errors(e, g, wrong)
+        flat[0] += plain_errors(e, g, wrong, count[piece])
         if round.insert:
             D = room[: rows.shape[0]]
             if z_S.shape[1]:
-                np.matmul(np.hstack([z_S, np.ones((rows.shape[0], 1))]), scaled.M, out=D)
+                np.matmul(np.hstack([z_S, one]), scaled.M, out=D)
             else:
                 D[:] = scaled.M[0]
-            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, wrong, flat[1 : 1 + round.n])
+                if weighing is not None:
+                    D *= one
+            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
-            flat[1 + round.n :] += removal_errors(round, e, g, h, wrong)
+            flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
     return flat
 
 
-def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None) -> Floats:
+def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None, count: Floats) -> Floats:
     """(s,) errors of S - i over some rows."""
     lead = round.lead
     root = 1.0 / np.sqrt(np.diag(round.A)[lead:])
     u = np.ascontiguousarray(h[:, lead:] * root)
     tau = np.ascontiguousarray(-(round.w[lead:] * root[:, None]).T)
     errors = np.zeros(u.shape[1])
-    _add(u, np.ones(u.shape[1]), np.zeros_like(u), e, g, tau, -1.0, flip, errors)
+    _add(u, np.ones(u.shape[1]), np.zeros_like(u), e, g, tau, -1.0, flip, count, errors)
     return errors
 
 
 def _add(
-    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats | None, errors: Floats
-) -> None:
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats | None, count: Floats,
+    errors: Floats,
+) -> None:  # fmt: skip
     e, tau = np.ascontiguousarray(e), np.ascontiguousarray(tau)
     if flip is None:
         _add_squared(x, a, D, e, g, tau, sign, errors)
     else:
-        _add_zero_one(x, a, D, e, g, tau, sign, np.ascontiguousarray(flip), errors)
+        _add_zero_one(x, a, D, e, g, tau, sign, np.ascontiguousarray(flip), count, errors)
 
 
-def plain_errors(e: Floats, g: Floats, flip: Floats | None) -> float:
-    """Error of S itself over some rows; flip (r, N) is label times scale for the zero-one loss."""
+def plain_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> float:
+    """Error of S itself over some rows; flip (r, N) is label times scale for the zero-one loss, count (r,) weights."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if flip is None:
             return float(np.square(e / g[:, None]).sum())
-    return float(np.count_nonzero(flip * e >= g[:, None]))
+    return float(count @ np.count_nonzero(flip * e >= g[:, None], axis=1))
 
 
 # -- the ridge penalty, as in section 4.2 of the paper: by leave-one-out with all columns ------------------------------
@@ -392,7 +455,7 @@ class LamSpectrum:
     V: Floats
     shrink: Floats  # (n, lams) 1 / (value + lam)
     VB: Floats
-    g0: float
+    share: float
 
 
 def lam_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> LamSpectrum:
@@ -403,7 +466,7 @@ def lam_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> LamSpectru
     if problem.constant:
         B = np.vstack([problem.sum_y, B])
     shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
-    return LamSpectrum(np.asarray(members, np.int64), problem.constant, V, shrink, V.T @ B, problem.g0)
+    return LamSpectrum(np.asarray(members, np.int64), problem.constant, V, shrink, V.T @ B, problem.share)
 
 
 def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
@@ -411,22 +474,30 @@ def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
     S = np.asarray(members, np.int64)
     K = problem.K[np.ix_(S, S)]
     if problem.constant:
-        K = np.block([[np.array([[problem.m]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
+        K = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
     return K
 
 
-def block_lam_errors(x: Any, y: Any, spectrum: LamSpectrum, view: RowView, where: str = "Y") -> Floats:
+def block_lam_errors(
+    x: Any, y: Any, spectrum: LamSpectrum, view: RowView, where: str = "Y", w: Floats | None = None
+) -> Floats:
     """(lams,) errors with all columns over one block, for every lam of the grid. 2 r n^2 multiplications."""
     lams = spectrum.shrink.shape[1]
     errors = np.zeros(lams)
+    x, y, w = with_weight(x, y, w)
     targets, labels = view.targets(y, where)
+    weighing = Weighing.of(w, x.shape[0], spectrum.share)
     step = max(16, PIECE_BYTES // (8 * spectrum.V.shape[0]))
     for start in range(0, x.shape[0], step):
         rows = rows_of(x[start : start + step], view)
-        z = member_rows(rows, spectrum.members, spectrum.constant, view) @ spectrum.V
-        g = spectrum.g0 - np.square(z) @ spectrum.shrink
-        flip = labels[start : start + step] * view.scale_y if view.loss == "zero-one" else None
+        z, t = member_rows(rows, spectrum.members, spectrum.constant, view), targets[start : start + step]
+        part = weighing.rows(start, start + step)
+        if w is not None:
+            z, t = z * part.root[:, None], t * part.root[:, None]
+        z = z @ spectrum.V
+        g = part.g0[:, None] - np.square(z) @ spectrum.shrink
+        flip = part.flip(labels[start : start + step], view)
         for l in range(lams):
-            e = targets[start : start + step] - z @ (spectrum.VB * spectrum.shrink[:, l, None])
-            errors[l] += plain_errors(e, g[:, l], flip)
+            e = t - z @ (spectrum.VB * spectrum.shrink[:, l, None])
+            errors[l] += plain_errors(e, g[:, l], flip, part.w)
     return errors

@@ -19,11 +19,13 @@ from dsel.compiled import compiled
 from dsel.objective.leave_one_out import (
     LooRound,
     RowView,
+    Weighing,
     flat_size,
     member_rows,
     plain_errors,
     residuals,
     rows_of,
+    with_weight,
 )
 from dsel.objective.memory import Floats
 
@@ -63,27 +65,37 @@ def _sweep_squared(
 
 @compiled(nogil=True)
 def _sweep_zero_one(
-    R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, flip: Floats, errors: Floats
+    R: Floats,
+    u: Floats,
+    rho: Floats,
+    e: Floats,
+    g: Floats,
+    inverse: Floats,
+    tau: Floats,
+    flip: Floats,
+    count: Floats,
+    errors: Floats,
 ) -> None:  # pragma: no cover
     """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error."""
     r, n = R.shape
     for i in range(r):
-        R_i, u_i, g_i = R[i], u[i], g[i]
+        R_i, u_i, g_i, w = R[i], u[i], g[i], count[i]
         for j in range(n):
             R_i[j] -= u_i * rho[j]
         for t in range(e.shape[1]):
             e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
             for j in range(n):
                 v = R_i[j]
-                errors[j] += 1.0 if c * (e_it - v * tau_t[j]) >= g_i - v * v * inverse[j] else 0.0
+                errors[j] += w if c * (e_it - v * tau_t[j]) >= g_i - v * v * inverse[j] else 0.0
 
 
 @dataclass
 class _Block:
-    """Preprocessed rows: Z (r, n), as R; and e and g of the present S."""
+    """Preprocessed rows: Z (r, n), as R; and e and g of the present S. All are times the root of the weights."""
 
     x: Any
     targets: Floats
+    weighing: Weighing
     flip: Floats | None
     R: Floats
     e: Floats
@@ -96,27 +108,28 @@ def cache_bytes(m: int, n: int) -> int:
 
 
 class LooCache:
-    """Rows in memory with their R. parts: (x, y) of row blocks, dense or sparse; threads: by default one a core."""
+    """Rows in memory with their R. parts: (x, y, weights or None) of row blocks, dense or sparse; threads: by default
+    one a core; share: see LooProblem."""
 
-    def __init__(self, parts: Sequence[tuple[Any, Any]], view: RowView, threads: int | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[Any, Any, Floats | None]], view: RowView, share: float, threads: int | None = None
+    ) -> None:
         self._view = view
         self._threads = threads or len(os.sched_getaffinity(0))
         self._blocks: list[_Block] = []
         self._last: LooRound | None = None
         self._updates = 0
-        for x, y in parts:
+        for x, y, w in (with_weight(*part) for part in parts):
             step = max(64, _BLOCK_BYTES // (8 * x.shape[1]))
             targets, labels = view.targets(y)
+            whole = Weighing.of(w, x.shape[0], share)
             for start in range(0, x.shape[0], step):
                 rows = x[start : start + step]
-                t = targets[start : start + step]
-                flip = np.ascontiguousarray(labels[start : start + step] * view.scale_y)
-                self._blocks.append(
-                    _Block(
-                        rows, t, flip if view.loss == "zero-one" else None,
-                        np.empty(0), t.copy(), np.empty(0),
-                    )
-                )  # fmt: skip
+                weighing = whole.rows(start, start + step)
+                t = targets[start : start + step] * weighing.root[:, None]
+                flip = weighing.flip(labels[start : start + step], view)
+                flip = None if flip is None else np.ascontiguousarray(flip)
+                self._blocks.append(_Block(rows, t, weighing, flip, np.empty(0), t.copy(), np.empty(0)))
 
     def errors(self, round: LooRound) -> Floats:
         """As `leave_one_out.block_errors`, over all rows, for rounds that ask for insertions alone."""
@@ -147,11 +160,13 @@ class LooCache:
 
     def _rebuild(self, block: _Block, round: LooRound) -> None:
         rows = rows_of(block.x, self._view)
-        z_S = member_rows(rows, round.members, round.constant, self._view)
+        root = block.weighing.root[:, None]
+        z_S = member_rows(rows, round.members, round.constant, self._view) * root
         block.R = (rows - self._view.center_x) / self._view.scale_x
+        block.R *= root
         if z_S.shape[1]:
             block.R -= z_S @ round.P
-        block.e, block.g, _ = residuals(z_S, block.targets, round.g0, round)
+        block.e, block.g, _ = residuals(z_S, block.targets, block.weighing.g0, round)
 
     @staticmethod
     def _advance(block: _Block, last: LooRound, b: int) -> None:
@@ -161,11 +176,12 @@ class LooCache:
 
     def _sweep(self, block: _Block, round: LooRound, rho: Floats, inverse: Floats, tau: Floats, step: bool) -> Floats:
         flat = np.zeros(flat_size(round))
-        flat[0] = plain_errors(block.e, block.g, block.flip)
+        flat[0] = plain_errors(block.e, block.g, block.flip, block.weighing.w)
         u = block.R[:, round.members[-1]].copy() if step else np.zeros(block.R.shape[0])
         inserted = flat[1 : 1 + round.n]
         if block.flip is None:
             _sweep_squared(block.R, u, rho, block.e, block.g, inverse, tau, inserted)
         else:
-            _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, inserted)
+            w = block.weighing.w
+            _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, w, inserted)
         return flat

@@ -16,19 +16,25 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
+from dsel.objective.evaluate import entry
 from dsel.objective.memory import (
     A_J,
     CANNOT_TELL,
     DEPTH,
     ERROR_OF_EMPTY,
     FLOOR,
+    GUESSED,
     H_G,
+    K_DIAGONAL,
     K_J,
     LAM,
+    LEADING,
+    M_DIAGONAL,
     MOMENT,
     MU_J,
     N_COLUMNS,
     N_TARGETS,
+    ON_DEMAND,
     OUTCOME,
     POSITION,
     RESIDUAL,
@@ -36,7 +42,9 @@ from dsel.objective.memory import (
     SIZE,
     SMALL,
     STATUS,
+    TAIL,
     TOLERANCE,
+    UNKNOWN,
     Y_J,
     A,
     C,
@@ -53,7 +61,10 @@ from dsel.objective.memory import (
     W,
     cube,
     int_matrix,
+    int_vector,
     matrix,
+    row,
+    single_matrix,
     vector,
 )
 
@@ -67,19 +78,24 @@ STEEP = 1e4
 @compiled(fast=True)
 def clear(P: Ints, z: int) -> None:
     """Make slot z the empty set."""
-    gram, cross, scalars = matrix(P, K), matrix(P, C), vector(P, SCALARS)
+    diagonal, scalars = vector(P, K_DIAGONAL), vector(P, SCALARS)
     table, position, status = cube(P, D), int_matrix(P, POSITION), int_matrix(P, STATUS)
     status[z, SIZE] = 0
     status[z, DEPTH] = 0
     vector(P, F)[z] = scalars[ERROR_OF_EMPTY]
     for j in range(P[N_COLUMNS]):
         position[z, j] = -1
-        table[z, TOLERANCE, j] = gram[j, j] + scalars[LAM]
-        table[z, MOMENT, j] = 0.0 if P[N_TARGETS] > 0 else cross[j, j]
+        table[z, TOLERANCE, j] = diagonal[j] + scalars[LAM]
+        table[z, MOMENT, j] = 0.0
+    if P[N_TARGETS] == 0:
+        seen = vector(P, M_DIAGONAL)
+        for j in range(P[N_COLUMNS]):
+            table[z, MOMENT, j] = seen[j]
     for target in range(P[N_TARGETS]):
         for j in range(P[N_COLUMNS]):
-            table[z, RESIDUAL + target, j] = cross[j, target]
-            table[z, MOMENT, j] += cross[j, target] * cross[j, target]
+            b = matrix(P, C)[j, target]
+            table[z, RESIDUAL + target, j] = b
+            table[z, MOMENT, j] += b * b
 
 
 @compiled(fast=True)
@@ -92,9 +108,9 @@ def copy(P: Ints, source: int, z: int) -> None:
         status[z, x] = status[source, x]
     for j in range(P[N_COLUMNS]):
         position[z, j] = position[source, j]
-    for row in range(table.shape[1]):
+    for kind in range(table.shape[1]):
         for j in range(P[N_COLUMNS]):
-            table[z, row, j] = table[source, row, j]
+            table[z, kind, j] = table[source, kind, j]
     for i in range(s):
         members[z, i] = members[source, i]
         for l in range(s):
@@ -107,13 +123,23 @@ def copy(P: Ints, source: int, z: int) -> None:
 @compiled(fast=True)
 def _gather(P: Ints, z: int, j: int, x: int) -> None:
     """k = K_Sj and, with M, mu = M_Sj into the vectors of flipped column number x."""
-    gram, cross, members, vectors = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V)
-    s = int_matrix(P, STATUS)[z, SIZE]
-    for i in range(s):
-        vectors[K_J + x, i] = gram[j, members[z, i]]
+    _gather_from(P, K, z, j, np.int64(K_J + x))
     if P[N_TARGETS] == 0:
+        _gather_from(P, C, z, j, np.int64(MU_J + x))
+
+
+@compiled(fast=True)
+def _gather_from(P: Ints, place: int, z: int, j: int, into: int) -> None:
+    """The entries of column j beside the members, from its own row, or from theirs where that is not there."""
+    members, vectors = int_matrix(P, S), matrix(P, V)
+    s = int_matrix(P, STATUS)[z, SIZE]
+    if int_vector(P, place)[j] != 0:
+        own = row(P, place, j)
         for i in range(s):
-            vectors[MU_J + x, i] = cross[j, members[z, i]]
+            vectors[into, i] = own[members[z, i]]
+    else:
+        for i in range(s):
+            vectors[into, i] = row(P, place, members[z, i])[j]
 
 
 @compiled(fast=True)
@@ -140,19 +166,20 @@ def _project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
 @compiled(fast=True)
 def _combine_rows(P: Ints, z: int, a: int, y: int) -> None:
     """E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i over the members i of slot z."""
-    gram, cross, members, vectors, along = matrix(P, K), matrix(P, C), int_matrix(P, S), matrix(P, V), matrix(P, E)
+    members, vectors, along = int_matrix(P, S), matrix(P, V), matrix(P, E)
     n = P[N_COLUMNS]
     for i in range(int_matrix(P, STATUS)[z, SIZE]):
-        row = members[z, i]
+        gram = row(P, K, members[z, i])
         a_i = vectors[a, i]
         y_i = vectors[y, i]
         if P[N_TARGETS] > 0:
             for l in range(n):
-                along[0, l] -= a_i * gram[row, l]
+                along[0, l] -= a_i * gram[l]
         else:
+            cross = row(P, C, members[z, i])
             for l in range(n):
-                along[0, l] -= a_i * gram[row, l]
-                along[1, l] -= a_i * cross[row, l] + y_i * gram[row, l]
+                along[0, l] -= a_i * gram[l]
+                along[1, l] -= a_i * cross[l] + y_i * gram[l]
 
 
 @compiled(fast=True)
@@ -182,8 +209,9 @@ def _move_columns(P: Ints, z: int, d: float, m: float, sign: float) -> None:
 
 @compiled(fast=True)
 def insert(P: Ints, z: int, j: int) -> bool:
-    """Insert column j into slot z, O(n s); False, and nothing changed, where j depends on S. Leaves outcomes stale."""
-    gram, cross, table, along = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, E)
+    """Insert column j, whose row has to be there, into slot z, O(n s); False, and nothing changed, where j depends on
+    S. Leaves outcomes stale."""
+    table, along = cube(P, D), matrix(P, E)
     d = table[z, TOLERANCE, j]
     if d <= vector(P, FLOOR)[j]:
         return False
@@ -192,11 +220,13 @@ def insert(P: Ints, z: int, j: int) -> bool:
     first = np.int64(0)
     _gather(P, z, j, first)
     _project(P, z, j, first, first, int_matrix(P, STATUS)[z, SIZE])
+    gram = row(P, K, j)
     for l in range(P[N_COLUMNS]):
-        along[0, l] = gram[j, l]
+        along[0, l] = gram[l]
     if P[N_TARGETS] == 0:
+        cross = row(P, C, j)
         for l in range(P[N_COLUMNS]):
-            along[1, l] = cross[j, l]
+            along[1, l] = cross[l]
     _combine_rows(P, z, np.int64(A_J), np.int64(Y_J))
     for target in range(P[N_TARGETS]):
         matrix(P, V)[W, target] = table[z, RESIDUAL + target, j]
@@ -350,13 +380,15 @@ def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
 def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
     """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
 
-    +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell.
+    +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell. Where entries of
+    K among the columns inserted are not known (P[GUESSED] is 1 then) it is a lower bound.
 
     Deleting I and inserting J: with Z = A_II^-1 a_IJ,
         D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
     O(s |I|) for one insertion, O(s^2) for each more.
     """
     position, flipped = int_matrix(P, POSITION), int_matrix(P, J)
+    P[GUESSED] = 0
     if int_matrix(P, STATUS)[z, CANNOT_TELL]:
         return -np.inf
     inside = np.int64(0)
@@ -384,14 +416,17 @@ def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
         f = _delete_block(P, z, inside, outside)
         if f == -np.inf:
             return f
+    if outside > 1 and P[GUESSED]:
+        return _bound_block(P, f, outside)
     return _insert_block(P, f, outside)
 
 
 @compiled(fast=True)
 def _residual_block(P: Ints, z: int, outside: int) -> None:
     """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
-    gram, cross, table, vectors, flipped = matrix(P, K), matrix(P, C), cube(P, D), matrix(P, V), int_matrix(P, J)
+    table, vectors, flipped = cube(P, D), matrix(P, V), int_matrix(P, J)
     small = cube(P, SMALL)
+    P[GUESSED] = 0
     s = int_matrix(P, STATUS)[z, SIZE]
     for x in range(outside):
         j = flipped[1, x]
@@ -410,11 +445,55 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
                 for i in range(s):
                     d += vectors[K_J + x, i] * vectors[A_J + b, i]
                     m += vectors[MU_J + x, i] * vectors[A_J + b, i] + vectors[K_J + x, i] * vectors[Y_J + b, i]
-                m -= cross[j, l]
-            small[0, x, b] = gram[j, l] - d
-            small[0, b, x] = gram[j, l] - d
+                m -= entry(P, C, j, l)
+            k = entry(P, K, j, l)
+            if np.isnan(k):
+                k = _guess(P, j, l, x, b)
+            elif P[ON_DEMAND]:
+                matrix(P, UNKNOWN)[x, b] = 0.0
+            small[0, x, b] = k - d
+            small[0, b, x] = k - d
             small[1, x, b] = -m
             small[1, b, x] = -m
+
+
+@compiled(fast=True)
+def _guess(P: Ints, j: int, l: int, x: int, b: int) -> float:
+    """The leading coordinates' part of K_jl; by Cauchy and Schwarz the rest is at most what goes to UNKNOWN[x, b]."""
+    leading, tail = single_matrix(P, LEADING), vector(P, TAIL)
+    k = 0.0
+    for p in range(leading.shape[1]):
+        k += np.float64(leading[j, p]) * np.float64(leading[l, p])
+    matrix(P, UNKNOWN)[x, b] = tail[j] * tail[l]
+    P[GUESSED] = 1
+    return k
+
+
+@compiled()
+def _bound_block(P: Ints, f: float, outside: int) -> float:
+    """A lower bound on f after inserting the columns J, where entries of K among them are not known.
+
+    With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / (1 - max_x sum_b |O_xb|),
+    by Gershgorin's bound on the least eigenvalue of I + O.
+    """
+    small, floor, flipped, unknown = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J), matrix(P, UNKNOWN)
+    D_JJ, M_JJ = small[0], small[1]
+    gain = 0.0
+    most = 0.0
+    for x in range(outside):
+        d = D_JJ[x, x]
+        if STEEP * d <= floor[flipped[1, x]]:
+            return np.inf
+        if d <= STEEP * floor[flipped[1, x]]:
+            return -np.inf
+        gain += max(M_JJ[x, x], 0.0) / d
+        total = 0.0
+        for b in range(outside):
+            if b != x:
+                off = abs(D_JJ[x, b]) + unknown[max(x, b), min(x, b)]
+                total += off / np.sqrt(d * D_JJ[b, b]) if D_JJ[b, b] > 0.0 else np.inf
+        most = max(most, total)
+    return f - gain / (1.0 - most) if most < 1.0 else -np.inf
 
 
 @compiled(fast=True)

@@ -8,7 +8,7 @@ data: K, B and c come from one pass over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsel.errors import OptionError
 from dsel.objective.evaluate import evaluate
-from dsel.objective.memory import Floats, Ints, Memory, pool
+from dsel.objective.memory import Floats, Ints, Memory, Rows, pool
 
 #: A column is taken as dependent on others where they leave at most this share of its squared norm (its "tolerance",
 #: 1 - R^2 on them). Below it, normal equations in float64 would lose more than 1e-8 of f.
@@ -107,9 +107,57 @@ class QuadraticObjective:
 
     def memory(self, s_max: int, slots: int) -> Memory:
         """Room for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
-        C = self.cross if self.factored else self.M
-        K, C, floor = (np.ascontiguousarray(x, np.float64) for x in (self.K, C, self.floor))
-        return pool(K, C, floor, float(self.lam), float(self.c), self.few_targets, max(s_max, 1), slots)
+        cross = np.ascontiguousarray(self.cross, np.float64) if self.factored else self._moment_table
+        floor = np.ascontiguousarray(self.floor, np.float64)
+        return pool(self._gram_table, cross, floor, float(self.lam), float(self.c), max(s_max, 1), slots)
+
+    @cached_property
+    def _gram_table(self) -> Rows:
+        return Rows.of(self.K)
+
+    @cached_property
+    def _moment_table(self) -> Rows:
+        return Rows.of(self.M)
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether rows of K come when they are needed."""
+        return False
+
+    @property
+    def most_pairs(self) -> int:
+        """Entries of K to ask for at once."""
+        return self.n
+
+    def pairs(self, J: Ints, L: Ints) -> Floats:
+        """(2, pairs) K_jl and M_jl."""
+        return np.vstack([self.K[J, L], self.M[J, L]])
+
+    def counts(self) -> dict[str, int]:
+        """What was read on demand."""
+        return {}
+
+    def need(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
+        """See that the rows of the columns S are there: always so where all of K is. likely: columns that may be
+        needed next, the likeliest first."""
+
+    @property
+    def diagonal(self) -> Floats:
+        """(n,) of K."""
+        return np.diag(self.K)
+
+    @property
+    def moment_diagonal(self) -> Floats:
+        """(n,) of M."""
+        return np.diag(self.M)
+
+    def rows(self, S: Sequence[int] | Ints) -> Floats:
+        """(s, n) rows of K."""
+        return self.K[np.asarray(S, np.int64)]
+
+    def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
+        """(s, n) rows of M."""
+        return self.M[np.asarray(S, np.int64)]
 
     def value(self, S: Iterable[int]) -> float:
         """f(S). Columns that depend on others of S explain nothing. O(s^3)."""
@@ -123,6 +171,7 @@ class QuadraticObjective:
         members = np.unique(np.asarray(list(S), np.int64))
         if members.size and not 0 <= members[0] <= members[-1] < self.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.n - 1}.")
+        self.need(members.tolist())
         memory = self.memory(members.size, 0)
         f, rank = evaluate(memory.P, members, members.size)
         return float(f), int(rank)
@@ -131,21 +180,22 @@ class QuadraticObjective:
         """Gains of all insertions and losses of all deletions of an independent S, by BLAS-3. O(n s^2)."""
         members = np.asarray(S, np.int64)
         s = members.size
-        K, lam, floor = self.K, self.lam, self.floor
-        A = _inverse(K[np.ix_(members, members)] + lam * np.eye(s))
-        a = A @ K[members]
-        d = np.diag(K) + lam - np.einsum("sn,sn->n", K[members], a)
+        self.need(members.tolist())
+        lam, K_S = self.lam, self.rows(members)
+        A = _inverse(K_S[:, members] + lam * np.eye(s))
+        a = A @ K_S
+        d = self.diagonal + lam - np.einsum("sn,sn->n", K_S, a)
         if self.factored:
             assert self.cross is not None
             w = A @ self.cross[members]
-            m = np.square(self.cross - K[:, members] @ w).sum(axis=1)
+            m = np.square(self.cross - K_S.T @ w).sum(axis=1)
             loss = np.square(w).sum(axis=1) / np.diag(A)
         else:
-            M = self.M
-            M_SS = M[np.ix_(members, members)]
-            m = np.diag(M) - 2.0 * np.einsum("sn,sn->n", M[members], a) + np.einsum("sn,sn->n", a, M_SS @ a)
+            M_S = self.moment_rows(members)
+            M_SS = M_S[:, members]
+            m = self.moment_diagonal - 2.0 * np.einsum("sn,sn->n", M_S, a) + np.einsum("sn,sn->n", a, M_SS @ a)
             loss = np.einsum("ij,jk,ki->i", A, M_SS, A) / np.diag(A)
-        open_ = d > floor
+        open_ = d > self.floor
         open_[members] = False
         gain = np.zeros(self.n)
         gain[open_] = np.maximum(m[open_], 0.0) / d[open_]

@@ -71,6 +71,7 @@ class Solution:
             raise OptionError(f"Column {j} is in the subset already.")
         if self.size >= self.limit:
             raise OptionError(f"The subset holds {self.limit} columns already, its limit.")
+        self.objective.need([int(j)], lambda: np.argsort(-self.gains(), kind="stable"))
         return bool(table.insert(self._memory.P, 0, int(j)))
 
     def delete(self, j: int) -> None:
@@ -86,19 +87,19 @@ class Solution:
     def _refresh(self) -> None:
         """The table from the objective alone, by BLAS-3, whatever steps led here. O(n s^2)."""
         memory, S, s, obj = self._memory, self.members, self.size, self.objective
-        row, K_S = memory[at.D][0], obj.K[S]
+        row, K_S = memory[at.D][0], obj.rows(S)
         memory[at.F][0] = obj.value(S)
         A = np.linalg.inv(K_S[:, S] + obj.lam * np.eye(s))
         memory[at.A][0, :s, :s] = A = (A + A.T) / 2.0
         a = A @ K_S
-        row[at.TOLERANCE] = np.diag(obj.K) + obj.lam - np.einsum("sn,sn->n", K_S, a)
+        row[at.TOLERANCE] = obj.diagonal + obj.lam - np.einsum("sn,sn->n", K_S, a)
         if obj.factored:
             assert obj.cross is not None
             memory[at.G][0, :s] = w = A @ obj.cross[S]
             row[at.RESIDUAL :] = (obj.cross - K_S.T @ w).T
             row[at.MOMENT] = np.square(row[at.RESIDUAL :]).sum(axis=0)
         else:
-            M_S = obj.M[S]
+            M_S = obj.moment_rows(S)
             memory[at.G][0, :s, :s] = A @ M_S[:, S] @ A
             seen = np.einsum("sn,sn->n", a, M_S[:, S] @ a - 2.0 * M_S)
-            row[at.MOMENT] = np.diag(obj.M) + seen
+            row[at.MOMENT] = obj.moment_diagonal + seen

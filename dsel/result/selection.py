@@ -76,7 +76,8 @@ class Selection:
     improvement (of the criterion, where there is one); path: every step of a method that values subsets on rows left
     out, for which front holds the answer alone. criterion: the user's own, of the chosen columns.
     certificate: what is proved, by size (see dsel.search.certificate.Certificate.as_dict). ended: which rule stopped
-    the search. bytes_read and passes: over the data, the final check included.
+    the search. bytes_read and passes: over the data, the final check included. weights: name of the samples' weights.
+    plan: what was planned and what was measured (passes, bytes_read, tasks, worker_memory, seconds of the passes).
     """
 
     indices: tuple[int, ...]
@@ -112,6 +113,8 @@ class Selection:
     criterion: float | None = None
     certificate: tuple[dict[str, Any], ...] = ()
     path: tuple[PathRow, ...] = ()
+    weights: str | None = None
+    plan: dict[str, Any] | None = None
 
     def __len__(self) -> int:
         return len(self.indices)

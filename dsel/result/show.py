@@ -17,9 +17,10 @@ def render(selection: Selection, width: int = 100) -> str:
     console = Console(width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False)
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     console.print(
         f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
-        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, seed {selection.seed})"
+        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further})"
     )
     table = Table(box=None, pad_edge=False)
     for name in ("size", "error", "R2", "columns"):
@@ -38,6 +39,8 @@ def render(selection: Selection, width: int = 100) -> str:
     for certificate in selection.certificate:
         console.print(_proof(certificate))
     console.print(_cost(selection))
+    if selection.plan is not None:
+        console.print(_plan(selection.plan))
     for note in selection.notes:
         console.print(f"note: {note}")
     return console.export_text()
@@ -77,6 +80,25 @@ def _proof(row: dict[str, Any]) -> str:
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
         f"error; {effort})"
     )
+
+
+def _plan(plan: dict[str, Any]) -> str:
+    """What was planned and what was measured."""
+    from dask.utils import format_bytes
+
+    planned, measured = plan["planned"], plan["measured"]
+    about = "" if plan["exact"] else "about "
+    parts = [
+        f"{planned['passes']} and {measured['passes']} passes",
+        f"{format_bytes(planned['bytes_read'])} and {format_bytes(measured['bytes_read'])} read",
+        f"{planned['tasks']} and {measured['tasks']} tasks",
+    ]
+    if measured.get("worker_memory"):
+        memory = format_bytes(planned["worker_memory"]), format_bytes(measured["worker_memory"])
+        parts.append(f"{memory[0]} and {memory[1]} in a worker")
+    if planned["seconds"] is not None:
+        parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
+    return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"
 
 
 def _cost(selection: Selection) -> str:

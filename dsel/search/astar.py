@@ -32,6 +32,8 @@ AStarBound = Literal["eigenvalue", "combined"]
 
 #: A node in the fringe with its place in the closed list takes about so many bytes, and one for every column.
 _NODE_BYTES = 450
+#: Up to so many columns a closed subset is kept as bits, else as its members.
+_MOST_BITS = 2048
 
 _Allowed = tuple[int, ...] | None
 
@@ -82,10 +84,10 @@ class AStar(ExactSearch):
         self._reduced = (reduced or Reduced.of(objective, target_gram)) if bound == "eigenvalue" else None
         exact_errors = self._reduced is None or not self._reduced.complete
         self._problem = Problem.of(objective) if exact_errors else None
-        self._most_nodes = max(memory_limit // (_NODE_BYTES + objective.n // 8), 1)
+        self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[tuple[float, int, int, _Node]] = []
-        self._closed: set[int] = set()
+        self._closed: set[int | tuple[int, ...]] = set()
         self._made = 0
         self._expanded = 0
         self._pruned = math.inf
@@ -213,12 +215,10 @@ class AStar(ExactSearch):
         found = self._corrected(node, q, reduced) if self._problem else reduced.children(node.members, q)
         if not found.columns.size:
             return None
-        mask = 0
-        for j in node.members:
-            mask |= 1 << j
+        mask = sum(1 << j for j in node.members) if self.objective.n <= _MOST_BITS else None
         children = []
         for j, l, u in zip(found.columns.tolist(), found.l.tolist(), found.u.tolist(), strict=True):
-            key = mask | 1 << j
+            key = mask | 1 << j if mask is not None else tuple(sorted((*node.members, j)))
             if key not in self._closed:
                 self._closed.add(key)
                 children.append(_Node((*node.members, j), max(l, node.l), u, None))
@@ -235,7 +235,7 @@ class AStar(ExactSearch):
             "expanded": self._expanded, "made": self._made, "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
-            "closed": [format(key, "x") for key in self._closed],
+            "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
         }  # fmt: skip
 
     @classmethod
@@ -260,7 +260,7 @@ class AStar(ExactSearch):
             node = _Node(tuple(members), l, u, None if allowed is None else tuple(allowed), terminal)
             search._fringe.append((search._f(node), -len(members), made, node))
         heapq.heapify(search._fringe)
-        search._closed = {int(key, 16) for key in state["closed"]}
+        search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
         search._expanded, search._made = state["expanded"], state["made"]
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])

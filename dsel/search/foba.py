@@ -25,7 +25,7 @@ def zeroing_costs(solution: Solution) -> Floats:
     """(s,) increase of f when one member's coefficients are set to zero and the others stay: |w_i|^2 (K_ii +
     lam)."""
     objective, S = solution.objective, solution.members
-    K_SS = objective.K[np.ix_(S, S)] + objective.lam * np.eye(len(S))
+    K_SS = objective.rows(S)[:, S] + objective.lam * np.eye(len(S))
     squared_coefficients = solution.losses() * np.diag(np.linalg.inv(K_SS))
     return squared_coefficients * np.diag(K_SS)
 

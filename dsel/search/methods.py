@@ -178,7 +178,7 @@ class GreedyRlsOptions(Options):
     lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
-    fold_every: Annotated[int, Field(ge=1)] | Literal["auto", "never"] = "auto"
+    fold_every: Annotated[Int, Field(ge=1)] | Literal["auto", "never"] = "auto"
 
     _positive = field_validator("lam_grid")(_positive)
 
@@ -232,6 +232,7 @@ class Method:
     anytime: bool = False
     unsupervised_only: bool = False
     rounds: bool = False
+    whole_gram: bool = False
     any_criterion: bool = False
     on_workers: bool = False
 
@@ -393,18 +394,20 @@ def _greedy_rls(run: Run) -> SearchOutcome:
 
 METHODS: dict[str, Method] = {
     "poss": Method(PossOptions, _poss, anytime=True, any_criterion=True),
-    "pposs": Method(PpossOptions, pposs, anytime=True, any_criterion=True, on_workers=True),
-    "pposs-asy": Method(PpossAsyOptions, pposs_asy, anytime=True, any_criterion=True, on_workers=True),
+    "pposs": Method(PpossOptions, pposs, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
+    "pposs-asy": Method(PpossAsyOptions, pposs_asy, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
     "omp": Method(NoOptions, _greedy("omp", "omp")),
     "foba": Method(FobaOptions, _greedy("foba", "foba", "nu", "path_factor")),
-    "backward": Method(NoOptions, _greedy("backward", "backward")),
-    "rfe": Method(NoOptions, _greedy("backward", "rfe")),
+    "backward": Method(NoOptions, _greedy("backward", "backward"), whole_gram=True),
+    "rfe": Method(NoOptions, _greedy("backward", "rfe"), whole_gram=True),
     "exchange": Method(ExchangeOptions, _greedy("exchange", "exchange", "restarts", "start", seeded=True)),
-    "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True),
+    "branch-and-bound": Method(BranchAndBoundOptions, _branch_and_bound, anytime=True, whole_gram=True),
     "astar": Method(AStarOptions, _astar, anytime=True),
-    "greedy-rls": Method(GreedyRlsOptions, _greedy_rls, rounds=True),
-    "kfold": Method(KfoldOptions, _greedy_rls, rounds=True),
-    "two-stage": Method(NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True),
-    "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True),
+    "greedy-rls": Method(GreedyRlsOptions, _greedy_rls, rounds=True, whole_gram=True),
+    "kfold": Method(KfoldOptions, _greedy_rls, rounds=True, whole_gram=True),
+    "two-stage": Method(
+        NoOptions, _greedy("two_stage", "two_stage", seeded=True), unsupervised_only=True, whole_gram=True
+    ),
+    "approx-svd": Method(NoOptions, _greedy("approx_svd", "approx_svd"), unsupervised_only=True, whole_gram=True),
 }

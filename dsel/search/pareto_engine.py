@@ -11,14 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.evaluate import evaluate
+from dsel.objective.evaluate import entry, evaluate
 from dsel.objective.memory import (
     CLASS,
     DEPTH,
     ERROR_OF_EMPTY,
     FIRST_FREE,
+    GUESSED,
     MOST_FLIPS,
     N_COLUMNS,
+    ON_DEMAND,
     OUTCOME,
     POSITION,
     SCALARS,
@@ -28,6 +30,7 @@ from dsel.objective.memory import (
     D,
     F,
     Ints,
+    K,
     S,
     cube,
     int_matrix,
@@ -54,7 +57,7 @@ TRACE = BEST + 4  # (rows, 3) iteration, size, f at every improvement of the bes
 COUNT = TRACE + 4  # (COUNTERS,)
 CDF = COUNT + 4  # of the number of flips
 FLIPS = CDF + 4  # (max(n, 4k),) scratch: columns to flip
-CANDIDATE = FLIPS + 4  # (4k,) scratch: a subset in ascending order
+CANDIDATE = FLIPS + 4  # (4k + 1,) scratch: a subset in ascending order; last, where it is asked for, its size
 RULES = CANDIDATE + 4  # (5,)
 RATES = RULES + 4  # (2,)
 
@@ -66,8 +69,9 @@ LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY = range(4)
 # RATES: stop when f of some subset of size <= k is at or below TARGET; share of offspring with two parents.
 TARGET, RECOMBINATION = range(2)
 
-#: Why `run` came back.
-DONE, TARGET_REACHED, FULL = range(3)
+#: Why `run` came back. Where rows come on demand: the rows of the columns in CANDIDATE are not all there, or entries of
+#: the columns flipped are not known; the iteration starts again when they are.
+DONE, TARGET_REACHED, FULL, ROWS_NEEDED, PAIRS_NEEDED, REFUSED = range(6)
 
 
 @compiled()
@@ -212,6 +216,72 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
 
 
 @compiled()
+def _needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
+    """What has to be fetched before the subset that differs from slot `parent` by `FLIPS` can be considered: nothing
+    (DONE), entries of K, or rows; or that it is no better than `limit` as far as the rows there are tell (REFUSED)."""
+    if 1 < n_flips <= MOST_FLIPS and P[GUESSED]:
+        return PAIRS_NEEDED
+    size = _write_candidate(P, parent, n_flips)
+    candidate, addresses = int_vector(P, CANDIDATE), int_vector(P, K)
+    candidate[candidate.shape[0] - 1] = size
+    missing = 0
+    for i in range(size):
+        if addresses[candidate[i]] == 0:
+            missing += 1
+    if missing == 0:
+        return DONE
+    value, rank = evaluate(P, candidate, size)
+    return REFUSED if value > limit or rank < size else ROWS_NEEDED
+
+
+@compiled()
+def foresee(P: Ints, until: int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
+    """What the iterations from the present one to `until` would ask for if the archive stayed as it is.
+
+    pairs (most,): j n + l of entries that are not known and that the bound does not do without. wanted (most,): columns
+    without rows that enter by one flip. Returns their numbers; it ends sooner where `pairs` is full.
+    """
+    count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
+    status, position, table = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D)
+    rules, cdf, n, addresses = int_vector(P, RULES), vector(P, CDF), P[N_COLUMNS], int_vector(P, K)
+    k = rules[LIMIT]
+    band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    found = 0
+    columns = 0
+    iteration = count[ITERATION]
+    while iteration < until:
+        state = stream(rules[SEED], iteration, np.int64(0))
+        parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
+        n_flips = draw_flips(state, 1, n, cdf, flips)
+        if found + MOST_FLIPS * MOST_FLIPS > pairs.shape[0]:
+            break
+        iteration += 1
+        size = status[parent, SIZE]
+        for x in range(n_flips):
+            size += 1 if position[parent, flips[x]] < 0 else -1
+        if n_flips == 0 or n_flips > MOST_FLIPS or size <= 0 or size >= 2 * k:
+            continue
+        cls = 0
+        if rules[MIN_INDEX]:
+            _write_candidate(P, parent, n_flips)
+            cls = int_vector(P, CANDIDATE)[0]
+        if n_flips == 1:
+            j = flips[0]
+            if addresses[j] == 0 and columns < wanted.shape[0] and table[parent, OUTCOME, j] <= best[cls, size] + band:
+                wanted[columns] = j
+                columns += 1
+        elif value_after_flips(P, parent, flips, n_flips) <= best[cls, size] + band and P[GUESSED]:
+            for x in range(n_flips):
+                for b in range(x):
+                    j = min(flips[x], flips[b])
+                    l = max(flips[x], flips[b])
+                    if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, K, j, l)):
+                        pairs[found] = j * n + l
+                        found += 1
+    return found, columns
+
+
+@compiled()
 def _recombine(P: Ints, first: int, second: int, state: int) -> int:
     """Flips that give each column in just one of two parents the chance 1/2 of being as in the second."""
     members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
@@ -318,6 +388,14 @@ def run(P: Ints, until: int, script: Ints) -> int:
             else:
                 value = -np.inf
             if value <= best[cls, size] + band:
+                if P[ON_DEMAND]:  # without exchanges
+                    needs = _needs(P, parent, n_flips, best[cls, size] + band)
+                    if needs in (PAIRS_NEEDED, ROWS_NEEDED):
+                        count[LOOKED_UP if n_flips == 1 else VALUED] -= 1
+                        return needs
+                    if needs == REFUSED:
+                        count[ITERATION] = iteration + 1
+                        continue
                 consider(P, parent, n_flips)
         if exchanging:
             exchange(P, iteration)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dsel.errors import CapacityError, OptionError
 from dsel.objective import memory as at
 from dsel.objective.evaluate import evaluate
-from dsel.objective.memory import pool_bytes
+from dsel.objective.memory import know_pairs, pool_bytes
 from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
@@ -26,6 +26,10 @@ from dsel.search.random import binomial_cdf
 Isolation = Literal["none", "min-index"]
 
 _TRACE_ROWS = 8192
+#: Iterations that are looked ahead for entries of K, at first and at most.
+_NEAREST, _FARTHEST = 1 << 10, 1 << 22
+#: Entries of K that are kept at most.
+_MOST_KNOWN = 1 << 21
 _NO_SCRIPT = np.empty(0, np.int64)
 SEED_LIMIT = 2**63
 
@@ -78,6 +82,11 @@ class Poss:
         self.memory_limit = memory_limit
         self._s_max = min(2 * k - 1, n)
         self._trace: list[Improvement] = []
+        self._outlook = _NEAREST
+        if objective.on_demand and (exchange_every or recombination):
+            raise OptionError(
+                "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
+            )
         slots = 2 * k + 3
         self._check_memory(slots)
         self._memory = memory = objective.memory(self._s_max, slots)
@@ -90,7 +99,7 @@ class Poss:
         memory.put(engine.COUNT, np.zeros(engine.COUNTERS, np.int64))
         memory.put(engine.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
-        memory.put(engine.CANDIDATE, np.zeros(4 * k, np.int64))
+        memory.put(engine.CANDIDATE, np.zeros(4 * k + 1, np.int64))
         memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
         memory.put(engine.RATES, np.array([-np.inf, recombination]))
         self._start()
@@ -162,12 +171,41 @@ class Poss:
         if target is not None and self.best_value <= target:
             return True
         self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
+        return self._run(until, _NO_SCRIPT)
+
+    def _run(self, until: int, script: NDArray[np.int64]) -> bool:
         while True:
-            status = engine.run(self._memory.P, until, _NO_SCRIPT)
+            status = engine.run(self._memory.P, until, script)
             self._flush_trace()
-            if status != engine.FULL:
+            if status == engine.ROWS_NEEDED:
+                candidate = self._memory[engine.CANDIDATE]
+                self.objective.need(candidate[: candidate[-1]].tolist(), lambda: self._foreseen()[1])
+            elif status == engine.PAIRS_NEEDED:
+                self._learn_pairs()
+            elif status == engine.FULL:
+                self._make_room()
+            else:
                 return bool(status == engine.TARGET_REACHED)
-            self._make_room()
+
+    def _foreseen(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs and columns that the coming iterations would ask for, whether or not they are of this slice."""
+        most = max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2)
+        pairs, wanted = np.zeros(most, np.int64), np.zeros(64, np.int64)
+        found, columns = engine.foresee(self._memory.P, self.iteration + self._outlook, pairs, wanted)
+        return np.unique(pairs[:found]), wanted[:columns]
+
+    def _learn_pairs(self) -> None:
+        """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
+        would; twice as far ahead each time, for that costs one look at the data."""
+        memory, n = self._memory, self.objective.n
+        if memory[at.PAIRS].size > _MOST_KNOWN:
+            know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
+        new = self._foreseen()[0]
+        pairs = np.concatenate([memory[at.PAIRS], new])
+        values = np.hstack([memory[at.PAIR_VALUES], self.objective.pairs(new // n, new % n)])
+        order = np.argsort(pairs)
+        know_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
+        self._outlook = min(2 * self._outlook, _FARTHEST)
 
     def _make_room(self, solutions: int | None = None) -> None:
         """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
@@ -196,6 +234,7 @@ class Poss:
         if not 0 <= members[0] <= members[-1] < self.objective.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
         self._make_room()
+        self.objective.need(members.tolist())
         self._memory[engine.FLIPS][: members.size] = members
         empty = int(self._memory[engine.SLOT][-1, 0])
         archived = bool(engine.consider(self._memory.P, empty, members.size))
@@ -205,9 +244,7 @@ class Poss:
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
         script = np.asarray([parent, len(flips), *flips], np.int64)
-        self._make_room()
-        engine.run(self._memory.P, self.iteration + 1, script)
-        self._flush_trace()
+        self._run(self.iteration + 1, script)
 
     @property
     def archived(self) -> list[FrontPoint]:
@@ -263,6 +300,7 @@ class Poss:
 
     def _resume(self, state: dict[str, Any]) -> None:
         self._make_room(len(state["solutions"]))
+        self.objective.need(sorted({j for members in state["solutions"] for j in members}))
         for position, members in enumerate(state["solutions"]):
             self._put(position, members)
         self._count[:] = state["count"]
@@ -277,6 +315,7 @@ class Poss:
         if members:
             slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
             chosen = np.asarray(members, np.int64)
+            self.objective.need(members)
             rebuild(memory.P, slot, chosen, size)
             memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
             fill_outcome(memory.P, slot)

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel.objective.memory import Floats, Ints
+from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import column_norms, few_targets
 from dsel.search.secular import downdated
@@ -81,9 +82,21 @@ class Reduced:
         that span is taken (all of it where Y = X): the rest is the same for all selections, so that the bound is at
         least as sharp.
         """
+        if isinstance(objective, OnDemandObjective) and objective.reduced_factor is not None:
+            return cls._of_W(objective, objective.reduced_factor)
         if target_gram is None or objective.cross is None:
             return cls._made(objective, few_targets(objective), None)
         return cls._made(objective, objective.cross, np.asarray(target_gram, np.float64))
+
+    @classmethod
+    def _of_W(cls, objective: OnDemandObjective, W: Floats) -> Reduced:
+        """Y = X from W and D alone: U_y = U_x, so that P = D^(1/2). O(r n)."""
+        D = np.asarray(objective.through)
+        kept = _ROUNDING * max(float(D[0]), 0.0) < D
+        norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
+        rest = max(objective.c - float(D[kept].sum()), 0.0)
+        floor = np.maximum(objective.floor / norms**2, _ROUNDING)
+        return cls(W[kept] / norms, D[kept], np.diag(np.sqrt(D[kept])), rest, floor)
 
     @classmethod
     def _made(cls, objective: QuadraticObjective, B: Floats, T: Floats | None) -> Reduced:

@@ -12,13 +12,15 @@ import numpy as np
 
 from dsel.errors import AccessError, StorageError
 from dsel.places import Place, Remote, drop_unfinished, make_folder, new_file, new_tree, put_in_place
+from dsel.stats.column_pass import ColumnStatistics
 from dsel.stats.statistics import Statistics
 from dsel.versions import versions
 
 log = logging.getLogger("dsel")
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST = "manifest.json"
+_KINDS: dict[str, type[Any]] = {"gram": Statistics, "columns": ColumnStatistics}
 
 
 class ArtefactStore:
@@ -32,31 +34,40 @@ class ArtefactStore:
         self.folder = folder
 
     @staticmethod
-    def key(fingerprint: str, **options: Any) -> dict[str, Any]:
-        """What the statistics depend on."""
-        return {"format": FORMAT, "kind": "gram", "input": fingerprint, "options": options}
+    def key(fingerprint: str, kind: str = "gram", **options: Any) -> dict[str, Any]:
+        """What the statistics depend on. kind: gram (Statistics), columns (ColumnStatistics)."""
+        return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
     def path(self, key: dict[str, Any]) -> Place:
         """Where statistics with this key stand."""
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
         return self.folder / f"{key['kind']}-{digest}"
 
-    def load(self, key: dict[str, Any]) -> Statistics | None:
-        """The statistics, or None where there are none for just this key (or they cannot be read)."""
+    def has(self, key: dict[str, Any]) -> bool:
+        """Whether there seem to be statistics for just this key: their arrays are not read."""
         path = self.path(key)
+        try:
+            whole = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
+        except (OSError, AccessError, ValueError, LookupError, TypeError):
+            return False
+        return whole and (path / "arrays.npz").is_file()
+
+    def load(self, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
+        """The statistics, or None where there are none for just this key (or they cannot be read)."""
+        path, kind = self.path(key), _KINDS[key["kind"]]
         try:
             if json.loads((path / _MANIFEST).read_text())["key"] != key:
                 return None
             with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                values = {field.name: arrays[field.name] for field in fields(Statistics)}
-            found = Statistics(**{**values, "m": int(values["m"])})
+                values = {field.name: arrays[field.name] for field in fields(kind)}
+            found = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
         except StorageError:
             raise
         except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
-        return found if _consistent(found) else None
+        return found if found.consistent else None
 
-    def save(self, key: dict[str, Any], statistics: Statistics) -> Place | None:
+    def save(self, key: dict[str, Any], statistics: Statistics | ColumnStatistics) -> Place | None:
         """Write them whole or not at all; what another process saved meanwhile stays.
 
         A folder that cannot be written costs the next run a pass, not this one its result: a warning, and None.
@@ -66,7 +77,7 @@ class ArtefactStore:
         try:
             make_folder(staging)
             arrays: dict[str, Any] = {
-                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(Statistics)
+                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(statistics)
             }
             with new_file(staging / "arrays.npz") as file:
                 np.savez(file, **arrays)
@@ -91,11 +102,3 @@ class ArtefactStore:
         except OSError:
             if self.load(key) is None:
                 raise
-
-
-def _consistent(s: Statistics) -> bool:
-    """Whether the arrays belong together: n columns, N targets (B has none where Y = X)."""
-    n, N = s.mean_x.size, s.mean_y.size
-    x, y = (s.mean_x, s.constant), (s.mean_y, s.yy, s.constant_y)
-    vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
-    return s.m > 0 and vectors and s.K.shape == (n, n) and s.B.shape == (n, N)

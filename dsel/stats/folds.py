@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.data.source import Block, Source
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
 from dsel.objective.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.objective.leave_one_out import LooProblem, LooRound
 from dsel.objective.memory import Floats, Ints
@@ -25,7 +25,7 @@ from dsel.stats.statistics import Preprocess, Statistics
 
 log = logging.getLogger("dsel")
 
-#: By (repetition, fold): moments while the pass goes on, statistics when it is done.
+#: By (repetition, fold): moments while the pass goes on, statistics when it is done (of folds that have weight).
 FoldMoments = dict[tuple[int, int], Moments]
 FoldStatistics = dict[tuple[int, int], Statistics]
 
@@ -60,7 +60,8 @@ def _fold_block(
         fold = folds_of(block.start, block.stop, folds, seed, repetition)
         for f in np.unique(fold).tolist():
             rows = np.flatnonzero(fold == f)
-            found[repetition, f] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start)
+            w = None if block.w is None else block.w[rows]
+            found[repetition, f] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start, w)
     return found
 
 
@@ -92,7 +93,17 @@ def fold_gram(
     )
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     whole = Statistics.from_moments(reduce(merge, first))
-    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found)}, passes + 1
+    parts = {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+    return whole, parts, passes + 1
+
+
+def fold_keys(
+    fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int
+) -> tuple[dict[str, Any], dict[tuple[int, int], dict[str, Any]]]:
+    """What statistics of all rows, saved last, and those of every fold depend on."""
+    drawn = partial(ArtefactStore.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
+    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
+    return drawn(part="all"), {place: drawn(part=list(place)) for place in places}
 
 
 def saved_fold_gram(
@@ -102,18 +113,17 @@ def saved_fold_gram(
     """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
     if artefacts is None or source.fingerprint is None:
         return fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
-    drawn = partial(artefacts.key, source.fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
-    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
-    whole = artefacts.load(drawn(part="all"))
-    parts = {place: artefacts.load(drawn(part=list(place))) for place in places} if whole is not None else {}
-    found = {place: part for place, part in parts.items() if part is not None}
-    if whole is not None and len(found) == len(places):
+    key, places = fold_keys(source.fingerprint, missing, folds, repeats, seed)
+    whole = artefacts.load(key)
+    parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
+    found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
+    if isinstance(whole, Statistics) and len(found) == len(places):
         log.info("statistics of the folds of %s are saved in %s: the data are not read", source.name, artefacts.folder)
         return whole, found, 0
     whole, found, passes = fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
     for place, part in found.items():
-        artefacts.save(drawn(part=list(place)), part)
-    artefacts.save(drawn(part="all"), whole)
+        artefacts.save(places[place], part)
+    artefacts.save(key, whole)
     return whole, found, passes
 
 
@@ -146,8 +156,10 @@ class RowsOfFolds(RowsOfSource):
         return super().problem(lam)
 
     def _fold(self, whole: Statistics, part: Statistics, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
-        m, inside, K = whole.m, part.m, part.K
+        m, inside, K = whole.weight, part.weight, part.K
         outside = m - inside
+        if not outside > 0.0:
+            raise DataError("One fold holds all of the weight.", "Take other folds (folds, seed), or leave-one-out.")
         mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
         mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
         weight = inside * outside / m
@@ -165,10 +177,11 @@ class RowsOfFolds(RowsOfSource):
         K_out[:, unusable] = 0.0
         K[:, unusable] = 0.0
         none = np.zeros(0)
-        problem = LooProblem(K_out, B_out, none, none, outside, 0.0, "center" if centred else "none")
+        rows = whole.m - part.m
+        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
         return Fold(problem, K, B, float((yy / scale_y**2).sum()))
 
 
-def _about(K: Floats, B: Floats, yy: Floats, count: int, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
+def _about(K: Floats, B: Floats, yy: Floats, weight: float, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
     """Moments about points that lie d_x, d_y below the means."""
-    return K + count * np.outer(d_x, d_x), B + count * np.outer(d_x, d_y), yy + count * d_y**2
+    return K + weight * np.outer(d_x, d_x), B + weight * np.outer(d_x, d_y), yy + weight * d_y**2

@@ -192,8 +192,9 @@ class RowsWithCache(RowsOfSource):
 
     def _cache_pass(self, source: Source, per_block: Any, inner: LooRound) -> Floats:
         found: Floats = reduce_blocks(
-            source, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute, share=True
-        )
+            source, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute,
+            share=True, whole=False,
+        )  # fmt: skip
         self.cache_bytes_read += source.nbytes
         return found
 
@@ -229,6 +230,11 @@ def rounds_between_rewrites(
         log.info("no cache, although it would pay: %s", error.what)
         return None
     return every
+
+
+def bytes_on_disk(source: Source, loss: Loss) -> int:
+    """Bytes of one cache on disk."""
+    return cache_bytes(source, _width(source, loss))
 
 
 def _width(source: Source, loss: Loss) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dsel.data.source import Block, Source, load_block
+from dsel.data.source import Block, Source, load_block, load_weights
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out import (
     Intercept,
@@ -40,11 +40,11 @@ def add(a: Floats, b: Floats) -> Floats:
 
 
 def _loo_block(x: Any, y: Any, block: Block, round: LooRound, view: RowView, where: str) -> Floats:
-    return block_errors(x, y, round, view, f"{where}, rows {block.start} to {block.stop}")
+    return block_errors(x, y, round, view, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
 def _lam_block(x: Any, y: Any, block: Block, spectrum: LamSpectrum, view: RowView, where: str) -> Floats:
-    return block_lam_errors(x, y, spectrum, view, f"{where}, rows {block.start} to {block.stop}")
+    return block_lam_errors(x, y, spectrum, view, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
 def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Intercept:
@@ -87,6 +87,11 @@ class RowsOfSource:
         self.passes = 0
 
     @property
+    def weight(self) -> float:
+        """The sum of the rows' weights, their number without any."""
+        return self._statistics.weight
+
+    @property
     def recoded(self) -> bool:
         """Whether labels 0 and 1 count as -1 and +1."""
         return bool(self.view.zero_coded.any())
@@ -96,10 +101,10 @@ class RowsOfSource:
         statistics, view = self._statistics, self.view
         objective = statistics.objective(self._preprocess, lam)
         assert objective.cross is not None
-        m = statistics.m
-        sum_x = m * (statistics.mean_x - view.center_x) / view.scale_x
-        sum_y = m * (statistics.mean_y - view.center_y) / view.scale_y
-        return LooProblem(objective.K, objective.cross, sum_x, sum_y, m, lam, self.intercept)
+        weight = statistics.weight
+        sum_x = weight * (statistics.mean_x - view.center_x) / view.scale_x
+        sum_y = weight * (statistics.mean_y - view.center_y) / view.scale_y
+        return LooProblem(objective.K, objective.cross, sum_x, sum_y, statistics.m, weight, lam, self.intercept)
 
     def in_data_units(self, fit: tuple[Ints, Floats, Floats]) -> tuple[Floats, Floats]:
         """Coefficients (s, N) and intercept (N,) for X and Y as they are, from those in preprocessed units."""
@@ -114,9 +119,9 @@ class RowsOfSource:
         """One pass, without one where the rows are in memory and so is the cache."""
         source = self._source
         forward = round.insert and not round.remove
-        if forward and self._cache is None and source.in_memory and cache_bytes(source.m, source.n) <= _room():
-            parts = [(b.x, load_block(b.y, source.target_columns)) for b in source.blocks]
-            self._cache = LooCache(parts, self.view)
+        if forward and self._cache is None and would_cache(source):
+            parts = [(b.x, load_block(b.y, source.target_columns), load_weights(b.w)) for b in source.blocks]
+            self._cache = LooCache(parts, self.view, round.share)
         if forward and self._cache is not None:
             return self._cache.errors(round)
         return self._pass(partial(_loo_block, round=round, view=self.view, where=source.name), flat_size(round), "loo")
@@ -142,6 +147,11 @@ class RowsOfSource:
         return found
 
 
+def would_cache(source: Source) -> bool:
+    """Whether rounds of insertions need no passes, the rows and what is kept of them being in memory."""
+    return source.in_memory and cache_bytes(source.m, source.n) <= _room()
+
+
 def _room() -> float:
     """Bytes that the cache may take."""
     return _CACHE_SHARE * float(psutil.virtual_memory().available)
@@ -149,8 +159,8 @@ def _room() -> float:
 
 def _zero_coded(statistics: Statistics) -> NDArray[np.bool_]:
     """(N,) targets whose labels are 0 and 1, not -1 and +1, by their sums. (Each block's labels are looked at, too.)"""
-    m, mean = statistics.m, statistics.mean_y
-    squares = statistics.yy / m + mean**2
+    mean = statistics.mean_y
+    squares = statistics.yy / statistics.weight + mean**2
     zero_coded = np.abs(squares - mean) <= 1e-9
     both = ~zero_coded & (np.abs(squares - 1.0) > 1e-9)
     if both.any():
@@ -175,7 +185,7 @@ def held_out_errors(
     source: Source, subsets: Sequence[tuple[Ints, Floats, Floats]], view: RowView,
     compute: Callable[[Any], Any] | None = None,
 ) -> Floats:  # fmt: skip
-    """(len(subsets),) errors per row of held-out rows, one pass over the columns concerned.
+    """(len(subsets),) errors per row (of weight 1) of held-out rows, one pass over the columns concerned.
 
     subsets: (members, coefficients (s, N), intercept (N,)) in preprocessed units.
     """
@@ -195,7 +205,7 @@ def held_out_errors(
         source, partial(_held_out_block, W=W, intercepts=intercepts, view=narrow), add, name="held-out",
         partial_bytes=8 * len(subsets), columns=columns, compute=compute, share=True,
     )  # fmt: skip
-    return np.asarray(total) / source.m
+    return np.asarray(total[:-1] / total[-1])
 
 
 def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
@@ -203,16 +213,19 @@ def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
 
     targets, labels = view.targets(y, f"held-out rows {block.start} to {block.stop}")
     s, subsets, N = W.shape
-    errors = np.zeros(subsets)
+    weights = np.ones(x.shape[0]) if block.w is None else block.w
+    errors = np.zeros(subsets + 1)  # and the weight, last
+    errors[-1] = weights.sum()
     step = max(16, (8 << 20) // (8 * max(s, subsets * N, 1)))
     for start in range(0, x.shape[0], step):
+        w = weights[start : start + step]
         z = (rows_of(x[start : start + step], view) - view.center_x) / view.scale_x
         e = targets[start : start + step, None, :] - (z @ W.reshape(s, -1)).reshape(-1, subsets, N) - intercepts
         if view.loss == "squared":
-            errors += np.square(e).sum(axis=(0, 2))
+            errors[:-1] += w @ np.square(e).sum(axis=2)
         else:
             flip = labels[start : start + step, None, :] * view.scale_y
-            errors += np.count_nonzero(flip * e >= 1.0, axis=(0, 2))
+            errors[:-1] += w @ np.count_nonzero(flip * e >= 1.0, axis=2)
     return errors
 
 

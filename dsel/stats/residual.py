@@ -62,7 +62,8 @@ def merge_factors(a: Factor, b: Factor) -> Factor:
 def _factor_block(
     x: Any, y: Any, block: Block, chosen: NDArray[np.int64], scaling: Scaling, fill: Floats | None
 ) -> Factor:
-    """chosen: places in x's columns of the selection; y None means that all of x are the targets."""
+    """Rows enter times the square root of their weight. chosen: places in x's columns of the selection; y None means
+    that all of x are the targets."""
     width = x.shape[1] if y is None else chosen.size + y.shape[1]
     step = max(1, _PIECE_BYTES // (8 * max(width, 1)))
     result: Factor | None = None
@@ -74,6 +75,9 @@ def _factor_block(
         rows = (rows - scaling.center_x) / scaling.scale_x
         Z = rows[:, chosen]
         T = rows if y is None else (dense_rows(y, start, start + step) - scaling.center_y) / scaling.scale_y
+        if block.w is not None:
+            root = np.sqrt(block.w[start : start + step, None])
+            Z, T = Z * root, T * root
         piece = factor(Z, T)
         result = piece if result is None else merge_factors(result, piece)
     assert result is not None

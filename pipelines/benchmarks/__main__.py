@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, pareto, scaling
+from pipelines.benchmarks import certificate, greedy_rls, out_of_core, pareto, scaling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -42,6 +42,16 @@ def greedy_rls_command(
 ) -> None:
     """Greedy RLS in memory, and out of core on two workers of 1 GiB."""
     greedy_rls.run(quick, store)
+
+
+@app.command("out-of-core")
+def out_of_core_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Small data, rougher figures.")] = False,
+    store: Annotated[Path | None, typer.Option(help="Store to read; else 4 GB are made.")] = None,
+    memory: Annotated[str, typer.Option(help="Memory limit of each of the two workers.")] = "1GiB",
+) -> None:
+    """Gram pass and eigendecomposition on data larger than the workers' memory, beside other programs."""
+    out_of_core.run(quick, store, memory)
 
 
 @app.command("scaling")

@@ -56,7 +56,7 @@ class Shell:
 
     def hit(self, number: signal.Signals, part: str, nth: int, done: bool, faults: int | None = None) -> None:
         """The next command gets the signal at its nth PUT of an object whose key has this part, `done` or dropped."""
-        others = drawn(faults, share=0.05) if faults is not None else lambda request: None
+        others = drawn(faults, share=0.1) if faults is not None else lambda request: None
         count = 0
 
         def is_it(request: Request) -> bool:
@@ -114,7 +114,7 @@ def test_a_hundred_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultPr
         shell.hit(number, part, nth, done, faults=reached)
         code, said = shell.run(*DSEL, "run", job) if reached == 1 else shell.run(*DSEL, "resume", out)
         assert code == (75 if number == signal.SIGTERM else -number), said
-        proxy.rule, proxy.after = drawn(reached, share=0.05), None
+        proxy.rule, proxy.after = drawn(reached, share=0.1), None
         saved = json.loads((out / "checkpoint.json").read_bytes())
         assert len(saved["state"]["path"]) == reached
         with pytest.raises(MissingInputError, match=r"no selection\.json"):

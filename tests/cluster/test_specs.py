@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dsel.cluster.connect import patience, promised_memory
+from dsel.cluster.connect import patience, promised_memory, workers_now
 from dsel.cluster.specs import ClusterSection
 from dsel.errors import MissingInputError, OptionError
 from dsel.job_file import read_job
@@ -94,3 +94,18 @@ def test_a_file_of_its_own_takes_the_place_of_the_section(tmp_path: Path) -> Non
         read_job(job, cluster=cluster)
     with pytest.raises(MissingInputError):
         read_job(job, cluster=tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({"slurm": SLURM}, (2, 2 << 30)),
+        ({"slurm": {"memory": "2GiB", "minimum": 3, "maximum": 5}}, (3, 2 << 30)),
+        ({"kubernetes": PODS}, (2, 2 << 30)),
+        ({"local": {"workers": 3, "memory": "1GiB"}}, (3, 1 << 30)),
+        ({"gateway": {"workers": 4}}, (4, None)),
+        ({"scheduler_file": {"path": "/there/is/none.json", "workers": 6}}, (6, None)),
+    ],
+)
+def test_a_plan_counts_the_workers_that_a_section_promises(cluster: dict[str, Any], expected: Any) -> None:
+    assert workers_now(section(**cluster)) == expected

@@ -103,6 +103,16 @@ def test_csv_with_a_dtype(tmp_path: Path, out: Path, dtype: str) -> None:
     check(store.y.read(0, 23), values[:, 4:].astype(float))  # the dtype is that of X
 
 
+def test_csv_whose_target_is_not_the_last_column(tmp_path: Path, out: Path) -> None:
+    (tmp_path / "d.csv").write_text("y,a,b\n1,2,3\n4,5,6\n")
+    ingest(tmp_path / "d.csv", out, target=["y"])
+    store = open_store(out)
+    assert store.features.tolist() == ["a", "b"]
+    check(store.x.read(0, 2), np.array([[2.0, 3.0], [5.0, 6.0]]))
+    assert store.y is not None
+    check(store.y.read(0, 2), np.array([[1.0], [4.0]]))
+
+
 def test_csv_missing_values_are_nan(tmp_path: Path, out: Path) -> None:
     (tmp_path / "d.csv").write_text("a,b,c\n1,,NA\n?,nan,2.5\n null ,4,5\n")
     ingest(tmp_path / "d.csv", out)

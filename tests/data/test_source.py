@@ -12,10 +12,9 @@ import scipy.sparse
 import xarray as xr
 
 import dsel
-from dsel.data.source import Block, Source, load_block, make_source, resolve_labels
-from dsel.errors import CapacityError, DataError, OptionError
-from dsel.settings import check_capacity
-from dsel.stats.gram import gram, partial_bytes
+from dsel.data.source import load_block, make_source, resolve_labels
+from dsel.errors import DataError, OptionError
+from dsel.stats.gram import gram
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 5))
@@ -107,14 +106,3 @@ def test_columns_without_a_value_are_noted() -> None:
     x[:, 2] = np.nan
     s = dsel.select(x, Y, k=2, missing="mean")
     assert any("no value at all, or zeros alone: x2" in note for note in s.notes)
-
-
-def test_memory_that_a_worker_needs_is_rounded_up() -> None:
-    labels = np.array([f"x{i}" for i in range(3000)], object)
-    source = Source("big", 100, 3000, 0, labels, labels[:0], (Block(0, 100, None, None),), 2_400_000, 0)
-    need = (6 * partial_bytes(source) + 2 * 2_400_000 + (160 << 20)) / 0.9
-    check_capacity(source, int(need) + 1)
-    with pytest.raises(CapacityError) as refused:
-        check_capacity(source, int(need) - 1)
-    least = float(refused.value.remedy.split("at least ")[1].split(" GiB")[0])
-    assert need / 2**30 <= least < need / 2**30 + 0.1

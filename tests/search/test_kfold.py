@@ -122,3 +122,15 @@ def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
     lost = next(path for path in (tmp_path / "artefacts").iterdir() if path.is_dir())
     shutil.rmtree(lost)
     assert sum(run(**changed).passes for changed in ({}, {"seed": 1}, {"folds": 4}, {"repeats": 1})) == 4 + 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_fold_without_weight_is_as_one_of_next_to_none() -> None:
+    A, B = regression(m=60)
+    least, none = np.ones(60), np.ones(60)
+    there = folds_of(0, 60, 5, 0, 0) == 2
+    least[there], none[there] = 1e-12, 0.0
+    options: dict[str, Any] = {"k": 3, "method": "kfold", "folds": 5, "lam": 1.0}
+    found, expected = (dsel.select(A, B, sample_weight=w, **options) for w in (none, least))
+    assert found.indices == expected.indices
+    assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-9)

@@ -227,3 +227,12 @@ def test_it_is_for_insertions_and_for_data_that_are_not_in_memory() -> None:
     with pytest.raises(OptionError, match="fold_every"):
         dsel.select(X, Y, k=2, method="greedy-rls", lam=1.0, fold_every=0)
     assert "cache_rewrites" not in dsel.select(X, Y, k=4, method="greedy-rls", lam=1.0, fold_every=1).counts
+
+
+def test_it_has_no_weights(tmp_path: Path) -> None:
+    source = make_source(da.from_array(X, chunks=(100, 24)), Y, sample_weight=np.linspace(0.0, 2.0, len(X)))
+    asked = Settings(k=12, method="greedy-rls", lam=1.0)
+    found = run_selection(source, asked, Surroundings(scratch=tmp_path))
+    assert "cache_rewrites" not in found.counts
+    with pytest.raises(OptionError, match="no weights"):
+        run_selection(source, SETTINGS, Surroundings(scratch=tmp_path))

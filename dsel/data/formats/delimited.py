@@ -126,7 +126,7 @@ class DelimitedReader:
             put(out, values, self._where, first, [table.names[i] for i in columns])
 
     def _parse(self, lines: list[str], first: int, columns: list[int], dtype: np.dtype[Any]) -> Array:
-        every = len(columns) == len(self._table.names)
+        every = columns == list(range(len(self._table.names)))
         try:
             values: Array = np.loadtxt(
                 lines,

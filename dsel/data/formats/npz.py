@@ -21,22 +21,22 @@ class NpzSource:
     def __init__(self, path: Place, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
-        members = _members(path)
-        if "X" not in members:
+        found = members(path)
+        if "X" not in found:
             raise DataError(
-                f"{path} has no array X; it has {shorten(members)}.",
+                f"{path} has no array X; it has {shorten(found)}.",
                 "Save it as numpy.savez(FILE, X=..., Y=...).",
             )
-        self._x = read_header(path, members["X"])
-        self._y = read_header(path, members["Y"]) if "Y" in members else None
+        self._x = read_header(path, found["X"])
+        self._y = read_header(path, found["Y"]) if "Y" in found else None
         self.shape, self.y_shape = check_shapes(self._x, self._y)
         self.dtype = wanted_dtype(dtype, self._x.dtype, self._x.where)
         self.y_dtype = None if self._y is None else wanted_dtype(None, self._y.dtype, self._y.where)
-        self.features = _labels(path, members, "feature_names", self.shape[1], "columns of X")
+        self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
         self.targets = None
         if self.y_shape is not None:
-            self.targets = _labels(path, members, "target_names", self.y_shape[1], "columns of Y")
-        self._samples = self._sample_labels(members)
+            self.targets = _labels(path, found, "target_names", self.y_shape[1], "columns of Y")
+        self._samples = self._sample_labels(found)
         self.has_samples = self._samples is not None
 
     def _sample_labels(self, members: dict[str, str]) -> NpyArray | None:
@@ -53,7 +53,7 @@ class NpzSource:
         return NpyReader(self._x, self._y, self._samples, start, scratch)
 
 
-def _members(path: Place) -> dict[str, str]:
+def members(path: Place) -> dict[str, str]:
     """Array name -> zip member."""
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:

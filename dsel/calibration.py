@@ -1,0 +1,92 @@
+"""How long the passes will take, from a short trial: this very store's read speed, a BLAS call, one block's sums."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from dsel.data.source import Source, load_block, part_bytes
+from dsel.planning import Plan
+from dsel.stats.blockwise import one_blas_thread
+from dsel.stats.moments import block_moments
+
+#: Reading and summing are tried for about this long each.
+_SECONDS = 0.5
+#: The trial of BLAS: columns and rows.
+_COLUMNS, _ROWS = 500, 2000
+#: A task costs the scheduler and the client about this (two shared cores).
+TASK_SECONDS = 0.003
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one worker: bytes read a second, flops a second, and the time a block's sums take over that of BLAS alone."""
+
+    read: float
+    flops: float
+    overhead: float
+
+    def seconds(self, plan: Plan) -> float:
+        """Of all passes of a plan."""
+        work = plan.bytes_read / self.read + self.overhead * plan.flops / self.flops
+        return work / max(1, plan.workers) + TASK_SECONDS * plan.tasks
+
+
+def calibrated(plan: Plan, source: Source) -> Plan:
+    """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
+    return replace(plan, seconds=measure(source).seconds(plan))
+
+
+def measure(source: Source) -> Speed:
+    """Read some blocks, call BLAS, and sum a part of a block that was read."""
+    with one_blas_thread():
+        read, block = _read_speed(source)
+        flops = _blas_speed(min(_COLUMNS, source.n))
+        return Speed(read, flops, _overhead(block, flops))
+
+
+def _read_speed(source: Source) -> tuple[float, Any]:
+    """Bytes a second, and a block; data in memory count as read at the speed of a copy."""
+    total, spent, x = 0, 0.0, None
+    for block in source.blocks:
+        part = block.x.compute() if block.lazy else block.x
+        began = time.perf_counter()
+        x = load_block(part)
+        x = x.copy() if x is part else x
+        spent += time.perf_counter() - began
+        total += part_bytes(part)
+        if spent > _SECONDS:
+            break
+    return total / max(spent, 1e-9), x
+
+
+def _blas_speed(n: int) -> float:
+    z = np.random.default_rng(0).normal(size=(_ROWS, n))
+    seconds = _best(lambda: dsyrk(1.0, z.T))
+    return _ROWS * n * n / seconds
+
+
+def _overhead(x: Any, flops: float) -> float:
+    """Time of the sums of a part of a block, over the time that their flops alone take."""
+    rows, n = min(x.shape[0], _ROWS), min(x.shape[1], _COLUMNS)
+    part = x[:rows, :n]
+    if isinstance(part, np.ndarray):
+        part = np.nan_to_num(np.ascontiguousarray(part, np.float64))
+    seconds = _best(lambda: block_moments(part, None))
+    return float(max(1.0, seconds / (rows * n * n / flops)))
+
+
+def _best(call: Callable[[], Any], least: int = 3) -> float:
+    """Seconds of the quickest of a few calls."""
+    best, began, calls = float("inf"), time.perf_counter(), 0
+    while calls < least or (time.perf_counter() - began < _SECONDS / 5 and calls < 50):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+        calls += 1
+    return float(max(best, 1e-9))

@@ -1,0 +1,202 @@
+"""The Gram pass and the eigendecomposition (rank 50) on data several times the workers' memory, beside dask.array,
+dask-ml and the floor: the same bytes read and the same BLAS call, and nothing else. Each on workers of its own."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from dsel.cluster.compute import make_compute, peak_memory
+from dsel.cluster.local import LocalSpec, local_cluster
+from dsel.data.generate import generate_regression
+from dsel.data.source import Source, make_source
+from dsel.objective.memory import Floats
+from dsel.representation import Problem, Resources, choose
+from dsel.stats.blockwise import reduce_blocks
+from dsel.stats.eigen import from_gram
+from dsel.stats.gram import gram
+from dsel.stats.moments import PIECE_BYTES
+from pipelines.table import json_line, text_table
+
+RANK, WORKERS = 50, 2
+#: A competitor that takes longer is given up.
+PATIENCE = 75.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds, the most memory of a worker, passes by the bytes that the workers read; value: what was computed."""
+
+    seconds: float
+    peak: int
+    passes: float
+    value: Any
+
+
+def run(quick: bool, store: Path | None = None, memory: str = "1GiB") -> dict[str, float]:
+    """Print a table and, last, the ratios as JSON."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory() as folder:
+        if store is None:
+            store = Path(folder) / "data.zarr"
+            m, n = (100_000, 400) if quick else (1_000_000, 1000)
+            generate_regression(store, samples=m, features=n, worker_memory=1 << 30)
+        source = make_source(str(store), unsupervised=True)
+        limit = _limit(memory)
+        figures = _compare(source, memory)
+        found = _ratios(source, figures, limit)
+    exact = figures["eigendecomposition"]
+    for name in ("dask svd_compressed", "dask-ml PCA"):
+        peer = figures.get(name)
+        if peer is not None and exact is not None:
+            off = float(np.abs(peer.value / exact.value - 1.0).max())
+            print(f"{name}: eigenvalues off by up to {off:.1e} of themselves")
+    rows = [
+        [name, f"{f.seconds:.1f}", f"{f.peak / 2**20:.0f}", f"{f.passes:.1f}"] if f else [name, "-", "-", "-"]
+        for name, f in figures.items()
+    ]
+    m, n = source.m, source.n
+    print(f"{m} x {n}, {source.x_bytes / 1e9:.2f} GB, {WORKERS} workers of {memory}; rank {RANK}")
+    print(text_table(["", "seconds", "peak MiB", "passes"], rows))
+    print(json_line(found))
+    return found
+
+
+def _limit(memory: str) -> int:
+    from dask.utils import parse_bytes
+
+    return int(parse_bytes(memory))
+
+
+def _compare(source: Source, memory: str) -> dict[str, Measured | None]:
+    works: dict[str, Callable[[Source, Any], Any]] = {
+        "floor of the Gram pass": _floor,
+        "Gram pass": lambda source, client: gram(source, compute=make_compute(client))[0],
+        "eigendecomposition": _eigen,
+        "dask X.T @ X": _plain_gram,
+        "dask svd_compressed": _svd_compressed,
+    }
+    if find_spec("dask_ml") is not None:
+        works["dask-ml PCA"] = _pca
+    return {name: _measure(source, work, memory) for name, work in works.items()}
+
+
+def _measure(source: Source, work: Callable[[Source, Any], Any], memory: str) -> Measured | None:
+    """None where it failed, or lost patience."""
+    with local_cluster(LocalSpec(WORKERS, memory)) as client:
+        client.run(_warm_up)
+        before = sum(client.run(_bytes_read).values())
+        found: list[Any] = []
+        start = time.perf_counter()
+        runner = threading.Thread(target=_attempt, args=(work, source, client, found), daemon=True)
+        runner.start()
+        runner.join(PATIENCE)
+        seconds = time.perf_counter() - start
+        if not found:
+            return None
+        read = sum(client.run(_bytes_read).values()) - before
+        peak = max(peak for peak, _ in peak_memory(client).values())
+    return Measured(seconds, peak, read / source.x_bytes, found[0])
+
+
+def _attempt(work: Callable[[Source, Any], Any], source: Source, client: Any, found: list[Any]) -> None:
+    with suppress(Exception), client.as_current():
+        found.append(work(source, client))
+
+
+def _warm_up() -> None:
+    import dask.array
+    import scipy.linalg
+
+    import dsel.stats.gram
+
+    assert dask.array
+    assert scipy.linalg
+    assert dsel.stats.gram
+
+
+def _bytes_read() -> int:
+    with open("/proc/self/io") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("rchar"))
+
+
+def _floor_of(x: Any, y: Any, block: Any) -> int:
+    """Convert and multiply, as the Gram pass does."""
+    r, n = x.shape
+    K = np.zeros((n, n), order="F")
+    step = max(1, PIECE_BYTES // (8 * n))
+    for start in range(0, r, step):
+        K = dsyrk(1.0, np.asarray(x[start : start + step], np.float64).T, beta=1.0, c=K, overwrite_c=1)
+    return int(r)
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+def _floor(source: Source, client: Any) -> int:
+    size = 8 * source.n * source.n
+    compute = make_compute(client)
+    return int(reduce_blocks(source, _floor_of, _add, name="floor", partial_bytes=size, compute=compute))
+
+
+def _eigen(source: Source, client: Any) -> Floats:
+    statistics, passes = gram(source, compute=make_compute(client))
+    return from_gram(statistics.objective("center").K, RANK, passes=passes).values
+
+
+def _array(source: Source) -> Any:
+    import dask.array as da
+
+    return da.from_zarr(source.name, component="X")  # type: ignore[no-untyped-call]
+
+
+def _plain_gram(source: Source, client: Any) -> float:
+    X = _array(source)
+    return float((X.T @ X).compute()[0, 0])
+
+
+def _svd_compressed(source: Source, client: Any) -> Floats:
+    import dask.array as da
+
+    X = _array(source)
+    X = X - X.mean(axis=0)
+    _, s, _ = da.linalg.svd_compressed(X, RANK, n_power_iter=2, seed=0, compute=True)  # type: ignore[no-untyped-call]
+    return np.asarray(s.compute(), np.float64) ** 2
+
+
+def _pca(source: Source, client: Any) -> Floats:
+    from dask_ml.decomposition import PCA  # type: ignore[import-untyped]
+
+    fitted = PCA(n_components=RANK, svd_solver="randomized", iterated_power=2, random_state=0).fit(_array(source))
+    return np.asarray(fitted.singular_values_, np.float64) ** 2
+
+
+def _ratios(source: Source, figures: dict[str, Measured | None], limit: int) -> dict[str, float]:
+    floor, ours, eigen = (figures[n] for n in ("floor of the Gram pass", "Gram pass", "eigendecomposition"))
+    assert floor is not None
+    assert ours is not None
+    assert eigen is not None
+    peers = [f for f in (figures.get("dask svd_compressed"), figures.get("dask-ml PCA")) if f is not None]
+    rows = max(b.stop - b.start for b in source.blocks)
+    problem = Problem(source.m, source.n, 0, source.x_bytes // (source.m * source.n), RANK, (rows, source.n))
+    planned = choose(problem, Resources(WORKERS, limit, 4 << 30)).passes
+    return {
+        "gram_over_floor": ours.seconds / floor.seconds,
+        "eigh_over_best_peer_time": eigen.seconds / min((p.seconds for p in peers), default=float("nan")),
+        "eigh_over_best_peer_memory": eigen.peak / min((p.peak for p in peers), default=float("nan")),
+        "passes_planned": planned,
+        "passes_measured": round(eigen.passes, 2),
+        "peak_over_limit": max(ours.peak, eigen.peak) / limit,
+    }
