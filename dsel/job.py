@@ -26,7 +26,7 @@ from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source, make_source
-from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OutputError
+from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OptionError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
@@ -59,6 +59,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
+    _check_cache(job)
     source = job.source()
     _plan(job, source, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
@@ -301,6 +302,17 @@ def _check_places(job: JobFile) -> None:
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
     if inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
+
+
+def _check_cache(job: JobFile) -> None:
+    """Refuse a cache of greedy-rls that was asked for and that workers on other machines do not see. Errors:
+    OptionError."""
+    elsewhere = job.cluster.chosen.kind in ("slurm", "kubernetes", "gateway")
+    if isinstance(job.options.get("fold_every"), int) and elsewhere and _scratch(job) is None:
+        raise OptionError(
+            f"fold_every: the workers ({job.cluster.chosen.kind}) share no folder with this run for the cache.",
+            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
+        )
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Journal:
         """One event, handed to the system in one piece."""
         line = json.dumps({"event": event, "at": round(time.time(), 3), **values}) + "\n"
         try:
-            os.write(self._file, line.encode())
+            _write_whole(self._file, line.encode())
         except OSError as error:
             raise _cannot_write(self.path, error) from error
         if time.monotonic() - self._last >= _PUBLISH_SECONDS:
@@ -66,6 +66,13 @@ class Journal:
                 self.publish()
             finally:
                 self.path.unlink(missing_ok=True)
+
+
+def _write_whole(file: int, line: bytes) -> None:
+    """A disk that fills up takes the beginning, and says so only when it is asked to take the rest."""
+    rest = line[os.write(file, line) :]
+    if rest:
+        os.write(file, rest)
 
 
 def _fetched(place: Remote) -> Path:

@@ -14,8 +14,8 @@ import dsel
 from dsel.cluster.compute import make_compute
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
-from dsel.errors import OutputError
-from dsel.job import run_job
+from dsel.errors import OptionError, OutputError
+from dsel.job import _check_cache, run_job
 from dsel.job_file import read_job
 from dsel.pipeline import Surroundings, run_selection
 from dsel.search.greedy_rls import GreedyRls
@@ -148,3 +148,16 @@ def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
         assert again.path == whole.path
         assert np.array_equal(again.coefficients, whole.coefficients)
         assert again.counts["rounds_of_this_run"] == 5 - len(state["path"])
+
+
+def test_a_cache_that_workers_elsewhere_do_not_see_is_refused_before_the_pass(store: Path) -> None:
+    keys = {"workers": 2, "memory": "600MB"}
+    job = write_job(
+        store, method="greedy-rls", lam=1.0, options={"fold_every": 2},
+        cluster={"kubernetes": {**keys, "image": "dsel:1"}},
+    )  # fmt: skip
+    with pytest.raises(OptionError, match="fold_every: the workers"):
+        run_job(read_job(job))
+    assert not (store.parent / "job.result").exists()
+    # Slurm's nodes see the folder of the result
+    _check_cache(read_job(write_job(store, options={"fold_every": 2}, cluster={"slurm": keys})))

@@ -10,12 +10,14 @@ import logging
 import queue
 import time
 from contextlib import suppress
+from pickle import PicklingError
 from typing import Any
 
 from dsel.cluster.compute import NO_WORKER_LIMIT, check_workers
 from dsel.errors import ClusterError, CriterionError
 from dsel.search import work as on_worker
 from dsel.search.package import Answer, Carriage, Executor, ExecutorFactory, Lost, Package, Work
+from dsel.search.remembered import cannot_travel
 
 log = logging.getLogger("dsel")
 
@@ -92,7 +94,10 @@ class DaskFutures:
     def send(self, package: Package) -> None:
         self._require_connection()
         if self._work is None or self._work.status in ("cancelled", "lost", "error"):
-            self._work = self.client.submit(_itself, self._plain_work, pure=False)
+            try:
+                self._work = self.client.submit(_itself, self._plain_work, pure=False)
+            except (TypeError, AttributeError, PicklingError) as error:
+                raise cannot_travel(error.__cause__ if isinstance(error.__cause__, Exception) else error) from error
         future = self.client.submit(_do, self._work, package, key=f"dsel-{package.key}-{time.monotonic_ns()}")
         self._out[package.key] = package, future, time.monotonic()
         future.add_done_callback(lambda _: self._came.put(package.key))

@@ -14,7 +14,12 @@ from typing import Any
 
 import cloudpickle
 
+from dsel.errors import ClusterError
 from dsel.search.package import Answer, Carriage, Executor, Lost, Package, Serial, Work
+from dsel.search.remembered import cannot_travel
+
+#: So many pools may break one after another before a process has begun anything.
+_MOST_STILLBORN = 3
 
 # In each process of a pool: the work, and where it says what it has begun.
 _work: Work | None = None
@@ -39,12 +44,16 @@ class ProcessPool:
     comes back as lost. So does a package that takes longer than `evaluation_limit` for each of its evaluations."""
 
     def __init__(self, work: Work, carriage: Carriage) -> None:
-        self._pickled = cloudpickle.dumps(work)
+        try:
+            self._pickled = cloudpickle.dumps(work)
+        except Exception as error:
+            raise cannot_travel(error) from error
         self.workers = carriage.processes
         self._limit = carriage.evaluation_limit
         self._out: dict[Future[Answer], Package] = {}
         self._came: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
         self._hung: set[str] = set()
+        self._stillborn = 0
         self._start()
 
     def _start(self) -> None:
@@ -65,10 +74,20 @@ class ProcessPool:
         try:
             future = self._pool.submit(_do, package)
         except BrokenProcessPool:
+            self._require_beginnings()
             self._start()
             future = self._pool.submit(_do, package)
         self._out[future] = package
         future.add_done_callback(self._came.put)
+
+    def _require_beginnings(self) -> None:
+        self._read_log()
+        self._stillborn = 0 if self._begun else self._stillborn + 1
+        if self._stillborn >= _MOST_STILLBORN:
+            raise ClusterError(
+                f"{self._stillborn} times the processes died before they began.",
+                'A script that asks for processes needs `if __name__ == "__main__":` around what it does.',
+            )
 
     def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
         came = []

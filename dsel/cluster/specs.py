@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Any, ClassVar
 
 from dask.utils import parse_bytes
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
@@ -29,7 +29,14 @@ def _with_variables(value: Any) -> Any:
     return expanded
 
 
+def _some_bytes(value: str) -> str:
+    if parse_bytes(value) <= 0:
+        raise ValueError("it must be above 0")
+    return value
+
+
 _Expanded = Annotated[str, BeforeValidator(_with_variables)]
+_Bytes = Annotated[str, AfterValidator(_some_bytes)]
 
 
 class _Section(BaseModel):
@@ -97,15 +104,9 @@ class _Made(_Elastic):
     """Workers that dsel asks the site for. memory: the limit of each (4GiB, 800MB); threads: of each. environment:
     variables for them (no secrets: those come by the site's own ways)."""
 
-    memory: str
+    memory: _Bytes
     threads: Int = Field(1, ge=1)
     environment: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("memory")
-    @classmethod
-    def _bytes(cls, value: str) -> str:
-        parse_bytes(value)
-        return value
 
     @field_validator("environment")
     @classmethod
@@ -135,7 +136,7 @@ class LocalSection(BaseModel):
     kind: ClassVar[str] = "local"
 
     workers: Int | None = Field(None, ge=1)
-    memory: str | None = None
+    memory: _Bytes | None = None
     threads: Int = Field(1, ge=1)
 
 
@@ -193,7 +194,7 @@ class KubernetesSection(_Made):
     claims: dict[str, str] = Field(default_factory=dict)
     resources: dict[str, dict[str, str]] = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
-    scheduler_memory: str = "2GiB"
+    scheduler_memory: _Bytes = "2GiB"
     job_name: _Expanded | None = None
     job_uid: _Expanded | None = None
 

@@ -62,6 +62,7 @@ class ColumnData:
             kept = _kept.setdefault(self._key, {})
         if which not in kept:
             kept[which] = self._read(which, None)
+            kept[which].setflags(write=False)  # a criterion that changed it would change what comes after
         return kept[which]
 
     def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:

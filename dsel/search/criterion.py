@@ -76,7 +76,7 @@ class CriterionPoss(Remembered):
         """f of a subset by calling the criterion, checked to be a number."""
         try:
             value = self.criterion(members)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failure("criterion", members, error) from error
         return number(value, members)
 

@@ -111,7 +111,7 @@ class PpossOptions(PpossAsyOptions):
     bytes for the archive's tables.
     """
 
-    processors: Int = Field(32, ge=1)
+    processors: Int = Field(32, ge=1, le=100_000)
     memory: Int = Field(8 << 30, gt=0)
 
 

@@ -88,6 +88,11 @@ class Pposs(Asking):
         self._round: list[Subset] | None = None
         self._share = 1
 
+    @property
+    def settled(self) -> int:
+        """Offspring of the rounds that are merged."""
+        return self.iteration
+
     def finished(self, limit: int) -> bool:
         """Whether another round would go beyond `limit` offspring; one round is always made."""
         return self.iteration > 0 and self.iteration + self.processors > limit

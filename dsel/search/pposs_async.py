@@ -27,6 +27,11 @@ class AsyncPposs(Asking):
     `iteration` is the shared count: iterations begun.
     """
 
+    @property
+    def settled(self) -> int:
+        """Iterations that no longer wait for a value."""
+        return self.iteration - len(self._out) - len(self._open)
+
     def finished(self, limit: int) -> bool:
         """Whether the count has come to its end and all values are in."""
         return self.iteration >= limit and not self.waiting
@@ -114,6 +119,11 @@ class SlicedPposs:
     def evaluations(self) -> int:
         """Iterations whose outcome is in: each valued one offspring."""
         return self.iteration - sum(stop - start for start, stop in [*self._open, *self._away.values()])
+
+    @property
+    def settled(self) -> int:
+        """Iterations whose outcome is in."""
+        return self.evaluations
 
     @property
     def trace(self) -> tuple[Improvement, ...]:

@@ -102,8 +102,10 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
                 survivors[found, flips_at + x] = flips[x]
             found += 1
         traced = count[TRACED]
+        there = True
         for i in range(found):
-            _consider_survivor(P, parent, parent_size, survivors[i], slots)
+            _consider_survivor(P, parent, there, survivors[i])
+            there = there and slots[0, parent_size] == parent  # once it has left, its slot may go to another subset
         count[ITERATION] = t + 1
         if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:
             return TARGET_REACHED
@@ -111,14 +113,14 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
 
 
 @compiled()
-def _consider_survivor(P: Ints, parent: int, parent_size: int, survivor: Ints, slots: Ints) -> None:
+def _consider_survivor(P: Ints, parent: int, there: bool, survivor: Ints) -> None:
     """Put it before the archive; from the parent's table, or from the empty set's where the parent has left."""
     flips, k = int_vector(P, FLIPS), int_vector(P, RULES)[LIMIT]
-    if slots[0, parent_size] == parent and int_matrix(P, STATUS)[parent, SIZE] == parent_size:
+    if there:
         for x in range(survivor[0]):
             flips[x] = survivor[2 + 2 * k + x]
         consider(P, parent, survivor[0])
         return
     for x in range(survivor[1]):
         flips[x] = survivor[2 + x]
-    consider(P, slots[0, 0], survivor[1])
+    consider(P, int_matrix(P, SLOT)[0, 0], survivor[1])

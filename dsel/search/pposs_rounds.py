@@ -27,6 +27,8 @@ class PpossRounds(Poss):
             raise OptionError(f"processors is {processors}.", "At least one offspring is made in a round.")
         super().__init__(objective, k, seed=seed, memory_limit=memory_limit)
         self.processors = processors
+        if processors > self._memory[engine.TRACE].shape[0]:  # each may be an improvement
+            self._memory.put(engine.TRACE, np.zeros((processors, 3)))
         flips = self._memory[engine.CDF].size
         self._survivors = np.zeros((processors, 2 + 2 * k + flips), np.int64)
 

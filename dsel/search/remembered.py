@@ -173,7 +173,12 @@ def number(value: Any, members: Subset) -> float:
         raise CriterionError(
             f"The criterion returned {value!r} for the columns {list(members)}.", "It must return a real number."
         )
-    real = float(scalar)
+    try:
+        real = float(scalar)
+    except OverflowError:
+        raise CriterionError(
+            f"The criterion returned a number beyond float64's range for the columns {list(members)}.", "Rescale it."
+        ) from None
     if not real > -math.inf:
         raise CriterionError(
             f"The criterion returned {real} for the columns {list(members)}.",
@@ -182,7 +187,15 @@ def number(value: Any, members: Subset) -> float:
     return real
 
 
-def failure(what: str, members: Subset, error: Exception) -> CriterionError:
+def cannot_travel(error: Exception) -> CriterionError:
+    """The error of a user's function that cannot be pickled."""
+    return CriterionError(
+        f"The criterion cannot be sent to a worker: {type(error).__name__}: {error}.",
+        "It may hold no locks, open files or connections: open them where it is called.",
+    )
+
+
+def failure(what: str, members: Subset, error: BaseException) -> CriterionError:
     """The error of a user's function, with the subset and its traceback."""
     text = "".join(traceback.format_exception(error)).rstrip()
     return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Mend it and go on.")

@@ -82,7 +82,7 @@ class EvaluateSubsets:
     def _value(self, criterion: Callable[[Subset], Any], members: Subset) -> float:
         try:
             value = criterion(members)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise failure("criterion", members, error) from None
         return number(value, members)
 

@@ -47,7 +47,7 @@ class TestNames:
         assert not inside(as_place("s3://c/a/c"), as_place("s3://b/a"))
         assert not inside(Path("a"), as_place("s3://b/a"))
 
-    @pytest.mark.parametrize("url", ["http://b/a", "s3://b", "s3:///a", "s3://b/../a", "hdfs://b/a"])
+    @pytest.mark.parametrize("url", ["http://b/a", "s3://b", "s3:///a", "s3://b/../a", "hdfs://b/a", "s3:/b/a"])
     def test_others_are_refused(self, url: str) -> None:
         with pytest.raises(OptionError):
             as_place(url)

@@ -158,6 +158,58 @@ def test_a_result_in_a_bucket_is_certified(url: str) -> None:
     assert (out / "proof.json").is_file()
 
 
+OWN = """
+def score(S, data):
+    return float(abs(data.Y[:, 0] - data.columns(S).sum(axis=1)).mean())
+"""
+
+
+def test_a_search_on_workers_keeps_its_journal_and_its_objective_there(
+    url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell, store, out = Shell(proxy), f"{url}/data.zarr", as_place(f"{url}/out")
+    x, y = X[:200, :12], X[:200, :3].sum(axis=1)
+    ingest_arrays(x, store, y=y, chunks=(100, 12))
+    (tmp_path / "own.py").write_text(OWN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(dsel.__file__).parents[1])]))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    job = tmp_path / "job.yaml"
+    keys = {"store": store, "k": 3, "seed": 5, "cluster": {"local": {"workers": 1, "memory": "600MB"}}}
+    settings = {"processors": 8, "iterations": 640}
+    job.write_text(yaml.safe_dump({
+        **keys, "out": str(out), "method": "pposs", "criterion": "own:score", "options": settings,
+        "checkpoint_evaluations": 50,
+    }))  # fmt: skip
+    shell.hit(signal.SIGTERM, "checkpoint.json", 2, done=True, faults=3)
+    assert shell.run(*DSEL, "run", job)[0] == 75
+    proxy.rule, proxy.after = drawn(4, share=0.05), None
+    code, said = shell.run(*DSEL, "resume", out)
+    assert code == 0, said
+    found = dsel.open_selection(out)
+    scope: dict[str, Any] = {}
+    exec(OWN, scope)
+    expected = dsel.select(store, k=3, method="pposs", criterion=scope["score"], seed=5, **settings)
+    assert (found.indices, found.front, found.criterion) == (expected.indices, expected.front, expected.criterion)
+    events = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    assert [e["event"] for e in events if e["event"] in ("started", "resumed", "ended")] == [
+        "started", "resumed", "ended",
+    ]  # fmt: skip
+    values = [tuple(S) for e in events if e["event"] == "merged" for S, _ in e["found"]]
+    assert found.counts["evaluated"] == expected.counts["evaluated"]
+    assert len(set(values)) >= expected.counts["evaluated"]
+
+    sliced = f"{url}/sliced"
+    job.write_text(yaml.safe_dump(
+        {**keys, "out": sliced, "method": "pposs-asy", "options": {"iterations": 2000}}
+    ))  # fmt: skip
+    code, said = shell.run(*DSEL, "run", job)
+    assert code == 0, said
+    assert sorted(dsel.open_selection(sliced).indices) == [0, 1, 2]
+    assert len(proxy.done("PUT", "sliced/objective-")) == 1
+    assert not [name for name in as_place(sliced).names() if name.startswith("objective-")]  # type: ignore[union-attr]
+    assert not list(tmp_path.glob("dsel-journal-*"))
+
+
 class TestAJobFile:
     def write(self, folder: Path, **keys: Any) -> Path:
         (path := folder / "job.yaml").write_text(yaml.safe_dump({"store": "s3://b/x.zarr", "k": 3, **keys}))

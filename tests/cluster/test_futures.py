@@ -71,6 +71,13 @@ def raises(S, path: Path) -> None:
         raise ZeroDivisionError("no folds left")
 
 
+class Stillborn:
+    """As a script without `if __name__ == "__main__"`: a process ends while it takes the work."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
 @pytest.fixture(scope="module")
 def client():
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
@@ -106,8 +113,22 @@ class TestProcesses:
         assert all_of(search) == all_of(calm)
         assert tally.lost_packages == 2
 
+    def test_processes_that_die_before_they_begin_are_not_started_for_ever(self) -> None:
+        with pytest.raises(ClusterError, match="died before they began"):
+            run(ProcessPool, Stillborn(), processes=1)
+
+    def test_a_criterion_that_cannot_be_sent_is_refused(self) -> None:
+        lock = threading.Lock()
+        with pytest.raises(CriterionError, match="cannot be sent to a worker: TypeError"):
+            run(ProcessPool, lambda S: lock.locked(), processes=1)
+
 
 class TestWorkers:
+    def test_a_criterion_that_cannot_be_sent_is_refused(self, client) -> None:
+        lock = threading.Lock()
+        with pytest.raises(CriterionError, match="cannot be sent to a worker"):
+            run(dask_executor(client), lambda S: lock.locked())
+
     def test_they_find_what_one_process_finds_and_ask_nothing_twice(self, client, calm, tmp_path) -> None:
         criterion = Noted(tmp_path / "calls")
         search, tally = run(dask_executor(client), criterion)

@@ -58,6 +58,9 @@ def test_one_vocabulary_for_size() -> None:
         ({"address": "$NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
         ({"slurm": {**SLURM, "wait": "soon"}}, "soon"),
         ({"slurm": {**SLURM, "memory": "much"}}, "much"),
+        ({"slurm": {**SLURM, "memory": "-1GiB"}}, "above 0"),
+        ({"local": {"memory": "0GiB"}}, "above 0"),
+        ({"kubernetes": {**PODS, "scheduler_memory": "much"}}, "much"),
         ({"slrum": SLURM}, "Did you mean 'slurm'"),
     ],
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from dsel.errors import ClusterError, CriterionError
+from dsel.errors import ClusterError, CriterionError, OutputError
 from dsel.journal import Journal, journalled_values, read_journal, replay
 from dsel.search.archive import Subset
 from dsel.search.dispatch import PACKAGE_SECONDS, Dispatch
@@ -166,6 +168,13 @@ class TestStopping:
         assert ended == "seconds"
 
 
+def test_patience_is_not_lost_on_what_is_still_out() -> None:
+    search = AsyncPposs(N_COLUMNS, K, seed=2)
+    ended = Dispatch(search, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=10_000, patience=1)).run()
+    assert ended == "patience"
+    assert search.evaluations > 0
+
+
 def test_it_says_how_it_gets_on() -> None:
     said = []
     search, executor = AsyncPposs(N_COLUMNS, K, seed=2), Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
@@ -206,6 +215,21 @@ class TestJournal:
         poss = Poss(objective, 4, seed=2)
         poss.advance(12_000)
         assert search.best_value == pytest.approx(poss.best_value)
+
+    def test_a_disk_that_takes_half_a_line_is_an_error(self, tmp_path: Path, monkeypatch) -> None:
+        journal, write = Journal(tmp_path / "journal.jsonl"), os.write
+        room = [10]
+
+        def full(file: int, line: bytes) -> int:
+            if not room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(file, line[: room.pop()])
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(OutputError, match="No space left"):
+            journal.write("sent", key="a")
+        monkeypatch.undo()
+        journal.close()
 
     def test_killed_in_the_middle_of_a_line_it_goes_on(self, tmp_path: Path) -> None:
         path = tmp_path / "journal"

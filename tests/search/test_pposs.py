@@ -192,6 +192,18 @@ class TestCompiled:
         assert rounds.iteration == search.iteration
         assert rounds.last_gain == search.last_gain
 
+    def test_a_parent_whose_table_went_to_another_subset_in_the_round_is_no_parent_any_more(self) -> None:
+        rounds, search = PpossRounds(self.objective, 5, processors=2000, seed=1), Pposs(30, 5, processors=2000, seed=1)
+        for until in range(2000, 12000, 2000):
+            rounds.advance(until)
+            advance(search, until, self.objective.value, most=2000, workers=1)
+            assert [z.members for z in rounds.archived] == [z.members for z in search.archived]
+
+    def test_a_round_may_hold_more_offspring_than_the_trace_has_rows(self) -> None:
+        rounds = PpossRounds(self.objective, 5, processors=10_000, seed=1)
+        rounds.advance(20_000)
+        assert rounds.iteration == 20_000
+
     def test_saved_and_cut_into_slices_it_goes_on_as_it_was(self) -> None:
         whole, search = (PpossRounds(self.objective, 5, processors=7, seed=1) for _ in range(2))
         whole.advance(7000)
