@@ -16,7 +16,9 @@ and the residual of the row under the model fitted without it is
 
 so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
 Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
-in that row alone), e / g is of two differences, and its relative error is about 1e-16 K_jj / lam.
+in that row alone), e / g is of two differences, and its relative error is about 1e-16 K_jj / lam. Without lam it is 0/0
+there: the other rows do not determine a model. Such a row (see `UNDETERMINED`) has an infinite squared error, and
+counts as wrong for the zero-one loss.
 
 The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
 place of y and g0, and the Schur complement K - K_C' P (B - K_C' w) in place of K (B), so that a row of (R, e, g), once
@@ -55,6 +57,10 @@ PIECE_BYTES = 4 << 20
 
 #: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it cannot be told from rounding.
 _ROUNDING = 1e-13
+
+#: The divisor of a row is 1 less its leverage, off by some 1e-16 s whatever its size, as both are near 1: at this limit
+#: three or four digits of the error are left, below it soon none. A column nonzero in one row only has lam / K_jj.
+UNDETERMINED = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +220,8 @@ def rank_deficient(problem: LooProblem, members: Ints) -> bool:
 def _add_squared(
     x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, errors: Floats
 ) -> None:  # pragma: no cover
-    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - sign u^2))^2 with u = x a_j + D."""
+    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - sign u^2))^2 with u = x a_j + D; a divisor
+    <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
     r, n = x.shape
     for i in range(r):
         x_i, D_i, g_i = x[i], D[i], g[i]
@@ -222,7 +229,8 @@ def _add_squared(
             e_it, tau_t = e[i, t], tau[t]
             for j in range(n):
                 u = x_i[j] * a[j] + D_i[j]
-                q = (e_it - u * tau_t[j]) / (g_i - sign * u * u)
+                d = g_i - sign * u * u
+                q = (e_it - u * tau_t[j]) / (d if d > UNDETERMINED else 0.0)
                 errors[j] += q * q
 
 
@@ -240,7 +248,7 @@ def _add_zero_one(
     errors: Floats,
 ) -> None:  # pragma: no cover
     """errors_j += count over rows and targets where flip (e - u tau_j) >= g - sign u^2: the label times the prediction
-    is <= 0."""
+    is <= 0; or where that divisor is <= UNDETERMINED."""
     r, n = x.shape
     for i in range(r):
         x_i, D_i, g_i, w = x[i], D[i], g[i], count[i]
@@ -248,7 +256,8 @@ def _add_zero_one(
             e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
             for j in range(n):
                 u = x_i[j] * a[j] + D_i[j]
-                errors[j] += w if c * (e_it - u * tau_t[j]) >= g_i - sign * u * u else 0.0
+                d = g_i - sign * u * u
+                errors[j] += w if c * (e_it - u * tau_t[j]) >= (d if d > UNDETERMINED else -np.inf) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -451,10 +460,11 @@ def _add(
 
 def plain_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> float:
     """Error of S itself over some rows; flip (r, N) is label times scale for the zero-one loss, count (r,) weights."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if flip is None:
-            return float(np.square(e / g[:, None]).sum())
-    return float(count @ np.count_nonzero(flip * e >= g[:, None], axis=1))
+    g = g[:, None]
+    open_ = g <= UNDETERMINED
+    if flip is None:
+        return float("inf") if open_.any() else float(np.square(e / g).sum())
+    return float(count @ np.count_nonzero((flip * e >= g) | open_, axis=1))
 
 
 # -- the ridge penalty, as in section 4.2 of the paper: by leave-one-out with all columns ------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 
 from dsel.compiled import compiled
 from dsel.objective.leave_one_out import (
+    UNDETERMINED,
     LooRound,
     RowView,
     Weighing,
@@ -40,7 +41,8 @@ _BLOCK_BYTES = 8 << 20
 def _sweep_squared(
     R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, errors: Floats
 ) -> None:  # pragma: no cover
-    """R_j -= u rho_j, and errors_j += ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2, row by row."""
+    """R_j -= u rho_j, and errors_j += ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2, row by row; a divisor
+    <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
     r, n = R.shape
     single = e.shape[1] == 1
     for i in range(r):
@@ -50,7 +52,8 @@ def _sweep_squared(
             for j in range(n):
                 v = R_i[j] - u_i * rho[j]
                 R_i[j] = v
-                q = (e_i - v * tau_0[j]) / (g_i - v * v * inverse[j])
+                d = g_i - v * v * inverse[j]
+                q = (e_i - v * tau_0[j]) / (d if d > UNDETERMINED else 0.0)
                 errors[j] += q * q
         else:
             for j in range(n):
@@ -59,7 +62,8 @@ def _sweep_squared(
                 e_it, tau_t = e[i, t], tau[t]
                 for j in range(n):
                     v = R_i[j]
-                    q = (e_it - v * tau_t[j]) / (g_i - v * v * inverse[j])
+                    d = g_i - v * v * inverse[j]
+                    q = (e_it - v * tau_t[j]) / (d if d > UNDETERMINED else 0.0)
                     errors[j] += q * q
 
 
@@ -76,7 +80,8 @@ def _sweep_zero_one(
     count: Floats,
     errors: Floats,
 ) -> None:  # pragma: no cover
-    """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error."""
+    """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error, and so is a divisor
+    <= UNDETERMINED."""
     r, n = R.shape
     for i in range(r):
         R_i, u_i, g_i, w = R[i], u[i], g[i], count[i]
@@ -86,7 +91,8 @@ def _sweep_zero_one(
             e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
             for j in range(n):
                 v = R_i[j]
-                errors[j] += w if c * (e_it - v * tau_t[j]) >= g_i - v * v * inverse[j] else 0.0
+                d = g_i - v * v * inverse[j]
+                errors[j] += w if c * (e_it - v * tau_t[j]) >= (d if d > UNDETERMINED else -np.inf) else 0.0
 
 
 @dataclass

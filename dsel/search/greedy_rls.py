@@ -148,6 +148,8 @@ class GreedyRls:
         _, inserted, removed = split_errors(round, flat)
         if round.remove and self._removed(removed):
             return
+        if self.direction == "backward":
+            raise self._undetermined()
         if not round.insert:
             self.ended = "complete" if len(self.members) >= self.k else "too few rows"
             return
@@ -159,10 +161,18 @@ class GreedyRls:
         if not np.isfinite(scores).any():
             self.ended = "no column left" if not open_.any() else "no finite error"
             if not self.path and open_.any():
-                raise DataError("The leave-one-out errors are not finite.", "Set lam > 0.")
+                raise self._undetermined()
             return
         j = _lowest(scores)
         self._note("insert", j, float(scores[j]))
+
+    def _undetermined(self) -> DataError:
+        lam = self.problem.lam
+        return DataError(
+            "The leave-one-out errors are not finite: whatever column is taken next, some row alone determines a "
+            "coefficient (say, of a column that is nonzero in that row only), to rounding.",
+            f"Leave such columns out, or {'set lam > 0' if lam == 0.0 else f'raise lam (it is {lam:g})'}.",
+        )
 
     def _removed(self, errors: Floats) -> bool:
         """Delete a member: the cheapest (backward), or where a smaller subset becomes the best of its size."""

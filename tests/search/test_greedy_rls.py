@@ -389,3 +389,68 @@ def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
         order = [row.index for row in found.path]
         assert order.index(0) < order.index(4)
         assert order.index(0) < order.index(1)
+
+
+ONE_HOT = [1, 4, 6]
+
+
+def with_one_hot(loss: str, seed: int) -> tuple[Any, Any, Any]:
+    """Rows, targets and weights; columns ONE_HOT are nonzero in one row each, in two of them where |y| is largest."""
+    rng = np.random.default_rng(seed)
+    X, Y = problem(21, 8, 2, seed, loss == "zero-one")
+    far = np.argsort(-np.abs(Y[:, 0]))
+    X[:, ONE_HOT] = 0.0
+    X[[far[0], far[1], 20], ONE_HOT] = [10.0, -25.0, 10.0]
+    return X, Y, np.where(rng.random(21) < 0.2, 0.0, rng.uniform(0.5, 2.0, 21))
+
+
+def refitted(X: Any, Y: Any, w: Any, S: list[int], lam: float, loss: str) -> float:
+    """Leave-one-out error by fits anew, inf (wrong) for a row without which a column of S is 0."""
+    error, root = 0.0, np.sqrt(w)[:, None]
+    for i in np.flatnonzero(w):
+        L = np.setdiff1d(np.flatnonzero(w), i)
+        if not X[np.ix_(L, S)].any(axis=0).all() and X[i, S].any():
+            error += np.inf if loss == "squared" else w[i] * Y.shape[1]
+            continue
+        p = oracle.ridge((root * X)[np.ix_(L, S)], (root * Y)[L], X[i, S], lam)
+        error += w[i] * (((Y[i] - p) ** 2).sum() if loss == "squared" else (Y[i] * p <= 0).sum())
+    return float(error)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("lam", [0.0, 1e-12])
+@pytest.mark.parametrize("loss", ["squared", "zero-one"])
+def test_a_row_that_alone_determines_a_coefficient_is_inf_or_wrong(loss: str, lam: float, weighted: bool) -> None:
+    for seed in range(3):
+        X, Y, w = with_one_hot(loss, seed)
+        w = w if weighted else np.ones(21)
+        w[np.abs(X[:, ONE_HOT]).any(axis=1)] = 1.0
+        options = {"method": "greedy-rls", "lam": lam, "preprocess": "none", "loss": loss, "k": 6}
+        if weighted:
+            options["sample_weight"] = w
+        total = w.sum() * (1 if loss == "squared" else 2)
+        S: list[int] = []
+        found = dsel.select(X, Y, **options)
+        for row in found.path:
+            errors = {j: refitted(X, Y, w, [*S, j], lam, loss) for j in range(8) if j not in S}
+            assert row.error == pytest.approx(errors[row.index] / total, rel=1e-6)
+            assert errors[row.index] == pytest.approx(min(errors.values()), rel=1e-6)
+            S.append(row.index)
+        if loss == "squared":
+            assert sorted(S) == [0, 2, 3, 5, 7]
+            assert found.ended == "no finite error"
+        order = np.random.default_rng(seed).permutation(8)
+        for more in ({},) if weighted else ({}, {"fold_every": 2}):  # rows on disk have no weights
+            assert dsel.select(da.from_array(X, chunks=(4, 8)), Y, **options, **more).indices == found.indices
+        if loss == "squared":
+            permuted = dsel.select(X[:, order], Y, **options)
+            assert [order[j] for j in permuted.indices] == list(found.indices)
+
+
+@pytest.mark.parametrize("lam", [0.0, 1e-12])
+def test_nothing_but_columns_of_one_row_each_is_an_error(lam: float) -> None:
+    X, Y = 10.0 * np.eye(9)[:, :4], problem(9, 2, 1, 0)[1]
+    for rows in (X, da.from_array(X, chunks=(4, 4))):
+        for direction in ("forward", "backward"):
+            with pytest.raises(DataError, match=r"errors are not finite.*lam"):
+                dsel.select(rows, Y, k=2, method="greedy-rls", lam=lam, preprocess="none", direction=direction)
