@@ -177,7 +177,7 @@ def _svd_compressed(source: Source, client: Any) -> Floats:
 
 
 def _pca(source: Source, client: Any) -> Floats:
-    from dask_ml.decomposition import PCA  # type: ignore[import-untyped]
+    from dask_ml.decomposition import PCA
 
     fitted = PCA(n_components=RANK, svd_solver="randomized", iterated_power=2, random_state=0).fit(_array(source))
     return np.asarray(fitted.singular_values_, np.float64) ** 2
