@@ -9,7 +9,7 @@ takes P and makes the views that it needs. `Memory` must outlive the calls that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numba import carray, types  # type: ignore[attr-defined]
@@ -143,6 +143,9 @@ class Rows:
     diagonal: Floats
     held: Any
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Addresses hold in one process only: they are not pickled.")
+
     @classmethod
     def of(cls, matrix: Floats) -> Rows:
         """All rows of a matrix."""
@@ -166,6 +169,9 @@ class Memory:
         self.P = np.zeros(LENGTH, np.int64)
         self._arrays: dict[int, NDArray[Any]] = {}
         self._held: list[Any] = []
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Addresses hold in one process only: they are not pickled.")
 
     def put(self, place: int, array: NDArray[Any]) -> None:
         """Set the array at a place: float64 or int64 (or float32, see `single_matrix`), C order, one to three axes."""

@@ -77,6 +77,10 @@ class QuadraticObjective:
         if np.isnan(self.total):
             object.__setattr__(self, "total", self.c)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the tables of addresses: in another process they would point anywhere."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_gram_table", "_moment_table")}
+
     @property
     def n(self) -> int:
         """Number of candidate columns."""

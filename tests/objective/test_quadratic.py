@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -179,6 +181,18 @@ def test_more_columns_than_rows_explain_everything_with_as_many_as_rows() -> Non
     obj = objective(X, Y)
     assert obj.rank(range(50)) == M_ROWS
     assert obj.value(range(50)) == pytest.approx(0.0, abs=1e-8 * obj.c)
+
+
+@pytest.mark.parametrize("N", [1, FEW_TARGETS + 4])
+def test_it_travels_without_the_addresses_of_its_arrays(N: int) -> None:
+    _, f = problem(5, N, 0.0)
+    value = f.value([1, 4])
+    travelled = pickle.loads(pickle.dumps(f))
+    assert "_gram_table" in f.__dict__
+    assert not {"_gram_table", "_moment_table"} & set(travelled.__dict__)
+    assert travelled.value([1, 4]) == value
+    with pytest.raises(TypeError, match="one process"):
+        pickle.dumps(f.memory(2, 1))
 
 
 def test_the_empty_set_explains_nothing() -> None:
