@@ -165,8 +165,8 @@ class Plan:
                 f"{s.tasks} tasks, {s.flops:.3g} flops"
             )
         text.append(
-            f"in all: {about}{self.passes} {_plural('pass', self.passes)}, {format_bytes(self.bytes_read)} read, {self.tasks} tasks, "
-            f"{self.flops:.3g} flops"
+            f"in all: {about}{self.passes} {_plural('pass', self.passes)}, {format_bytes(self.bytes_read)} read, "
+            f"{self.tasks} tasks, {self.flops:.3g} flops"
         )
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
         text.append(
