@@ -335,12 +335,7 @@ class OnDemandObjective(QuadraticObjective):
         """The objective of what to add to the columns `include`, which are always chosen (local indices)."""
         if not len(include):
             return self
-        I = np.asarray(include, np.int64)
-        if self.rank(I) < I.size:
-            raise OptionError(
-                f"The included columns {self.columns[I].tolist()} depend on each other.", "Leave out those that repeat."
-            )
-        rest = np.setdiff1d(np.arange(self.n), I)
+        I, rest = self._parted(include)
         K_I = self.rows(I)
         A = np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
         M_I = M_II = seen = None

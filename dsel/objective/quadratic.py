@@ -225,6 +225,15 @@ class QuadraticObjective:
     def _needs_moments(self) -> bool:
         return self.moments is not None or self.cross is None
 
+    def _parted(self, include: Sequence[int]) -> tuple[Ints, Ints]:
+        """The columns to include, and the others. Errors: OptionError where the former depend on each other."""
+        I = np.asarray(include, np.int64)
+        if self.rank(I) < I.size:
+            raise OptionError(
+                f"The included columns {self.columns[I].tolist()} depend on each other.", "Leave out those that repeat."
+            )
+        return I, np.setdiff1d(np.arange(self.n), I)
+
     def condition(self, include: Sequence[int]) -> QuadraticObjective:
         """The objective of what to add to the columns `include`, which are always chosen (local indices).
 
@@ -233,12 +242,7 @@ class QuadraticObjective:
         """
         if not len(include):
             return self
-        I = np.asarray(include, np.int64)
-        if self.rank(I) < I.size:
-            raise OptionError(
-                f"The included columns {self.columns[I].tolist()} depend on each other.", "Leave out those that repeat."
-            )
-        rest = np.setdiff1d(np.arange(self.n), I)
+        I, rest = self._parted(include)
         A_I = np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)])
         K = self.K[np.ix_(rest, rest)] - self.K[np.ix_(rest, I)] @ A_I
         cross, moments = None, None

@@ -18,7 +18,7 @@ from dsel.journal import Journal, valued
 from dsel.search.archive import ParetoArchive, Subset
 from dsel.search.package import Answer, Executor, Lost, Package, Slice
 from dsel.search.progress import Progress
-from dsel.search.stopping import AnytimeSearch, Stop
+from dsel.search.stopping import AnytimeSearch, ReadableSearch, Stop
 
 #: A package is to take about so long: what it costs to send and merge (5 to 10 ms) is then below 2 % of it.
 PACKAGE_SECONDS = 0.5
@@ -28,19 +28,13 @@ _MOST_ATTEMPTS = 3
 _LOOK_SECONDS = 0.2
 
 
-class AskingSearch(Protocol):
+class AskingSearch(ReadableSearch, Protocol):
     """A search by ask and tell whose packages can be out side by side."""
 
     archive: ParetoArchive
     iteration: int
     first_units: int
 
-    @property
-    def best_value(self) -> float: ...
-    @property
-    def last_gain(self) -> int: ...
-    @property
-    def total(self) -> float: ...
     @property
     def evaluations(self) -> int: ...
     @property
@@ -50,7 +44,6 @@ class AskingSearch(Protocol):
     def tell(self, package: Package, found: Sequence[Any]) -> None: ...
     def news(self) -> list[tuple[Subset, float]]: ...
     def give_back(self, package: Package, suspect: bool) -> None: ...
-    def state(self) -> dict[str, Any]: ...
 
 
 @dataclass
@@ -122,18 +115,8 @@ class Dispatch:
             self.executor.close()
 
     def _ended(self) -> str | None:
-        search, stop = self.search, self.stop
-        if stop.target is not None and search.best_value <= stop.target:
-            return "target"
-        if stop.patience is not None and search.settled - search.last_gain >= stop.patience:
-            return "patience"
-        if stop.bound is not None:
-            bound = stop.bound() if callable(stop.bound) else stop.bound
-            if search.best_value <= bound + stop.bound_tolerance * search.total:
-                return "bound"
-        if stop.seconds is not None and self._clock() - self._began >= stop.seconds:
-            return "seconds"
-        return "iterations" if search.finished(self.limit) else None
+        met = self.stop.met(self.search, self.search.settled, self._clock() - self._began)
+        return met or ("iterations" if self.search.finished(self.limit) else None)
 
     def _send(self) -> None:
         """Packages for all who have room, as long as the search has any to give."""

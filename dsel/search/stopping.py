@@ -27,20 +27,37 @@ class Stop:
     bound: float | Callable[[], float] | None = None
     bound_tolerance: float = 1e-12
 
+    def met(self, search: ReadableSearch, iterations: int, seconds: float) -> str | None:
+        """The rule that has come true after so many iterations and seconds, but for the limit on iterations."""
+        if self.target is not None and search.best_value <= self.target:
+            return "target"
+        if self.patience is not None and iterations - search.last_gain >= self.patience:
+            return "patience"
+        if self.bound is not None:
+            bound = self.bound() if callable(self.bound) else self.bound
+            if search.best_value <= bound + self.bound_tolerance * search.total:
+                return "bound"
+        return "seconds" if self.seconds is not None and seconds >= self.seconds else None
 
-class AnytimeSearch(Protocol):
-    """A search that advances by iterations and can be read at any moment."""
 
-    @property
-    def iteration(self) -> int: ...
+class ReadableSearch(Protocol):
+    """A search that can be read at any moment."""
+
     @property
     def best_value(self) -> float: ...
     @property
     def last_gain(self) -> int: ...
     @property
     def total(self) -> float: ...
-    def advance(self, until: int, target: float | None) -> bool: ...
     def state(self) -> dict[str, Any]: ...
+
+
+class AnytimeSearch(ReadableSearch, Protocol):
+    """A search that advances by iterations."""
+
+    @property
+    def iteration(self) -> int: ...
+    def advance(self, until: int, target: float | None) -> bool: ...
 
 
 def drive(
@@ -66,14 +83,8 @@ def drive(
         now = clock()
         if reached:
             return "target"
-        if stop.patience is not None and search.iteration - search.last_gain >= stop.patience:
-            return "patience"
-        if stop.bound is not None:
-            bound = stop.bound() if callable(stop.bound) else stop.bound
-            if search.best_value <= bound + stop.bound_tolerance * search.total:
-                return "bound"
-        if stop.seconds is not None and now - start >= stop.seconds:
-            return "seconds"
+        if met := stop.met(search, search.iteration, now - start):
+            return met
         if on_slice is not None:
             on_slice(search)
         step = _next_step(step, now - before, stop.seconds, now - start)
