@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dsel.calibration import calibrated
 from dsel.data.columns import ColumnData
-from dsel.data.source import Source, make_source
+from dsel.data.source import Source
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
@@ -26,7 +26,7 @@ from dsel.planning import Plan, fold_every, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
-from dsel.search.greedy_rls import members_along, subset_fit
+from dsel.search.greedy_rls import fits_along, subset_fit
 from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
 from dsel.search.pposs_method import Backend
@@ -36,7 +36,7 @@ from dsel.stats.artefact import ArtefactStore
 from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
 from dsel.stats.ledger import counted
 from dsel.stats.loo_cached_pass import RowsWithCache
-from dsel.stats.loo_pass import RowsOfSource, check_held_out, check_intercept, held_out_errors
+from dsel.stats.loo_pass import RowsOfSource, check_intercept, held_out_errors, held_out_source
 from dsel.stats.residual import Fit
 from dsel.stats.statistics import ColumnScales, Preprocess, Statistics, duplicates
 from dsel.stats.tiles import Tiling
@@ -250,13 +250,7 @@ def held_out_rows(source: Source, checked: Checked) -> Source | None:
     given = getattr(options, "held_out", None)
     if given is None:
         return None
-    if isinstance(given, str | Place):
-        chosen = None if source.target_columns is None else source.targets.tolist()
-        held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
-    else:
-        held_out = make_source(*given)
-    check_held_out(source, held_out)
-    return held_out
+    return held_out_source(source, given)
 
 
 def _path(
@@ -270,8 +264,7 @@ def _path(
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
         problem = rows.problem(checked.settings.lam)
-        subsets = [subset_fit(problem, members) for members in members_along(outcome.path, start)]
-        tests = held_out_errors(held_out, subsets, rows.view, around.compute).tolist()
+        tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, around.compute).tolist()
     labelled = rows.view.loss == "zero-one"
     N = source.n_targets
 

@@ -54,7 +54,7 @@ def _sentence(problem: Any, model: type[BaseModel]) -> str:
         )
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{key!r} is {problem['input']!r}; it must be {choices}.{hint}"
-    return f"{key!r} is {problem['input']!r}: {problem['msg'].lower()}."
+    return f"{key!r} is {problem['input']!r}: {problem['msg'].removeprefix('Value error, ').lower()}."
 
 
 def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:

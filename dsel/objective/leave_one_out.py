@@ -173,6 +173,21 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
     )
 
 
+def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
+    """The arrays for S + b from those for S, by rank-one updates: O(n s). b does not depend on S."""
+    r = problem.K[b] - problem.K[round.members, b] @ round.P[round.lead :]
+    if round.constant:
+        r -= problem.sum_x[b] * round.P[0]
+    d, v, T_b = round.delta[b], round.P[:, b], round.T[b]
+    rho = r / d
+    A = np.block([[round.A + np.outer(v, v / d), -v[:, None] / d], [-v / d, np.array([[1.0 / d]])]])
+    return LooRound(
+        np.append(round.members, b), round.constant, np.vstack([round.P - np.outer(v, rho), rho]), A,
+        np.vstack([round.w - np.outer(v, T_b / d), T_b / d]), round.delta - rho * r, round.T - np.outer(rho, T_b),
+        round.share, round.insert, round.remove,
+    )  # fmt: skip
+
+
 def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
     """What is left to choose once the columns of `base` are in for good, on the rows that `cached_rows` gives.
 

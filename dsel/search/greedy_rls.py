@@ -12,14 +12,17 @@ from dataclasses import asdict
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import scipy.linalg
 
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out import (
     LooProblem,
     LooRound,
     coefficients,
+    extended,
     independent,
     prepare,
+    prepare_gram,
     rank_deficient,
     split_errors,
 )
@@ -28,6 +31,9 @@ from dsel.search.greedy_path import TIE
 from dsel.search.outcome import PathPoint
 
 Direction = Literal["forward", "backward", "floating"]
+
+#: Rank-one updates of a round's arrays end here, so that rounding cannot pile up.
+ANEW = 32
 
 
 class LooRows(Protocol):
@@ -74,6 +80,7 @@ class GreedyRls:
         self.ended = ""
         self.lam_grid: list[tuple[float, float]] | None = None  # what lam was chosen from, if it was, with errors
         self._asked: LooRound | None = None
+        self._grown: LooRound | None = None
 
     # -- what dsel.search.stopping.AnytimeSearch asks of a search
 
@@ -133,8 +140,24 @@ class GreedyRls:
         if not (insert or remove):
             self.ended = "complete" if self._determined(size + 1) or size == self.k else "too few rows"
             return None
-        self._asked = prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=remove)
+        if remove:
+            self._asked = prepare(self.problem, np.asarray(self.members, np.int64), insert=insert, remove=True)
+        else:
+            self._asked = self._grown = self._grow()
         return self._asked
+
+    def _grow(self) -> LooRound:
+        """The round of the present members, from the last one where that has all but the newest of them.
+
+        It is made anew for every `ANEW`-th member and goes on from there, so that it depends on the members alone,
+        whatever was interrupted."""
+        last, size = self._grown, len(self.members)
+        if last is None or size % ANEW == 0 or last.members.tolist() != self.members[:-1]:
+            anew = max(size - size % ANEW, len(self.include))
+            last = prepare(self.problem, np.asarray(self.members[:anew], np.int64))
+        for b in self.members[last.members.size :]:
+            last = extended(self.problem, last, b)
+        return last
 
     def _determined(self, size: int) -> bool:
         """Whether all rows but one determine the coefficients of so many columns: with a penalty always."""
@@ -232,6 +255,30 @@ def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Float
     if problem.constant:
         return S, w[1:], w[0]
     return S, w, np.zeros(w.shape[1])
+
+
+def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int]) -> list[tuple[Ints, Floats, Floats]]:
+    """`subset_fit` of the first columns in `order`, so many of them each time: O(s^3) for all of them together."""
+    last = np.asarray(order, np.int64)
+    L = np.linalg.cholesky(prepare_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
+    B = np.vstack([problem.sum_y, problem.B[last]]) if problem.constant else problem.B[last]
+    half = scipy.linalg.solve_triangular(L, B, lower=True)
+    fits = []
+    for size in sizes:
+        s = size + problem.constant
+        w = scipy.linalg.solve_triangular(L[:s, :s], half[:s], lower=True, trans="T")
+        fits.append((last[:size], w[s - size :], w[0] if problem.constant else np.zeros(w.shape[1])))
+    return fits
+
+
+def fits_along(
+    problem: LooProblem, path: Sequence[PathPoint], start: Sequence[int]
+) -> list[tuple[Ints, Floats, Floats]]:
+    """`subset_fit` of the subset after each step of a path that began with `start`."""
+    subsets = members_along(path, start)
+    if path and all(point.action == "insert" for point in path):
+        return nested_fits(problem, subsets[-1], [len(members) for members in subsets])
+    return [subset_fit(problem, members) for members in subsets]
 
 
 def run_rounds(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyRls], None] | None = None) -> int:

@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
@@ -154,10 +156,27 @@ class AStarOptions(Options):
     memory: Int = Field(4 << 30, gt=0)
 
 
-def _positive(value: Any) -> Any:
-    if isinstance(value, tuple) and (not value or not all(0.0 < lam < float("inf") for lam in value)):
+def _grid(value: Any) -> Any:
+    """Penalties, or what stands for them: one sentence on all that it may be, not one for each kind."""
+    if value is None or (isinstance(value, str) and value == "auto"):
+        return value
+    numbers = list(value) if isinstance(value, list | tuple | np.ndarray) else []
+    if not numbers or not all(
+        isinstance(lam, Real) and not isinstance(lam, bool) and 0.0 < lam < float("inf") for lam in numbers
+    ):
         raise ValueError("it must be auto or numbers > 0")
-    return value
+    return tuple(float(lam) for lam in numbers)
+
+
+def _rounds(value: Any) -> Any:
+    if isinstance(value, str) and value in ("auto", "never"):
+        return value
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError("it must be a whole number of rounds from 1, auto or never")
+    return int(value)
+
+
+LamGrid = Annotated[Literal["auto"] | tuple[float, ...] | None, BeforeValidator(_grid)]
 
 
 class GreedyRlsOptions(Options):
@@ -175,12 +194,10 @@ class GreedyRlsOptions(Options):
 
     loss: Literal["squared", "zero-one"] = "squared"
     intercept: Literal["center", "column", "none"] | None = None
-    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
+    lam_grid: LamGrid = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
-    fold_every: Annotated[Int, Field(ge=1)] | Literal["auto", "never"] = "auto"
-
-    _positive = field_validator("lam_grid")(_positive)
+    fold_every: Annotated[int | Literal["auto", "never"], BeforeValidator(_rounds)] = "auto"
 
     @model_validator(mode="after")
     def _forward_alone(self) -> GreedyRlsOptions:
@@ -198,11 +215,9 @@ class KfoldOptions(Options):
 
     folds: Int = Field(10, ge=2)
     repeats: Int = Field(1, ge=1)
-    lam_grid: Literal["auto"] | tuple[Float, ...] | None = None
+    lam_grid: LamGrid = None
     direction: Literal["forward", "backward", "floating"] = "forward"
     held_out: Any = None
-
-    _positive = field_validator("lam_grid")(_positive)
 
 
 @dataclass(frozen=True)

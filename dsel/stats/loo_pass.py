@@ -10,7 +10,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dsel.data.source import Block, Source, load_block, load_weights
+from dsel.data.source import Block, Source, load_block, load_weights, make_source
+from dsel.data.sparse_store import SparseStore
+from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out import (
     Intercept,
@@ -27,6 +29,7 @@ from dsel.objective.leave_one_out import (
 )
 from dsel.objective.leave_one_out_cache import LooCache, cache_bytes
 from dsel.objective.memory import Floats, Ints
+from dsel.places import Place
 from dsel.stats.blockwise import reduce_blocks
 from dsel.stats.statistics import Preprocess, Statistics
 
@@ -229,11 +232,26 @@ def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     return errors
 
 
-def check_held_out(source: Source, held_out: Source) -> None:
-    """Refuse held-out rows whose columns or targets are not those of the data."""
+def held_out_source(source: Source, given: Any) -> Source:
+    """Held-out rows, a store or a pair X, Y: of a store those targets and weights that have the names of the data's;
+    data without weights are tested without any.
+
+    Errors: DataError where columns or targets are not those of the data.
+    """
+    if isinstance(given, str | Place):
+        named = source.target_columns is not None or isinstance(source.store, SparseStore)
+        weights = source.weights
+        stored = None if weights is None or not isinstance(weights.values, StoredArray) else weights.name
+        held_out = make_source(
+            given, targets=source.targets.tolist() if named else None,
+            sample_weight=False if weights is None else stored,
+        )  # fmt: skip
+    else:
+        held_out = make_source(*given)
     if held_out.n != source.n or held_out.n_targets != source.n_targets:
         raise DataError(
             f"The held-out rows have {held_out.n} columns and {held_out.n_targets} targets, the data {source.n} and "
             f"{source.n_targets}.",
             "They must have the same ones.",
         )
+    return held_out

@@ -39,9 +39,15 @@ def greedy_rls_command(
     store: Annotated[
         Path | None, typer.Option(help="Store with Y to go through out of core; else 4 GB are made.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="This part alone (memory, height, disk); may be given several times.")
+    ] = None,
 ) -> None:
     """Greedy RLS in memory, and out of core on two workers of 1 GiB."""
-    greedy_rls.run(quick, store)
+    for part in only or ():
+        if part not in greedy_rls.PARTS:
+            raise typer.BadParameter(f"{part} is none of {', '.join(greedy_rls.PARTS)}.")
+    greedy_rls.run(quick, store, only or greedy_rls.PARTS)
 
 
 @app.command("out-of-core")

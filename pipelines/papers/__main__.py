@@ -68,7 +68,7 @@ def optima(
 def greedy_rls(
     only: Only = None,
     folds: Annotated[int, typer.Option(min=1, max=10, help="How many of the ten folds to run.")] = 10,
-    most: Annotated[int, typer.Option(min=1, help="Features to choose at most (colon-cancer has 2000).")] = 800,
+    most: Annotated[int | None, typer.Option(min=1, help="Features to choose at most; all by default.")] = None,
     processes: Processes = 2,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the curves.")] = Path("greedy-rls-curves"),
     seed: Annotated[int, typer.Option(min=0, help="Of the folds and of random selection.")] = 0,
