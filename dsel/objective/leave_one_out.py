@@ -2,26 +2,28 @@
 
 Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010 (greedy RLS).
 The paper keeps a = G y, d = diag(G) and C = G X', G = (X_S X_S' + lam I)^-1, an array as large as the data. But with
-A = (K_SS + lam I)^-1, P = A K_S: and w = A B_S the same numbers, times lam, can be had from a row z alone:
+F the inverse of the Cholesky factor of K_SS + lam I, Q = F K_S: and q = F B_S the same numbers, times lam, can be had
+from a row z alone, by its place h = z_S F' in an orthonormal basis of S:
 
-    e = y - z_S w               (lam a)          delta_j = K_jj + lam - K_jS P_j     (lam (1 + v' C_j))
-    g = g0 - z_S A z_S'         (lam d)          T_j = B_j - K_jS w                  (lam v' a)
-    R_j = z_j - z_S P_j         (lam C_j)
+    e = y - h q            (lam a)          delta_j = K_jj + lam - Q_j' Q_j     (lam (1 + v' C_j))
+    g = g0 - h h'          (lam d)          T_j = B_j - Q_j' q                  (lam v' a)
+    R_j = z_j - h Q_j      (lam C_j)
 
 and the residual of the row under the model fitted without it is
 
     S      e / g
     S + j  (e - R_j T_j / delta_j) / (g - R_j^2 / delta_j)
-    S - i  (e + h_i w_i / A_ii) / (g + h_i^2 / A_ii)       with h = z_S A
+    S - i  (e + v_i w_i / A_ii) / (g + v_i^2 / A_ii)       with v = h F, w = F' q, A = F' F
 
 so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
 Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
-in that row alone), e / g is of two differences, and its relative error is about 1e-16 K_jj / lam. Without lam it is 0/0
+in that row alone), e / g is of two differences, and its relative error is about 1e-16 (K_jj / lam)^1.5 at worst: with
+more columns than rows and lam below 1e-9 K_jj the order of choice is that of rounding. Without lam it is 0/0
 there: the other rows do not determine a model. Such a row (see `UNDETERMINED`) has an infinite squared error, and
 counts as wrong for the zero-one loss.
 
 The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
-place of y and g0, and the Schur complement K - K_C' P (B - K_C' w) in place of K (B), so that a row of (R, e, g), once
+place of y and g0, and the Schur complement K - Q'Q (B - Q'q) in place of K (B), so that a row of (R, e, g), once
 written down, makes a round cost 2 (s - c) multiplications an element instead of 2 s (`problem_after`, `cached_rows`).
 
 The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
@@ -62,6 +64,10 @@ _ROUNDING = 1e-13
 #: three or four digits of the error are left, below it soon none. A column nonzero in one row only has lam / K_jj.
 UNDETERMINED = 1e-11
 
+#: A label times a prediction of at most this less 1 is wrong. As it is printed the loss counts 0 as wrong; models on
+#: few values (one-hot columns, say) often predict exactly that, and rounding must not decide.
+THRESHOLD = 1.0 + 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class LooProblem:
@@ -92,14 +98,14 @@ class LooProblem:
 class LooRound:
     """The small arrays for one S (s columns; the column of ones, if any, stands before them): all that a block needs.
 
-    P (s, n), A (s, s), w (s, N), delta (n,), T (n, N); `insert`, `remove`: what is asked for.
+    F (s, s), Q (s, n), q (s, N), delta (n,), T (n, N); `insert`, `remove`: what is asked for.
     """
 
     members: Ints
     constant: bool
-    P: Floats
-    A: Floats
-    w: Floats
+    F: Floats
+    Q: Floats
+    q: Floats
     delta: Floats
     T: Floats
     share: float
@@ -162,29 +168,26 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
     if not s:
         N = problem.B.shape[1]
         return LooRound(
-            S, False, np.zeros((0, diagonal.size)), np.zeros((0, 0)), np.zeros((0, N)), diagonal + problem.lam,
+            S, False, np.zeros((0, 0)), np.zeros((0, diagonal.size)), np.zeros((0, N)), diagonal + problem.lam,
             problem.B, problem.share, insert, remove,
         )  # fmt: skip
-    factor = scipy.linalg.cho_factor(K_SS + problem.lam * np.eye(s), lower=True)
-    P, w, A = (np.asarray(scipy.linalg.cho_solve(factor, right)) for right in (K_S, B_S, np.eye(s)))
-    delta = diagonal + problem.lam - np.einsum("sn,sn->n", K_S, P)
-    return LooRound(
-        S, problem.constant, P, (A + A.T) / 2.0, w, delta, problem.B - K_S.T @ w, problem.share, insert, remove
-    )
+    L = np.linalg.cholesky(K_SS + problem.lam * np.eye(s))
+    F, Q, q = (scipy.linalg.solve_triangular(L, right, lower=True) for right in (np.eye(s), K_S, B_S))
+    delta = diagonal + problem.lam - np.einsum("sn,sn->n", Q, Q)
+    return LooRound(S, problem.constant, F, Q, q, delta, problem.B - Q.T @ q, problem.share, insert, remove)
 
 
 def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
-    """The arrays for S + b from those for S, by rank-one updates: O(n s). b does not depend on S."""
-    r = problem.K[b] - problem.K[round.members, b] @ round.P[round.lead :]
-    if round.constant:
-        r -= problem.sum_x[b] * round.P[0]
-    d, v, T_b = round.delta[b], round.P[:, b], round.T[b]
-    rho = r / d
-    A = np.block([[round.A + np.outer(v, v / d), -v[:, None] / d], [-v / d, np.array([[1.0 / d]])]])
+    """The arrays for S + b from those for S: the next row of the Cholesky factor, O(n s). b does not depend on S."""
+    v, root = round.Q[:, b], np.sqrt(round.delta[b])
+    Q_b, q_b = (problem.K[b] - v @ round.Q) / root, round.T[b] / root
+    s = v.size
+    F = np.zeros((s + 1, s + 1))
+    F[:s, :s] = round.F
+    F[s] = np.append(-(v @ round.F), 1.0) / root
     return LooRound(
-        np.append(round.members, b), round.constant, np.vstack([round.P - np.outer(v, rho), rho]), A,
-        np.vstack([round.w - np.outer(v, T_b / d), T_b / d]), round.delta - rho * r, round.T - np.outer(rho, T_b),
-        round.share, round.insert, round.remove,
+        np.append(round.members, b), round.constant, F, np.vstack([round.Q, Q_b]), np.vstack([round.q, q_b]),
+        round.delta - np.square(Q_b), round.T - np.outer(Q_b, q_b), round.share, round.insert, round.remove,
     )  # fmt: skip
 
 
@@ -193,10 +196,7 @@ def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
 
     Its g0 is that of each row. O(n^2 s).
     """
-    K_C = problem.K[base.members]
-    if problem.constant:
-        K_C = np.vstack([problem.sum_x, K_C])
-    K = problem.K - K_C.T @ base.P
+    K = problem.K - base.Q.T @ base.Q
     none = np.zeros(0)
     return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.weight, problem.lam, "none")
 
@@ -233,9 +233,9 @@ def rank_deficient(problem: LooProblem, members: Ints) -> bool:
 
 @compiled(nogil=True)
 def _add_squared(
-    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, errors: Floats
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, errors: Floats
 ) -> None:  # pragma: no cover
-    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - sign u^2))^2 with u = x a_j + D; a divisor
+    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - u^2))^2 with u = x a_j + D; a divisor
     <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
     r, n = x.shape
     for i in range(r):
@@ -244,7 +244,7 @@ def _add_squared(
             e_it, tau_t = e[i, t], tau[t]
             for j in range(n):
                 u = x_i[j] * a[j] + D_i[j]
-                d = g_i - sign * u * u
+                d = g_i - u * u
                 q = (e_it - u * tau_t[j]) / (d if d > UNDETERMINED else 0.0)
                 errors[j] += q * q
 
@@ -257,12 +257,11 @@ def _add_zero_one(
     e: Floats,
     g: Floats,
     tau: Floats,
-    sign: float,
     flip: Floats,
     count: Floats,
     errors: Floats,
 ) -> None:  # pragma: no cover
-    """errors_j += count over rows and targets where flip (e - u tau_j) >= g - sign u^2: the label times the prediction
+    """errors_j += count over rows and targets where flip (e - u tau_j) >= g - u^2: the label times the prediction
     is <= 0; or where that divisor is <= UNDETERMINED."""
     r, n = x.shape
     for i in range(r):
@@ -271,13 +270,13 @@ def _add_zero_one(
             e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
             for j in range(n):
                 u = x_i[j] * a[j] + D_i[j]
-                d = g_i - sign * u * u
+                d = g_i - u * u
                 errors[j] += w if c * (e_it - u * tau_t[j]) >= (d if d > UNDETERMINED else -np.inf) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """A round's arrays in the form that the kernels take: u = x a + [z_S 1] M has unit delta."""
+    """A round's arrays in the form that the kernels take: u = x a + [h 1] M has unit delta."""
 
     a: Floats
     M: Floats
@@ -286,7 +285,7 @@ class _Scaled:
 
 def _scaled(round: LooRound, view: RowView) -> _Scaled:
     root = 1.0 / np.sqrt(np.where(round.delta > 0.0, round.delta, np.inf))
-    M = np.vstack([round.P, view.center_x / view.scale_x])
+    M = np.vstack([round.Q, view.center_x / view.scale_x])
     return _Scaled(root / view.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T))
 
 
@@ -324,9 +323,9 @@ def member_rows(x: NDArray[Any], members: Ints, constant: bool, view: RowView) -
 
 
 def residuals(z_S: Floats, targets: Floats, g0: float | Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
-    """e (r, N), g (r,) and h = z_S A (r, s). g0: of all rows, or (r,) of each."""
-    h = z_S @ round.A
-    return targets - z_S @ round.w, g0 - np.einsum("rs,rs->r", h, z_S), h
+    """e (r, N), g (r,) and h (r, s). g0: of all rows, or (r,) of each."""
+    h = z_S @ round.F.T
+    return targets - h @ round.q, g0 - np.einsum("rs,rs->r", h, h), h
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,8 +347,8 @@ class Weighing:
         return Weighing(self.w[start:stop], self.root[start:stop], self.g0[start:stop])
 
     def flip(self, labels: Floats, view: RowView) -> Floats | None:
-        """Label times scale for rows times their root, for the zero-one loss."""
-        return labels * view.scale_y / self.root[:, None] if view.loss == "zero-one" else None
+        """Label times scale for rows times their root, for the zero-one loss; see `THRESHOLD`."""
+        return labels * view.scale_y * THRESHOLD / self.root[:, None] if view.loss == "zero-one" else None
 
 
 def with_weight(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Floats | None]:
@@ -385,28 +384,28 @@ def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y")
     z_C = member_rows(rows, base.members, base.constant, view)
     R = np.subtract(rows, view.center_x, dtype=np.float64)
     R /= view.scale_x
-    e, g, _ = residuals(z_C, targets, 1.0 - base.share, base)
-    flip = [labels * view.scale_y] if view.loss == "zero-one" else []
-    return _less(R, z_C, base), np.hstack([e, g[:, None], *flip])
+    e, g, h = residuals(z_C, targets, 1.0 - base.share, base)
+    flip = [labels * view.scale_y * THRESHOLD] if view.loss == "zero-one" else []
+    return _less(R, h, base), np.hstack([e, g[:, None], *flip])
 
 
 def cached_rows_after(R: Floats, aside: Floats, base: LooRound) -> tuple[Floats, Floats]:
     """The same from such rows: `base` is a round of the problem that they belong to. R is used up."""
-    N = base.w.shape[1]
+    N = base.q.shape[1]
     z_C = R[:, base.members]
-    e, g, _ = residuals(z_C, aside[:, :N], aside[:, N], base)
-    return _less(R, z_C, base), np.hstack([e, g[:, None], aside[:, N + 1 :]])
+    e, g, h = residuals(z_C, aside[:, :N], aside[:, N], base)
+    return _less(R, h, base), np.hstack([e, g[:, None], aside[:, N + 1 :]])
 
 
-def _less(R: Floats, z_C: Floats, base: LooRound) -> Floats:
-    if z_C.shape[1]:
-        R -= z_C @ base.P
+def _less(R: Floats, h: Floats, base: LooRound) -> Floats:
+    if h.shape[1]:
+        R -= h @ base.Q
     return R
 
 
 def cached_errors(R: Floats, aside: Floats, round: LooRound) -> Floats:
     """As `block_errors`, from rows (R, aside) that `cached_rows` gave, for a round of the problem they belong to."""
-    N = round.w.shape[1]
+    N = round.q.shape[1]
     flip = aside[:, N + 1 :] if aside.shape[1] > N + 1 else None
     return _errors(R, aside[:, :N], aside[:, N], flip, round, plain_view(round.n, N))
 
@@ -439,13 +438,13 @@ def _errors(
         flat[0] += plain_errors(e, g, wrong, count[piece])
         if round.insert:
             D = room[: rows.shape[0]]
-            if z_S.shape[1]:
-                np.matmul(np.hstack([z_S, one]), scaled.M, out=D)
+            if h.shape[1]:
+                np.matmul(np.hstack([h, one]), scaled.M, out=D)
             else:
                 D[:] = scaled.M[0]
                 if weighing is not None:
                     D *= one
-            _add(rows, scaled.a, D, e, g, scaled.tau, 1.0, wrong, count[piece], flat[1 : 1 + round.n])
+            _add(rows, scaled.a, D, e, g, scaled.tau, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
             flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
     return flat
@@ -454,23 +453,31 @@ def _errors(
 def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None, count: Floats) -> Floats:
     """(s,) errors of S - i over some rows."""
     lead = round.lead
-    root = 1.0 / np.sqrt(np.diag(round.A)[lead:])
-    u = np.ascontiguousarray(h[:, lead:] * root)
-    tau = np.ascontiguousarray(-(round.w[lead:] * root[:, None]).T)
-    errors = np.zeros(u.shape[1])
-    _add(u, np.ones(u.shape[1]), np.zeros_like(u), e, g, tau, -1.0, flip, count, errors)
+    root = 1.0 / np.sqrt(np.square(round.F).sum(axis=0)[lead:])
+    u = (h @ round.F)[:, lead:] * root
+    tau = (round.F.T @ round.q)[lead:] * root[:, None]
+    d = g[:, None] + np.square(u)
+    d[d <= UNDETERMINED] = 0.0
+    errors = np.zeros(root.size)
+    for t in range(e.shape[1]):
+        left = e[:, t, None] + u * tau[:, t]
+        if flip is None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors += np.square(left / d).sum(axis=0)
+        else:
+            errors += count @ ((flip[:, t, None] * left >= d) | (d == 0.0))
     return errors
 
 
 def _add(
-    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, sign: float, flip: Floats | None, count: Floats,
+    x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, flip: Floats | None, count: Floats,
     errors: Floats,
 ) -> None:  # fmt: skip
     e, tau = np.ascontiguousarray(e), np.ascontiguousarray(tau)
     if flip is None:
-        _add_squared(x, a, D, e, g, tau, sign, errors)
+        _add_squared(x, a, D, e, g, tau, errors)
     else:
-        _add_zero_one(x, a, D, e, g, tau, sign, np.ascontiguousarray(flip), count, errors)
+        _add_zero_one(x, a, D, e, g, tau, np.ascontiguousarray(flip), count, errors)
 
 
 def plain_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> float:

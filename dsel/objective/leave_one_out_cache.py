@@ -1,8 +1,8 @@
 """Algorithm 3 of the greedy RLS paper for data in memory: what stands in for its cache C is updated and read in one go.
 
-R = Z - Z_S P (the paper's lam C) is kept as float64. When column b enters S, R_j - R_b rho_j is the new R, rho the last
-row of the new P; that update and the errors of all S + j are one sweep over R, block by block, on some threads. Errors
-are added up in the order of the blocks, so that not a bit depends on the threads.
+R = Z - H Q (the paper's lam C) is kept as float64. When column b enters S, R_j - R_b rho_j is the new R, rho the last
+row of the new Q over the root of delta_b; that update and the errors of all S + j are one sweep over R, block by block,
+on some threads. Errors are added up in the order of the blocks, so that not a bit depends on the threads.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class LooCache:
         self._last = round
         inverse = 1.0 / np.where(round.delta > 0.0, round.delta, np.inf)
         tau = np.ascontiguousarray((round.T * inverse[:, None]).T)
-        rho = np.ascontiguousarray(round.P[-1]) if step else np.zeros(round.n)
+        rho = np.zeros(round.n)
+        if step and last is not None:
+            rho = round.Q[-1] / np.sqrt(last.delta[round.members[-1]])
 
         def work(block: _Block) -> Floats:
             if step:
@@ -170,9 +172,9 @@ class LooCache:
         z_S = member_rows(rows, round.members, round.constant, self._view) * root
         block.R = (rows - self._view.center_x) / self._view.scale_x
         block.R *= root
-        if z_S.shape[1]:
-            block.R -= z_S @ round.P
-        block.e, block.g, _ = residuals(z_S, block.targets, block.weighing.g0, round)
+        block.e, block.g, h = residuals(z_S, block.targets, block.weighing.g0, round)
+        if h.shape[1]:
+            block.R -= h @ round.Q
 
     @staticmethod
     def _advance(block: _Block, last: LooRound, b: int) -> None:

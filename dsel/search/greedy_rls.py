@@ -32,9 +32,6 @@ from dsel.search.outcome import PathPoint
 
 Direction = Literal["forward", "backward", "floating"]
 
-#: Rank-one updates of a round's arrays end here, so that rounding cannot pile up.
-ANEW = 32
-
 
 class LooRows(Protocol):
     """The rows of the data, wherever they are: errors summed over all of them, and the passes that took so far."""
@@ -147,14 +144,11 @@ class GreedyRls:
         return self._asked
 
     def _grow(self) -> LooRound:
-        """The round of the present members, from the last one where that has all but the newest of them.
-
-        It is made anew for every `ANEW`-th member and goes on from there, so that it depends on the members alone,
-        whatever was interrupted."""
-        last, size = self._grown, len(self.members)
-        if last is None or size % ANEW == 0 or last.members.tolist() != self.members[:-1]:
-            anew = max(size - size % ANEW, len(self.include))
-            last = prepare(self.problem, np.asarray(self.members[:anew], np.int64))
+        """The round of the present members, from the last one where that has all but the newest of them; column by
+        column in any case, so that it depends on the members alone, whatever was interrupted."""
+        last = self._grown
+        if last is None or last.members.tolist() != self.members[:-1]:
+            last = prepare(self.problem, np.asarray(self.include, np.int64))
         for b in self.members[last.members.size :]:
             last = extended(self.problem, last, b)
         return last

@@ -34,7 +34,7 @@ from dsel.objective.memory import Floats
 #: Chunks of R have at most about so many bytes.
 CHUNK_BYTES = 16 << 20
 
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST = "manifest.json"
 
 

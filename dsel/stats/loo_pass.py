@@ -15,6 +15,7 @@ from dsel.data.sparse_store import SparseStore
 from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out import (
+    THRESHOLD,
     Intercept,
     LamSpectrum,
     LooProblem,
@@ -227,7 +228,7 @@ def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
         if view.loss == "squared":
             errors[:-1] += w @ np.square(e).sum(axis=2)
         else:
-            flip = labels[start : start + step, None, :] * view.scale_y
+            flip = labels[start : start + step, None, :] * view.scale_y * THRESHOLD
             errors[:-1] += w @ np.count_nonzero(flip * e >= 1.0, axis=2)
     return errors
 

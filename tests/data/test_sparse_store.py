@@ -151,3 +151,23 @@ class TestRefused:
         zarr.open_array(path / "X" / name, mode="r+")[place] = value
         with pytest.raises(DataError, match=words):
             dsel.select(path, k=2, targets=["y"])
+
+
+def test_held_out_rows_have_the_targets_and_weights_that_the_data_have(tmp_path: Path) -> None:
+    X, y = sparse_data()
+    w = np.random.default_rng(1).uniform(0.5, 2.0, 300)
+    one, other = slice(0, 200), slice(200, 300)
+    store = write(tmp_path / "data.zarr", X[one], y=y[one], trust=w[one])
+    test = write(tmp_path / "test.zarr", X[other], y=y[other], trust=w[other])
+    options = {"k": 3, "method": "greedy-rls", "lam": 1.0}
+    for weights in (False, "trust"):
+        found = dsel.select(store, targets=["y"], sample_weight=weights, held_out=str(test), **options)
+        p = found.intercept + X[other].toarray()[:, found.indices] @ found.coefficients
+        squares = np.square(y[other] - p[:, 0])
+        scale = np.cov(y[one], ddof=0, aweights=w[one] if weights else None)
+        assert found.path[-1].test_error * scale == pytest.approx(
+            np.average(squares, weights=w[other] if weights else None)
+        )
+    write(test, X[other], y=y[other])
+    with pytest.raises(DataError, match="trust"):
+        dsel.select(store, targets=["y"], sample_weight="trust", held_out=str(test), **options)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 
-from pipelines.papers.greedy_rls_curves import Curves, enough_features, fold_curves, in_words, stratified
+from pipelines.papers import greedy_rls_curves
+from pipelines.papers.greedy_rls_curves import (
+    Curves,
+    enough_features,
+    fold_curves,
+    in_words,
+    on_the_whole,
+    stratified,
+)
 from tests.datasets import load
 
 
@@ -26,9 +36,35 @@ def test_curves_of_one_fold_and_what_they_show() -> None:
     assert curves.test.shape == curves.loo.shape == curves.random.shape == (12,)
     assert curves.loo[-1] > 0.7 > curves.majority
     better = replace(curves, test=curves.loo - 0.05, random=curves.loo - 0.2)
-    assert in_words("colon-cancer", better).count("NOT SO") == 0
-    assert in_words("adult", better).count("NOT SO") == 1  # it overfits
-    assert in_words("adult", replace(curves, test=curves.loo, random=curves.loo + 0.1)).count("NOT SO") == 1
+    assert in_words("colon-cancer", better, 0.01).count("NOT SO") == 0
+    assert in_words("adult", better, 0.01).count("NOT SO") == 1  # it overfits
+    assert in_words("adult", replace(curves, test=curves.loo, random=curves.loo + 0.1), 0.01).count("NOT SO") == 1
+
+
+def test_what_is_said_of_all_data_sets_depends_on_their_curves() -> None:
+    some = np.array([0.6, 0.8, 0.8, 0.8])
+    fits = Curves(some, some, some - 0.1, 0.5, 1.0)
+    overfits = replace(fits, loo=some + 0.2)
+    agreed = {"adult": fits, "german.numer": fits, "colon-cancer": overfits}
+    assert not any("NOT SO" in line for line in on_the_whole(agreed))
+    elsewhere = {**agreed, "adult": overfits, "colon-cancer": fits}
+    assert any("NOT SO: overfitting" in line for line in on_the_whole(elsewhere))
+    slow = replace(fits, test=np.array([0.5, 0.6, 0.7, 0.8]))
+    assert any("NOT SO: half" in line for line in on_the_whole({"adult": slow, "australian": fits}))
+
+
+def test_a_fold_that_was_saved_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    monkeypatch.setattr(greedy_rls_curves, "problem", lambda name: (X, np.where(X[:, :1] > 0, 1.0, -1.0)))
+    first = greedy_rls_curves._saved_fold(("sonar", 2, None, 0, tmp_path))
+    assert first.test.size == 5
+    monkeypatch.setattr(greedy_rls_curves, "fold_curves", None)
+    again = greedy_rls_curves._saved_fold(("sonar", 2, None, 0, tmp_path))
+    assert again.loo.tolist() == first.loo.tolist()
+    assert again.lam == first.lam
+    with pytest.raises(TypeError):  # another number of features is another fold
+        greedy_rls_curves._saved_fold(("sonar", 2, 3, 0, tmp_path))
 
 
 def test_the_least_number_of_features_that_do_as_well_as_all() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import dsel
 from dsel.data.source import make_source
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out import prepare, split_errors
-from dsel.search.greedy_rls import GreedyRls
+from dsel.objective.leave_one_out import extended, prepare, split_errors
+from dsel.search.greedy_rls import GreedyRls, nested_fits, subset_fit
 from dsel.stats.gram import gram
 from dsel.stats.loo_pass import RowsOfSource
 from tests.oracles import greedy_rls as oracle
@@ -313,7 +313,10 @@ def test_a_search_goes_on_from_its_state_after_any_round() -> None:
         ({"loss": "zero"}, "Did you mean 'zero-one'"),
         ({"lam_grid": (1.0, -1.0)}, "numbers > 0"),
         ({"direction": "backward"}, "Set lam > 0"),
-        ({"fold_every": True}, "fold_every"),
+        ({"fold_every": True}, "'fold_every' is True: it must be a whole number of rounds from 1, auto or never"),
+        ({"fold_every": 0}, "'fold_every' is 0: it must be a whole number"),
+        ({"fold_every": 1.5}, "'fold_every' is 1.5: it must be a whole number"),
+        ({"lam_grid": "some"}, "'lam_grid' is 'some': it must be auto or numbers > 0"),
         ({"held_out": (np.zeros((3, 4)), np.zeros(3))}, "held-out rows have 4 columns"),
     ],
 )
@@ -389,6 +392,50 @@ def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
         order = [row.index for row in found.path]
         assert order.index(0) < order.index(4)
         assert order.index(0) < order.index(1)
+
+
+@pytest.mark.parametrize("intercept", ["none", "center", "column"])
+def test_a_round_that_grew_is_the_one_made_anew(intercept: str) -> None:
+    X, Y = problem(30, 9, 2, 3)
+    source = make_source(X, Y)
+    statistics, _ = gram(source)
+    rows = RowsOfSource(source, statistics, "center" if intercept == "center" else "none", intercept=intercept)
+    whole = rows.problem(0.3)
+    grown = prepare(whole, np.array([4]))
+    for b in (7, 0, 3):
+        grown = extended(whole, grown, b)
+    anew = prepare(whole, np.array([4, 7, 0, 3]))
+    for part in ("members", "F", "Q", "q", "delta", "T"):
+        np.testing.assert_allclose(getattr(grown, part), getattr(anew, part), rtol=1e-9, atol=1e-12)
+    fits = nested_fits(whole, [4, 7, 0, 3], (1, 3, 4))
+    for fit, size in zip(fits, (1, 3, 4), strict=True):
+        for part, expected in zip(fit, subset_fit(whole, [4, 7, 0, 3][:size]), strict=True):
+            np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("lam", [0.5, 1e-8])
+def test_a_prediction_of_exactly_0_is_wrong_wherever_the_rows_are(lam: float) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = np.hstack([np.eye(4)[rng.integers(0, 4, 24)] for _ in range(3)])
+        Y = np.where(rng.random((24, 1)) < 0.5, 1.0, -1.0)
+        options = {"k": 9, "method": "greedy-rls", "lam": lam, "preprocess": "none", "loss": "zero-one"}
+        path = dsel.select(X, Y, **options).path
+        for rows, fold_every in ((3, "never"), (24, 2)):
+            found = dsel.select(da.from_array(X, chunks=(rows, 12)), Y, fold_every=fold_every, **options)
+            assert found.path == path
+
+
+def test_a_penalty_near_nothing_ends_no_search_early_where_columns_outnumber_rows() -> None:
+    for seed in range(3):
+        X, Y = problem(10, 20, 1, seed)
+        options = {"k": 15, "method": "greedy-rls", "lam": 1e-8}
+        whole = dsel.select(X, Y, **options)
+        chunked = dsel.select(da.from_array(X, chunks=(3, 20)), Y, **options)
+        assert len(whole.path) == len(chunked.path) == 15
+        for a, b in list(zip(whole.path, chunked.path, strict=True))[:8]:
+            assert a.index == b.index
+            assert a.error == pytest.approx(b.error, rel=1e-6)
 
 
 ONE_HOT = [1, 4, 6]
