@@ -1,6 +1,6 @@
 """K-fold cross-validated error of ridge regression on S, S + j and S - i, from the Gram matrices of the folds alone.
 
-With w, P, delta, T of the rows outside a fold (see leave_one_out.py) and K', B', y'y of those in it, about the same
+With w, P, A (see `LooRound`), delta and T of the rows outside a fold and K', B', y'y of those in it, about the same
 means, the residuals of the fold under S + j are e - R_j beta_j, beta_j = T_j / delta_j, so that its squared error is
 
     E_S - 2 beta_j r_j + beta_j^2 q_j,   r_j = B'_j - K'_jS w - P_j' (B'_S - K'_SS w),
@@ -41,22 +41,23 @@ def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
         inner = prepare(replace(fold.outside, lam=lam), S)
     except np.linalg.LinAlgError:  # lam = 0, and S is dependent on these rows: no subset that holds it will do
         return np.full(flat_size(round), np.inf)
+    P, w, A = inner.P, inner.w, inner.A
     K_S, B_S = fold.K[S], fold.B[S]
     K_SS = K_S[:, S]
-    rest = B_S - K_SS @ inner.w  # X_S' e
+    rest = B_S - K_SS @ w  # X_S' e
     flat = np.zeros(flat_size(round))
-    base = fold.yy - float(np.vdot(inner.w, B_S)) - float(np.vdot(inner.w, rest))
+    base = fold.yy - float(np.vdot(w, B_S)) - float(np.vdot(w, rest))
     flat[0] = base
     if round.insert:
         beta = inner.T / np.where(inner.delta > 0.0, inner.delta, np.inf)[:, None]
-        r = fold.B - K_S.T @ inner.w - inner.P.T @ rest
-        q = np.diag(fold.K) - 2.0 * np.einsum("sn,sn->n", K_S, inner.P)
-        q = q + np.einsum("sn,sn->n", inner.P, K_SS @ inner.P)
+        r = fold.B - K_S.T @ w - P.T @ rest
+        q = np.diag(fold.K) - 2.0 * np.einsum("sn,sn->n", K_S, P)
+        q = q + np.einsum("sn,sn->n", P, K_SS @ P)
         flat[1 : 1 + round.n] = base - 2.0 * (beta * r).sum(axis=1) + np.square(beta).sum(axis=1) * q
     if round.remove:
-        h = inner.A / np.diag(inner.A)  # column i is that of member i
-        cross = (inner.w * (h.T @ rest)).sum(axis=1)
-        squares = np.square(inner.w).sum(axis=1) * np.einsum("si,si->i", h, K_SS @ h)
+        h = A / np.diag(A)  # column i is that of member i
+        cross = (w * (h.T @ rest)).sum(axis=1)
+        squares = np.square(w).sum(axis=1) * np.einsum("si,si->i", h, K_SS @ h)
         flat[1 + round.n :] = base + 2.0 * cross + squares
     return flat
 

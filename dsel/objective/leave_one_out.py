@@ -118,6 +118,21 @@ class LooRound:
         return int(self.delta.size)
 
     @property
+    def A(self) -> Floats:
+        """(s, s) (K_SS + lam I)^-1."""
+        return self.F.T @ self.F
+
+    @property
+    def P(self) -> Floats:
+        """(s, n) coefficients of all columns on S: A K_S:."""
+        return self.F.T @ self.Q
+
+    @property
+    def w(self) -> Floats:
+        """(s, N) coefficients of Y on S."""
+        return self.F.T @ self.q
+
+    @property
     def lead(self) -> int:
         """Places before the columns of the data in S: 1 with the column of ones."""
         return int(self.constant)
@@ -453,9 +468,9 @@ def _errors(
 def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None, count: Floats) -> Floats:
     """(s,) errors of S - i over some rows."""
     lead = round.lead
-    root = 1.0 / np.sqrt(np.square(round.F).sum(axis=0)[lead:])
+    root = 1.0 / np.sqrt(np.diag(round.A)[lead:])
     u = (h @ round.F)[:, lead:] * root
-    tau = (round.F.T @ round.q)[lead:] * root[:, None]
+    tau = round.w[lead:] * root[:, None]
     d = g[:, None] + np.square(u)
     d[d <= UNDETERMINED] = 0.0
     errors = np.zeros(root.size)

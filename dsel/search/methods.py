@@ -161,11 +161,12 @@ def _grid(value: Any) -> Any:
     if value is None or (isinstance(value, str) and value == "auto"):
         return value
     numbers = list(value) if isinstance(value, list | tuple | np.ndarray) else []
-    if not numbers or not all(
-        isinstance(lam, Real) and not isinstance(lam, bool) and 0.0 < lam < float("inf") for lam in numbers
-    ):
+    if not numbers or any(isinstance(lam, bool) or not isinstance(lam, Real) for lam in numbers):
         raise ValueError("it must be auto or numbers > 0")
-    return tuple(float(lam) for lam in numbers)
+    lams = tuple(float(lam) for lam in numbers)
+    if not all(0.0 < lam < float("inf") for lam in lams):
+        raise ValueError("it must be auto or numbers > 0")
+    return lams
 
 
 def _rounds(value: Any) -> Any:
@@ -186,10 +187,10 @@ class GreedyRlsOptions(Options):
     leave-one-out (default where preprocess centres); "column", the paper's column of ones, always in and penalised;
     "none". lam_grid: choose lam by leave-one-out with all columns, from these or "auto" (4^-8 ... 4^8); else the job's
     lam. direction: forward, backward elimination, or floating (after each insertion, deletions as long as they make a
-    better subset of their size). held_out: a store with rows to report the test error of every step on (from Python
-    also a pair X, Y). fold_every: where X is not in memory, rounds between rewrites of a cache as large as X in float64
-    on disk (1: the paper's Algorithm 3), "never", or "auto": what costs the least by dsel.stats.cache_cost, in a job;
-    never for dsel.select. Forward alone.
+    better subset of their size). held_out: a store with rows to report the test error of every step on, its targets and
+    weights by the names of the data's (from Python also a pair X, Y). fold_every: where X is not in memory, rounds
+    between rewrites of a cache as large as X in float64 on disk (1: the paper's Algorithm 3), "never", or "auto": what
+    costs the least by dsel.stats.cache_cost, in a job; never for dsel.select. Forward alone.
     """
 
     loss: Literal["squared", "zero-one"] = "squared"

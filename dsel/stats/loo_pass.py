@@ -191,7 +191,8 @@ def held_out_errors(
 ) -> Floats:  # fmt: skip
     """(len(subsets),) errors per row (of weight 1) of held-out rows, one pass over the columns concerned.
 
-    subsets: (members, coefficients (s, N), intercept (N,)) in preprocessed units.
+    subsets: (members, coefficients (s, N), intercept (N,)) in preprocessed units. Errors: DataError for rows with NaN
+    or infinite values in these columns or in Y, and for the zero-one loss for what is not a label.
     """
     if not subsets:
         return np.empty(0)
@@ -215,7 +216,10 @@ def held_out_errors(
 def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
     from dsel.objective.leave_one_out import rows_of
 
-    targets, labels = view.targets(y, f"held-out rows {block.start} to {block.stop}")
+    where = f"held-out rows {block.start} to {block.stop}"
+    if not np.isfinite(np.asarray(y, np.float64)).all():
+        raise DataError(f"Y of {where} has NaN or infinite values.", "Mend the held-out data.")
+    targets, labels = view.targets(y, where)
     s, subsets, N = W.shape
     weights = np.ones(x.shape[0]) if block.w is None else block.w
     errors = np.zeros(subsets + 1)  # and the weight, last
@@ -224,6 +228,11 @@ def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     for start in range(0, x.shape[0], step):
         w = weights[start : start + step]
         z = (rows_of(x[start : start + step], view) - view.center_x) / view.scale_x
+        if not np.isfinite(z).all():
+            raise DataError(
+                f"X of {where} has NaN or infinite values in the chosen columns.",
+                "Mend the held-out data, or set missing: mean to put the means of the data in place of NaN.",
+            )
         e = targets[start : start + step, None, :] - (z @ W.reshape(s, -1)).reshape(-1, subsets, N) - intercepts
         if view.loss == "squared":
             errors[:-1] += w @ np.square(e).sum(axis=2)
@@ -233,11 +242,16 @@ def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     return errors
 
 
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:40] + "..."
+
+
 def held_out_source(source: Source, given: Any) -> Source:
     """Held-out rows, a store or a pair X, Y: of a store those targets and weights that have the names of the data's;
     data without weights are tested without any.
 
-    Errors: DataError where columns or targets are not those of the data.
+    Errors: OptionError for what is neither; DataError where columns or targets are not those of the data.
     """
     if isinstance(given, str | Place):
         named = source.target_columns is not None or isinstance(source.store, SparseStore)
@@ -247,8 +261,10 @@ def held_out_source(source: Source, given: Any) -> Source:
             given, targets=source.targets.tolist() if named else None,
             sample_weight=False if weights is None else stored,
         )  # fmt: skip
-    else:
+    elif isinstance(given, tuple | list) and len(given) == 2:
         held_out = make_source(*given)
+    else:
+        raise OptionError(f"held_out is {type(given).__name__} {_shown(given)}.", "It is a store, or a pair X, Y.")
     if held_out.n != source.n or held_out.n_targets != source.n_targets:
         raise DataError(
             f"The held-out rows have {held_out.n} columns and {held_out.n_targets} targets, the data {source.n} and "
