@@ -25,7 +25,7 @@ from dsel.cluster.connect import connect, patience, workers_now, workers_promise
 from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
-from dsel.data.source import Source, make_source
+from dsel.data.source import Source
 from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OptionError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
@@ -41,6 +41,7 @@ from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
 from dsel.settings import Checked, check
 from dsel.stats.artefact import ArtefactStore
+from dsel.stats.loo_pass import held_out_store
 
 log = logging.getLogger("dsel")
 
@@ -319,7 +320,7 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     identity = {"job": job.identity(), "fingerprint": source.fingerprint}
     held_out = job.options.get("held_out")
     if isinstance(held_out, str):
-        identity["held_out"] = make_source(held_out).fingerprint
+        identity["held_out"] = held_out_store(source, held_out).fingerprint
     return identity
 
 

@@ -11,7 +11,7 @@ import psutil
 from numpy.typing import NDArray
 
 from dsel.data.source import Block, Source, load_block, load_weights, make_source
-from dsel.data.sparse_store import SparseStore
+from dsel.data.sparse_store import is_sparse
 from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out import (
@@ -30,7 +30,7 @@ from dsel.objective.leave_one_out import (
 )
 from dsel.objective.leave_one_out_cache import LooCache, cache_bytes
 from dsel.objective.memory import Floats, Ints
-from dsel.places import Place
+from dsel.places import Place, as_place
 from dsel.stats.blockwise import reduce_blocks
 from dsel.stats.statistics import Preprocess, Statistics
 
@@ -247,20 +247,24 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
+def held_out_store(source: Source, store: str | Place) -> Source:
+    """A store of further rows, with those targets and weights that have the names of the data's; data without weights
+    are tested without any."""
+    named = source.target_columns is not None or is_sparse(as_place(store))  # whose targets are columns of obs
+    weights = source.weights
+    stored = None if weights is None or not isinstance(weights.values, StoredArray) else weights.name
+    return make_source(
+        store, targets=source.targets.tolist() if named else None, sample_weight=False if weights is None else stored
+    )
+
+
 def held_out_source(source: Source, given: Any) -> Source:
-    """Held-out rows, a store or a pair X, Y: of a store those targets and weights that have the names of the data's;
-    data without weights are tested without any.
+    """Held-out rows: a store (see `held_out_store`), or a pair X, Y.
 
     Errors: OptionError for what is neither; DataError where columns or targets are not those of the data.
     """
     if isinstance(given, str | Place):
-        named = source.target_columns is not None or isinstance(source.store, SparseStore)
-        weights = source.weights
-        stored = None if weights is None or not isinstance(weights.values, StoredArray) else weights.name
-        held_out = make_source(
-            given, targets=source.targets.tolist() if named else None,
-            sample_weight=False if weights is None else stored,
-        )  # fmt: skip
+        held_out = held_out_store(source, given)
     elif isinstance(given, tuple | list) and len(given) == 2:
         held_out = make_source(*given)
     else:
