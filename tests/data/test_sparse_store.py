@@ -178,5 +178,5 @@ def test_held_out_rows_have_the_targets_and_weights_that_the_data_have(tmp_path:
             np.average(squares, weights=w[other] if weights else None)
         )
     write(test, X[other], y=y[other])
-    with pytest.raises(DataError, match="trust"):
+    with pytest.raises(OptionError, match="trust"):
         dsel.select(store, targets=["y"], sample_weight="trust", held_out=str(test), **options)
