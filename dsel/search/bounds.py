@@ -8,7 +8,8 @@ For a selection S with q columns still to choose from R:
                 may leave the span of R; Y_S: residual targets)
     leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
 
-None is above the value of any completion; combined is never below the two others.
+None is above the value of any completion; combined is never below the two others. Branch and bound adds to the combined
+one what disjoint cores prove (dsel.search.branching), which needs an incumbent to say anything.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Problem:
         """Whether no column of S depends on those before it in the order of indices, to the objective's own bits."""
         members = np.sort(np.asarray(S, np.int64))
         s = members.size
-        return bool(eliminated(self.K, self.B, np.int64(0), 0.0, self.floor, members, s, np.empty((s, s))) < np.inf)
+        return bool(eliminated(self.K, self.B, 0, 0.0, self.floor, members, s, np.empty((s, s))) < np.inf)
 
     def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
         """S ascending, the Cholesky factor L of K_SS, and W = L^-1 B_S."""

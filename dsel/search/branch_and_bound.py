@@ -96,7 +96,7 @@ class Explorer:
         self._count[at.DEPTH] = -1
         self._count[at.BOUND] = BOUNDS.index(bound)
         self._count[at.PAIRS] = pairs
-        self._count[at.CORES] = _CORES_FROM[min(N, 2) - 1]
+        self._count[at.CORES] = _CORES_FROM[min(N, 2) - 1] if pairs else 2
         self._numbers[at.MARGIN] = MARGIN * problem.c
         self._numbers[at.PRUNED] = np.inf
         self._numbers[at.TOTAL] = problem.c
