@@ -24,6 +24,7 @@ from dsel.objective.memory import (
     PAIRS,
     SCALARS,
     C,
+    Floats,
     Ints,
     K,
     U,
@@ -115,3 +116,35 @@ def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
             for b in range(a, s):
                 k[a, b] -= u_a * k[p, b]
     return f, rank
+
+
+@compiled()
+def eliminated(
+    K: Floats, B: Floats, targets: int, c: float, floor: Floats, members: Ints, s: int, work: Floats
+) -> float:
+    """f(S) for S = members[:s] ascending by the pivots of `evaluate`, NaN where one of them is at or below its floor.
+
+    K: lam in its diagonal. B: (n, N) with B B' = M. targets: N, or 0 to ask for the pivots alone (c is returned then).
+    work: (s, s + N) scratch. A subset of an S that passes passes, too: its pivots are given fewer columns.
+    """
+    for a in range(s):
+        for b in range(a, s):
+            work[a, b] = K[members[a], members[b]]
+        for t in range(targets):
+            work[a, s + t] = B[members[a], t]
+    f = c
+    for p in range(s):
+        d = work[p, p]
+        if d <= floor[members[p]]:
+            return np.nan
+        m = 0.0
+        for t in range(targets):
+            m += work[p, s + t] * work[p, s + t]
+        f -= m / d
+        for a in range(p + 1, s):
+            u = work[p, a] / d
+            for b in range(a, s):
+                work[a, b] -= u * work[p, b]
+            for t in range(targets):
+                work[a, s + t] -= u * work[p, s + t]
+    return f

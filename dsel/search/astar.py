@@ -83,7 +83,7 @@ class AStar(ExactSearch):
             raise OptionError(f"The reduced problem is over {reduced.n} columns, the objective over {objective.n}.")
         self._reduced = (reduced or Reduced.of(objective, target_gram)) if bound == "eigenvalue" else None
         exact_errors = self._reduced is None or not self._reduced.complete
-        self._problem = Problem.of(objective) if exact_errors else None
+        self._problem = Problem.of(objective) if exact_errors else _without_targets(objective)
         self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[tuple[float, int, int, _Node]] = []
@@ -115,11 +115,25 @@ class AStar(ExactSearch):
         """Children with bounds from a reduced problem that is not complete, and errors from the objective."""
         assert self._problem is not None
         R = np.setdiff1d(np.arange(self.objective.n), node.members)
-        d, gain, f = self._problem.singles(node.members, R)
-        free = d > self._problem.floor[R]
+        _, gain, f = self._problem.singles(node.members, R)
+        free = self._problem.free(node.members, R)
         found = reduced.children(node.members, q, R[free])
         u = np.maximum(f - gain[free], 0.0)
-        return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u)
+        return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
+
+    def _children_of(self, node: _Node, q: int, reduced: Reduced) -> Children:
+        """Children with the values of Theorem 4; near dependence the errors are the objective's."""
+        if self._problem is None:
+            return reduced.children(node.members, q)
+        if not reduced.complete:
+            return self._corrected(node, q, reduced)
+        R = np.setdiff1d(np.arange(self.objective.n), node.members)
+        R = R[self._problem.free(node.members, R)]
+        found = reduced.children(node.members, q, R)
+        for x in np.flatnonzero(found.steep):
+            found.u[x] = self.objective.value((*node.members, int(R[x])))
+            found.l[x] = found.u[x] if q == 1 else min(node.l, found.u[x])
+        return found
 
     @property
     def iteration(self) -> int:
@@ -212,7 +226,7 @@ class AStar(ExactSearch):
 
     def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
         """Children that are not closed yet; they are closed now."""
-        found = self._corrected(node, q, reduced) if self._problem else reduced.children(node.members, q)
+        found = self._children_of(node, q, reduced)
         if not found.columns.size:
             return None
         mask = sum(1 << j for j in node.members) if self.objective.n <= _MOST_BITS else None
@@ -267,6 +281,14 @@ class AStar(ExactSearch):
         return search
 
 
+def _without_targets(objective: QuadraticObjective) -> Problem | None:
+    """What dependence is judged by; None where rows of K come on demand, and W does it."""
+    if objective.on_demand:
+        return None
+    K = objective.K + objective.lam * np.eye(objective.n)
+    return Problem(K, np.zeros((objective.n, 0)), objective.c, objective.floor)
+
+
 def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
     """Each column that may be added, with those after it left to add: the child's own combined bound."""
     assert node.allowed is not None
@@ -275,7 +297,7 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
         return []
     G, B, f = problem.residual(node.members, R)
     d = np.diag(G)
-    independent = d > problem.floor[R]
+    independent = problem.free(node.members, R)
     gain = np.where(independent, np.square(B).sum(axis=1) / np.where(independent, d, 1.0), 0.0)
     order = np.argsort(-gain, kind="stable")
     R, gain, independent = R[order], gain[order], independent[order]

@@ -8,7 +8,8 @@ For a selection S with q columns still to choose from R:
                 may leave the span of R; Y_S: residual targets)
     leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
 
-None is above the value of any completion; combined is never below the two others.
+None is above the value of any completion; combined is never below the two others. Branch and bound adds to the combined
+one what disjoint cores prove (dsel.search.branching), which needs an incumbent to say anything.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from typing import Literal
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
+from dsel.objective.evaluate import eliminated
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
 
@@ -31,6 +34,8 @@ BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
 _ROUNDING = 1e-14
 #: A pivot of at most this share of FLOOR (see dsel.search.branching) is rounding.
 _PIVOT = 1e-5
+#: Pivots that differ from their floor by less than this share of it are computed again, to the last bit.
+_BORDER = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +100,36 @@ class Problem:
         moments = np.square(self.B[R] - V.T @ W).sum(axis=1)
         return d, moments / np.where(d > 0.0, d, np.inf), self.c - float(np.square(W).sum())
 
+    def free(self, S: Sequence[int], R: Ints) -> NDArray[np.bool_]:
+        """(t,) which columns of R are independent of S, which is so itself, by the objective's rule: no pivot is at or
+        below its floor when columns are taken in the order of their indices, whatever the order in which they were
+        chosen. What depends on S depends on all that holds S. O(s t (s + 1))."""
+        s = np.sort(np.asarray(S, np.int64))
+        left = np.diag(self.K)[R]
+        V = np.zeros((0, R.size))
+        if s.size:
+            L = np.asarray(np.linalg.cholesky(self.K[np.ix_(s, s)]), np.float64)
+            V = np.asarray(scipy.linalg.solve_triangular(L, self.K[np.ix_(s, R)], lower=True))
+        left = left - np.vstack([np.zeros((1, R.size)), np.cumsum(np.square(V), axis=0)])  # (s + 1, t) given members
+        place = np.searchsorted(s, R)
+        share = np.maximum(left[place, np.arange(R.size)], 0.0) / np.where(self.floor[R] > 0.0, self.floor[R], np.inf)
+        for p, l in enumerate(s.tolist()):  # a member after j loses what j takes of it
+            pivot = L[p, p] ** 2 * np.maximum(left[p + 1], 0.0) / np.where(left[p] > 0.0, left[p], np.inf)
+            share = np.where(place <= p, np.minimum(share, pivot / self.floor[l]), share)
+        free = share > 1.0
+        for x in np.flatnonzero(np.abs(share - 1.0) < _BORDER):  # too near to say so in this way
+            free[x] = self.independent((*S, int(R[x])))
+        return np.asarray(free)
+
+    def independent(self, S: Sequence[int]) -> bool:
+        """Whether no column of S depends on those before it in the order of indices, to the objective's own bits."""
+        members = np.sort(np.asarray(S, np.int64))
+        s = members.size
+        return bool(eliminated(self.K, self.B, 0, 0.0, self.floor, members, s, np.empty((s, s))) < np.inf)
+
     def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
-        """S, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
-        s = np.asarray(S, np.int64)
+        """S ascending, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
+        s = np.sort(np.asarray(S, np.int64))
         L = np.asarray(np.linalg.cholesky(self.K[np.ix_(s, s)]), np.float64)
         return s, L, np.asarray(scipy.linalg.solve_triangular(L, self.B[s], lower=True))
 

@@ -74,8 +74,8 @@ class Explorer:
         target_depths, target_width = (depths, N) if bound == "eigenvalue" else (1, 1)
         floats = {
             at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
-            at.WORK: (max(n, 2), max(n, 2)), at.WORK_CROSS: (n, N), at.SMALL: (2, N, N), at.LOWER: (depths, n),
-            at.ERROR: (2, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n),
+            at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.SMALL: (2, N, N), at.LOWER: (depths, n),
+            at.ERROR: (4, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
         }  # fmt: skip
         for place, shape in floats.items():
             memory.put(place, np.zeros(shape))
@@ -87,7 +87,7 @@ class Explorer:
             memory.put(place, np.ascontiguousarray(array, np.float64))
         integers = {
             at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
-            at.BEST: (k,), at.START: (n + k,),
+            at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,),
         }  # fmt: skip
         for place, shape in integers.items():
             memory.put(place, np.zeros(shape, np.int64))
@@ -96,6 +96,7 @@ class Explorer:
         self._count[at.PAIRS] = pairs
         self._numbers[at.MARGIN] = MARGIN * problem.c
         self._numbers[at.PRUNED] = np.inf
+        self._numbers[at.TOTAL] = problem.c
         self._chosen: tuple[int, ...] = ()
 
     @property
@@ -136,14 +137,13 @@ class Explorer:
 
     def start(self, sub: Subproblem) -> None:
         """Stand at a subproblem."""
-        memory, chosen, t = self._memory, sub.chosen, len(sub.allowed)
+        memory, chosen, t = self._memory, sorted(sub.chosen), len(sub.allowed)
         memory[at.START][: len(chosen)] = chosen
         memory[at.START][len(chosen) : len(chosen) + t] = sub.allowed
-        at.begin(memory.P, len(chosen), t, self.problem.c)
-        memory[at.ERROR][1, 0] = sub.lower
-        self._count[at.DEPTH], self._count[at.OPENED], self._count[at.BEST_SIZE] = 0, 0, -1
+        at.begin(memory.P, len(chosen), t)
+        memory[at.ERROR][at.BELOW, 0] = sub.lower
         self._count[at.Q] = self.k - len(chosen)
-        self._chosen = chosen
+        self._chosen = sub.chosen
 
     def explore(self, budget: int, incumbent: float, careful: bool = False) -> tuple[int, ...] | None:
         """Go on for so many nodes; a subset better than the incumbent, if one was found."""
@@ -163,7 +163,7 @@ class Explorer:
             return []
         frame, allowed = self._memory[at.FRAME], self._memory[at.ALLOWED]
         if not self._count[at.OPENED]:
-            lower = float(self._memory[at.ERROR][1, 0])
+            lower = float(self._memory[at.ERROR][at.BELOW, 0])
             return [Subproblem(lower, self._chosen, allowed[0, : frame[0, at.T]].astype(np.int32))]
         found = []
         way = self._chosen

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
@@ -24,17 +25,23 @@ from dsel.search.bounds import column_norms, few_targets
 from dsel.search.secular import downdated
 
 _ROUNDING = 1e-13
+#: With at most so many times its floor left of a column it is `Children.steep`.
+_STEEP = 10.0
 #: With at most this share of a column's squared norm outside U_x, U_x spans the columns.
 _COMPLETE = 1e-10
 
 
 @dataclass(frozen=True)
 class Children:
-    """What inserting each of `columns` (t,) brings: u (t,) the error, l (t,) a lower bound on what follows."""
+    """What inserting each of `columns` (t,) brings: u (t,) the error, l (t,) a lower bound on what follows.
+
+    steep: (t,) so little of the column is left beside S that l and u say nothing.
+    """
 
     columns: Ints
     l: Floats
     u: Floats
+    steep: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,4 +169,4 @@ class Reduced:
             values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
             top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u)
+        return Children(columns, self._below(explained), u, squares[columns] <= _STEEP * self.floor[columns])

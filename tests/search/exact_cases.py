@@ -56,6 +56,28 @@ def problems(draw, targets=(1, 2, 3, 0)):
     return objective, draw(st.integers(1, min(5, objective.n)))
 
 
+@st.composite
+def nearly_dependent(draw, targets=(1, 2, 3, 0)):
+    """Columns that others determine but for a share of 1e-6 to 1e-12 of their squares, perhaps given included columns;
+    an objective, k, and an incumbent or none. What the share hides is what the targets are made of."""
+    rng = np.random.default_rng(draw(st.integers(0, 100_000)))
+    n, m, N = int(rng.integers(4, 8)), int(rng.integers(8, 16)), draw(st.sampled_from(targets))
+    X = rng.standard_normal((m, n))
+    hidden = rng.standard_normal((m, n))
+    for j in range(int(rng.integers(1, n))):
+        others = rng.choice(n, int(rng.integers(1, 3)), replace=False)
+        if j not in others:
+            X[:, j] = X[:, others] @ rng.standard_normal(others.size) + 10.0 ** rng.uniform(-6, -3) * hidden[:, j]
+    X = X[:, rng.permutation(n)]
+    Y = hidden[:, :2] @ rng.standard_normal((2, max(N, 1))) + 0.1 * rng.standard_normal((m, max(N, 1)))
+    objective = regression(X, Y) if N else self_expression(X)
+    include = [int(j) for j in rng.choice(n, draw(st.integers(0, 2)), replace=False)]
+    if include and objective.rank(include) == len(include):
+        objective = objective.condition(include)
+    k = draw(st.integers(1, min(4, objective.n)))
+    return objective, k, tuple(range(k)) if draw(st.booleans()) else ()
+
+
 def exhaustive(objective, k, S=(), R=None):
     """Least f over S and at most k - |S| columns of R."""
     R = [j for j in range(objective.n) if j not in S] if R is None else R

@@ -20,6 +20,7 @@ from tests.search.exact_cases import (
     exhaustive,
     halves,
     hard_case,
+    nearly_dependent,
     paper_data,
     problems,
     regression,
@@ -76,6 +77,17 @@ def test_with_f_equal_to_l_the_answer_is_that_of_enumeration(case, bound, prune)
     assert objective.value(search.answer) == pytest.approx(best, abs=slack)
     assert search.suboptimality <= slack
     assert best - slack <= search.lower
+
+
+@given(nearly_dependent(), st.sampled_from(("eigenvalue", "combined")))
+@settings(max_examples=100, deadline=None)
+def test_near_dependence_is_judged_as_enumeration_does(case, bound):
+    objective, k, incumbent = case
+    search = AStar(objective, k, bound=bound, incumbent=incumbent or None)
+    assert search.advance(ALL)
+    best = exhaustive(objective, k)
+    assert objective.value(search.answer) == pytest.approx(best, abs=1e-6 * objective.c)
+    assert search.lower <= best + 1e-6 * objective.c
 
 
 @given(problems(), st.sampled_from((0.3, 1.0, 5.0)), st.sampled_from(("eigenvalue", "combined")))

@@ -17,6 +17,7 @@ from tests.search.exact_cases import (
     exhaustive,
     halves,
     hard_case,
+    nearly_dependent,
     paper_data,
     problems,
     regression,
@@ -38,6 +39,15 @@ def test_the_answer_is_that_of_enumeration(case, bound, most_open, pairs):
     assert search.best_value == objective.value(search.best)
     assert search.best_value == pytest.approx(best, abs=1e-8 * objective.c)
     assert best - 1e-8 * objective.c <= search.lower <= search.best_value
+
+
+@given(nearly_dependent(), st.sampled_from(BOUNDS), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_near_dependence_is_judged_as_enumeration_does(case, bound, pairs):
+    objective, k, incumbent = case
+    search = BranchAndBound(objective, k, incumbent=incumbent, bound=bound, most_open=0, pairs=pairs)
+    assert search.advance(ALL)
+    assert search.best_value == pytest.approx(exhaustive(objective, k), abs=1e-6 * objective.c)
 
 
 @given(problems(), st.integers(1, 60))
