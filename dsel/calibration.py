@@ -1,4 +1,5 @@
-"""How long the passes will take, from a short trial: this very store's read speed, a BLAS call, one block's sums."""
+"""How long it will take, from a short trial: this very store's read speed, a BLAS call, one block's sums, and some
+iterations of the search."""
 
 from __future__ import annotations
 
@@ -10,8 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from dsel.compiled import is_compiled
 from dsel.data.source import Source, load_block, part_bytes
+from dsel.objective.quadratic import QuadraticObjective
 from dsel.planning import Plan
+from dsel.search import pareto_engine
+from dsel.search.methods import PossOptions, warm_start
+from dsel.search.poss import Poss
 from dsel.stats.blockwise import one_blas_thread
 from dsel.stats.moments import block_moments
 
@@ -19,6 +25,8 @@ from dsel.stats.moments import block_moments
 _SECONDS = 0.5
 #: The trial of BLAS: columns and rows.
 _COLUMNS, _ROWS = 500, 2000
+#: The trial of a search.
+_TRIAL_COLUMNS, _TRIAL_ITERATIONS = 2000, 20_000
 #: A task costs the scheduler and the client about this (two shared cores).
 TASK_SECONDS = 0.003
 
@@ -39,7 +47,28 @@ class Speed:
 
 def calibrated(plan: Plan, source: Source) -> Plan:
     """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
-    return replace(plan, seconds=measure(source).seconds(plan))
+    return replace(plan, seconds=measure(source).seconds(plan), search_seconds=search_seconds(plan))
+
+
+def search_seconds(plan: Plan) -> float | None:
+    """Of a Pareto search with a known number of iterations: some of them on random numbers, of as many columns (2000 at
+    most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
+    None for other methods, and where the search is not compiled yet on this machine."""
+    if not plan.iterations or not is_compiled(pareto_engine.run):
+        return None
+    problem = plan.problem
+    n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3 * k + 10, n))
+    Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
+    cross = None if problem.keeps_moments else X.T @ Y
+    search = Poss(QuadraticObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
+    warm_start(search, PossOptions(warm_start="forward"), 0)
+    search.advance(_TRIAL_ITERATIONS)
+    began = time.perf_counter()
+    search.advance(2 * _TRIAL_ITERATIONS)
+    seconds = (time.perf_counter() - began) / _TRIAL_ITERATIONS * plan.iterations
+    return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
 
 
 def measure(source: Source) -> Speed:
