@@ -49,7 +49,8 @@ class Problem:
     """What is asked: m x n data of `itemsize` bytes, stored in chunks (rows, columns); N targets (0: Y = X), k columns.
 
     sums: Gram matrices that one partial sum holds (folds). slots: subsets whose tables of n numbers the search keeps.
-    needs_gram: the method asks for all of K; needs_factor: for K or W.
+    looks: numbers for each column that it holds while it looks at all children of one. needs_gram: the method asks for
+    all of K; needs_factor: for K or W.
     """
 
     m: int
@@ -60,6 +61,7 @@ class Problem:
     chunk: tuple[int, int]
     sums: int = 1
     slots: int = 1
+    looks: int = 0
     needs_gram: bool = False
     needs_factor: bool = False
 
@@ -86,7 +88,7 @@ class Problem:
     @property
     def tables(self) -> int:
         """Bytes of the search's tables: for every subset 4 numbers a column, and one for each target kept apart."""
-        return 8 * self.slots * self.n * (4 + (self.N if self.N <= FEW_TARGETS else 0))
+        return 8 * self.n * (self.looks + self.slots * (4 + (self.N if self.N <= FEW_TARGETS else 0)))
 
     @property
     def keeps_moments(self) -> bool:

@@ -53,3 +53,13 @@ def test_a_task_out_of_memory_is_an_error_of_capacity(client: Any) -> None:
     with pytest.raises(CapacityError, match="Unable to allocate 3 TiB") as found:
         make_compute(client)(delayed(_too_much)())
     assert found.value.exit_code == 71
+
+
+def test_several_are_brought_in_their_order_and_let_go_of(client: Any) -> None:
+    said: list[tuple[int, int]] = []
+    values = [delayed(int)(text) for text in ("3", "1", "2")]
+    assert make_compute(client, lambda done, total: said.append((done, total)))(values) == [3, 1, 2]
+    assert said[-1] == (3, 3)
+    assert not client.futures
+    with pytest.raises(CapacityError):
+        make_compute(client)([*values, delayed(_too_much)()])
