@@ -4,7 +4,7 @@ iterations of the search."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,13 +12,14 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel.compiled import is_compiled
-from dsel.data.source import Source, load_block, part_bytes
+from dsel.data.source import Source, part_bytes
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.planning import Plan
 from dsel.search import pareto_engine
 from dsel.search.methods import PossOptions, warm_start
 from dsel.search.poss import Poss
 from dsel.stats.blockwise import one_blas_thread
+from dsel.stats.columnwise import groups_of_columns, load_cell
 from dsel.stats.moments import block_moments
 
 #: Reading and summing are tried for about this long each.
@@ -47,7 +48,7 @@ class Speed:
 
 def calibrated(plan: Plan, source: Source) -> Plan:
     """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
-    return replace(plan, seconds=measure(source).seconds(plan), search_seconds=search_seconds(plan))
+    return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
 
 
 def search_seconds(plan: Plan) -> float | None:
@@ -71,24 +72,31 @@ def search_seconds(plan: Plan) -> float | None:
     return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
 
 
-def measure(source: Source) -> Speed:
+def measure(plan: Plan, source: Source) -> Speed:
     """Read some blocks, call BLAS, and sum a part of a block that was read."""
     with one_blas_thread():
-        read, block = _read_speed(source)
+        read, block = _read_speed(_parts(plan, source))
         flops = _blas_speed(min(_COLUMNS, source.n))
         return Speed(read, flops, _overhead(block, flops))
 
 
-def _read_speed(source: Source) -> tuple[float, Any]:
+def _parts(plan: Plan, source: Source) -> Iterator[Any]:
+    """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
+    if plan.representation in ("gram", "tiles"):
+        return (block.x.compute() if block.lazy else block.x for block in source.blocks)
+    parts = (part for _, parts in groups_of_columns(source) for part in parts)
+    return (part.compute() if hasattr(part, "compute") else part for part in parts)
+
+
+def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:
     """Bytes a second, and a block; data in memory count as read at the speed of a copy."""
     total, spent, x = 0, 0.0, None
-    for block in source.blocks:
-        part = block.x.compute() if block.lazy else block.x
+    for part in parts:
         began = time.perf_counter()
-        x = load_block(part)
+        x = load_cell(part)
         x = x.copy() if x is part else x
         spent += time.perf_counter() - began
-        total += part_bytes(part)
+        total += part_bytes(x)
         if spent > _SECONDS:
             break
     return total / max(spent, 1e-9), x

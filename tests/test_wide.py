@@ -13,13 +13,15 @@ import pytest
 import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning as planning
+from dsel.calibration import measure
 from dsel.cluster.compute import make_compute, make_persist
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import CapacityError, DataError
 from dsel.pipeline import Surroundings, run_selection
+from dsel.planning import make_plan
 from dsel.representation import Problem, Representation, Resources, candidates
-from dsel.settings import Settings
+from dsel.settings import Settings, check
 from tests.stores import count_reads, make_store, reads_so_far
 
 Force = Callable[..., None]
@@ -193,6 +195,17 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
     assert max(read) <= found.passes + 2 * counts["row_passes"] + 1
     found = dsel.select(str(store), k=6, method="poss", iterations=3000)
     assert found.counts["row_passes"] <= found.counts["columns_entered"] < 120
+
+
+def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_path: Path, monkeypatch: Any) -> None:
+    store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
+    source = make_source(str(store))
+    force("shards")
+    plan = make_plan(source, check(source, Settings(5)), Resources(1, None, 1 << 33))
+    monkeypatch.setattr("dsel.calibration._SECONDS", 0.0)
+    count_reads()
+    assert measure(plan, source).read > 0.0
+    assert sum(reads_so_far().values()) == 1
 
 
 def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
