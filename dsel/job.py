@@ -25,14 +25,14 @@ from dsel.cluster.connect import connect, patience, workers_now, workers_promise
 from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
-from dsel.data.source import Source, make_source
+from dsel.data.source import Source
 from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OptionError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
 from dsel.journal import Journal
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
-from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.pipeline import Surroundings, held_out_rows, held_out_store, plan_selection, run_selection
 from dsel.places import Place, Remote, inside, make_folder
 from dsel.planning import Plan
 from dsel.reporting import Reporter
@@ -319,7 +319,7 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     identity = {"job": job.identity(), "fingerprint": source.fingerprint}
     held_out = job.options.get("held_out")
     if isinstance(held_out, str):
-        identity["held_out"] = make_source(held_out).fingerprint
+        identity["held_out"] = held_out_store(source, held_out).fingerprint
     return identity
 
 

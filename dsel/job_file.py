@@ -157,6 +157,7 @@ def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) 
     if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
         held_out = _from_folder(folder, as_place(job.options["held_out"]))
         beside["options"] = {**job.options, "held_out": str(held_out)}
+    beside["cluster"] = job.cluster.seen_from((cluster or path).absolute().parent)
     job = job.model_copy(update=beside)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})

@@ -54,13 +54,30 @@ class FolderLockFile:
         self._path = folder / LOCK_NAME
 
     def create(self, text: str) -> bool:
-        """Write it where there is none; False where there is one already."""
+        """Write it where there is none, whole from the first moment; False where there is one already."""
+        temporary = self._written(text)
+        try:
+            os.link(temporary, self._path)
+        except FileExistsError:  # NFS may say so of an own link, when its answer was lost and the request made again
+            return temporary.stat().st_nlink == 2
+        except OSError:  # a file system without hard links
+            return self._create_in_place(text)
+        finally:
+            temporary.unlink()
+        return True
+
+    def _create_in_place(self, text: str) -> bool:
         try:
             with self._path.open("x") as file:
                 file.write(text)
         except FileExistsError:
             return False
         return True
+
+    def _written(self, text: str) -> Path:
+        temporary = self._path.with_name(f"{LOCK_NAME}-{uuid4().hex[:8]}")
+        temporary.write_text(text)
+        return temporary
 
     def read(self) -> str | None:
         """Its text, or None where there is none."""
@@ -71,9 +88,7 @@ class FolderLockFile:
 
     def replace(self, text: str) -> None:
         """Write it anew, whole at any moment."""
-        temporary = self._path.with_name(f"{LOCK_NAME}-{uuid4().hex[:8]}")
-        temporary.write_text(text)
-        os.replace(temporary, self._path)
+        os.replace(self._written(text), self._path)
 
     def remove(self) -> None:
         """Remove it, if it is there."""
@@ -144,7 +159,8 @@ def locked(file: LockFile, run: str, place: str) -> Iterator[Lock]:
             raise OutputError(
                 f"Another run is writing to {place}: {_named(found)}.", "Wait for it, or choose another --out."
             )
-        if (_parsed(file.read()) or {}).get("run") == found.get("run"):  # nobody else was quicker
+        now = _parsed(file.read())
+        if now is not None and now.get("run") == found.get("run"):  # nobody else was quicker
             log.warning("taking over %s from %s, which is dead", place, _named(found))
             file.remove()
     lock._thread.start()

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from dsel.calibration import calibrated
 from dsel.data.columns import ColumnData
 from dsel.data.source import Source, make_source
+from dsel.data.sparse_store import is_sparse
 from dsel.errors import DataError, OptionError
 from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.places import Place
+from dsel.places import Place, as_place
 from dsel.planning import Plan, fold_every, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
@@ -248,13 +249,16 @@ def held_out_rows(source: Source, checked: Checked) -> Source | None:
     given = getattr(options, "held_out", None)
     if given is None:
         return None
-    if isinstance(given, str | Place):
-        chosen = None if source.target_columns is None else source.targets.tolist()
-        held_out = make_source(given, targets=chosen, sample_weight=None if source.weights else False)
-    else:
-        held_out = make_source(*given)
+    held_out = held_out_store(source, given) if isinstance(given, str | Place) else make_source(*given)
     check_held_out(source, held_out)
     return held_out
+
+
+def held_out_store(source: Source, store: str | Place) -> Source:
+    """A store of further rows, with the targets chosen and the weights used as in `source`."""
+    named = source.target_columns is not None or is_sparse(as_place(store))  # whose targets are columns of obs
+    chosen = source.targets.tolist() if named else None
+    return make_source(store, targets=chosen, sample_weight=None if source.weights else False)
 
 
 def _path(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import subprocess
@@ -29,6 +30,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SILENCE_SECONDS", 0.5)
 
 
+def without_links(*names: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
 def owner(**keys: object) -> str:
     return json.dumps({"run": "first", "host": "elsewhere", "pid": 7, "started": 0.0, "beat": 0, **keys})
 
@@ -46,7 +51,10 @@ def test_the_second_is_refused_and_told_who_is_first(file: FolderLockFile, tmp_p
         pass
 
 
-def test_one_of_many_gets_it(file: FolderLockFile) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_one_of_many_gets_it(file: FolderLockFile, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not links:
+        monkeypatch.setattr(module.os, "link", without_links)
     begin, got = threading.Barrier(8), []
 
     def work(number: int) -> None:
@@ -64,6 +72,16 @@ def test_one_of_many_gets_it(file: FolderLockFile) -> None:
     for thread in threads:
         thread.join()
     assert len(got) == 1
+
+
+def test_a_lock_file_is_whole_from_the_first_moment(file: FolderLockFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    plain = Path.write_text
+    monkeypatch.setattr(Path, "write_text", lambda *args: (seen.append(file.read()), plain(*args))[1])
+    assert file.create("first")
+    assert (seen, file.read()) == ([None], "first")
+    assert not file.create("second")
+    assert (seen, file.read()) == ([None, "first"], "first")
 
 
 def test_a_killed_process_of_this_machine_is_followed_at_once(

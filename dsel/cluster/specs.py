@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from dask.utils import parse_bytes
@@ -249,3 +250,10 @@ class ClusterSection(BaseModel):
                 found: Section = section
                 return found
         return LocalSection()
+
+    def seen_from(self, folder: Path) -> ClusterSection:
+        """The same section with a relative scheduler file taken from the folder of the file that names it."""
+        if self.scheduler_file is None:
+            return self
+        path = str(folder / Path(self.scheduler_file.path).expanduser())
+        return self.model_copy(update={"scheduler_file": self.scheduler_file.model_copy(update={"path": path})})

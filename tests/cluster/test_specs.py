@@ -32,6 +32,14 @@ def test_a_plain_string_is_an_address_or_a_file(monkeypatch: pytest.MonkeyPatch)
     assert section(address={"address": "tcp://h:1", "workers": 3, "wait": "10m"}).chosen.wait_seconds == 600
 
 
+def test_a_scheduler_file_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    (job := tmp_path / "job.yaml").write_text("store: x.zarr\nk: 2\ncluster: {scheduler_file: run/s.json}\n")
+    assert read_job(job).cluster.chosen.path == str(tmp_path / "run/s.json")
+    (sites := tmp_path / "sites").mkdir()
+    (site := sites / "here.yaml").write_text("cluster: {scheduler_file: s.json}\n")
+    assert read_job(job, cluster=site).cluster.chosen.path == str(sites / "s.json")
+
+
 def test_one_vocabulary_for_size() -> None:
     for keys in ({"slurm": SLURM}, {"kubernetes": PODS}, {"gateway": {"workers": 2}}):
         assert section(**keys).chosen.bounds == (2, 2)

@@ -83,6 +83,15 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: Any, zarr_format: in
         same(dsel.select(path, k=3, targets=["y"], method=method), dsel.select(X, y, k=3, method=method))
 
 
+def test_held_out_rows_may_be_sparse(tmp_path: Path) -> None:
+    X, y = sparse_data()
+    train = write(tmp_path / "train.zarr", X[:200], y=y[:200])
+    test = write(tmp_path / "test.zarr", X[200:], y=y[200:])
+    found = dsel.select(train, k=3, targets=["y"], method="greedy-rls", held_out=str(test))
+    expected = dsel.select(X[:200], y[:200], k=3, method="greedy-rls", held_out=(X[200:].toarray(), y[200:]))
+    np.testing.assert_allclose([row.test_error for row in found.path], [row.test_error for row in expected.path])
+
+
 def test_only_pieces_of_a_block_are_ever_dense(tmp_path: Path, monkeypatch: Any) -> None:
     from dsel.stats import moments
 
