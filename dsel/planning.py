@@ -159,7 +159,7 @@ class Plan:
             "seconds": ledger.seconds,
         }  # fmt: skip
         if self.chosen.rows_a_pass:
-            measured |= {name: counts[name] for name in ("columns_entered", "row_passes")}
+            measured |= {name: counts.get(name, 0) for name in ("columns_entered", "rows_fetched", "row_passes")}
         return {
             "representation": self.representation, "reason": self.reason, "exact": self.exact,
             "planned": self.figures(), "measured": measured,

@@ -241,8 +241,8 @@ class OnDemandObjective(QuadraticObjective):
         return _stacked(self._moment_table, S, self.n)
 
     def counts(self) -> dict[str, int]:
-        """What was read: distinct columns that entered a solution, passes over F for their rows, all rows that these
-        brought (likely ones too), those of them on disk, single entries."""
+        """What was read: distinct columns that entered a solution before their rows were there, passes over F for them,
+        all distinct columns whose rows these brought (likely ones too), bytes of them on disk, single entries."""
         return {
             "columns_entered": len(self.entered), "row_passes": self.passes, "rows_fetched": self.fetched,
             "row_bytes_on_disk": self._kept.on_disk, "entries_fetched": self.pairs_fetched,
