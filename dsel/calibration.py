@@ -1,24 +1,33 @@
-"""How long the passes will take, from a short trial: this very store's read speed, a BLAS call, one block's sums."""
+"""How long it will take, from a short trial: this very store's read speed, a BLAS call, one block's sums, and some
+iterations of the search."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from dsel.data.source import Source, load_block, part_bytes
+from dsel.compiled import is_compiled
+from dsel.data.source import Source, part_bytes
+from dsel.objective.quadratic import QuadraticObjective
 from dsel.planning import Plan
+from dsel.search import pareto_engine
+from dsel.search.methods import PossOptions, warm_start
+from dsel.search.poss import Poss
 from dsel.stats.blockwise import one_blas_thread
+from dsel.stats.columnwise import groups_of_columns, load_cell
 from dsel.stats.moments import block_moments
 
 #: Reading and summing are tried for about this long each.
 _SECONDS = 0.5
 #: The trial of BLAS: columns and rows.
 _COLUMNS, _ROWS = 500, 2000
+#: The trial of a search.
+_TRIAL_COLUMNS, _TRIAL_ITERATIONS = 2000, 20_000
 #: A task costs the scheduler and the client about this (two shared cores).
 TASK_SECONDS = 0.003
 
@@ -39,27 +48,55 @@ class Speed:
 
 def calibrated(plan: Plan, source: Source) -> Plan:
     """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
-    return replace(plan, seconds=measure(source).seconds(plan))
+    return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
 
 
-def measure(source: Source) -> Speed:
+def search_seconds(plan: Plan) -> float | None:
+    """Of a Pareto search with a known number of iterations: some of them on random numbers, of as many columns (2000 at
+    most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
+    None for other methods, and where the search is not compiled yet on this machine."""
+    if not plan.iterations or not is_compiled(pareto_engine.run):
+        return None
+    problem = plan.problem
+    n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3 * k + 10, n))
+    Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
+    cross = None if problem.keeps_moments else X.T @ Y
+    search = Poss(QuadraticObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
+    warm_start(search, PossOptions(warm_start="forward"), 0)
+    search.advance(_TRIAL_ITERATIONS)
+    began = time.perf_counter()
+    search.advance(2 * _TRIAL_ITERATIONS)
+    seconds = (time.perf_counter() - began) / _TRIAL_ITERATIONS * plan.iterations
+    return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+
+
+def measure(plan: Plan, source: Source) -> Speed:
     """Read some blocks, call BLAS, and sum a part of a block that was read."""
     with one_blas_thread():
-        read, block = _read_speed(source)
+        read, block = _read_speed(_parts(plan, source))
         flops = _blas_speed(min(_COLUMNS, source.n))
         return Speed(read, flops, _overhead(block, flops))
 
 
-def _read_speed(source: Source) -> tuple[float, Any]:
+def _parts(plan: Plan, source: Source) -> Iterator[Any]:
+    """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
+    if plan.representation in ("gram", "tiles"):
+        return (block.x.compute() if block.lazy else block.x for block in source.blocks)
+    parts = (part for _, parts in groups_of_columns(source) for part in parts)
+    return (part.compute() if hasattr(part, "compute") else part for part in parts)
+
+
+def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:
     """Bytes a second, and a block; data in memory count as read at the speed of a copy."""
     total, spent, x = 0, 0.0, None
-    for block in source.blocks:
-        part = block.x.compute() if block.lazy else block.x
+    for part in parts:
         began = time.perf_counter()
-        x = load_block(part)
+        x = load_cell(part)
         x = x.copy() if x is part else x
         spent += time.perf_counter() - began
-        total += part_bytes(part)
+        total += part_bytes(x)
         if spent > _SECONDS:
             break
     return total / max(spent, 1e-9), x

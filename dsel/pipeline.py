@@ -92,7 +92,8 @@ def run_selection(source: Source, settings: Settings, around: Surroundings | Non
         log.info("plan: %s", line)
     with counted() as ledger:
         selection = _planned(source, checked, plan, held_out, around)
-    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=plan.held_against(ledger))
+    held = plan.held_against(ledger, selection.counts)
+    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=held)
 
 
 def plan_selection(
@@ -120,10 +121,7 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
         elif plan.chosen.name in ("rows", "sketch"):
             ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         else:
-            ready = in_shards(
-                source, settings, plan.chosen, plan.problem.sketch_rows, around.artefacts, around.compute,
-                around.persist,
-            )  # fmt: skip
+            ready = in_shards(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)

@@ -31,11 +31,12 @@ from dsel.representation import (
     gib,
     tile_budget,
 )
-from dsel.search.methods import GreedyRlsOptions, KfoldOptions
+from dsel.search.methods import GreedyRlsOptions, KfoldOptions, StopOptions
+from dsel.search.poss import paper_iterations
 from dsel.settings import Checked, partial_sums, problem_of
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import tasks_of_pass
-from dsel.stats.columnwise import groups_of_columns, tasks_of_columns
+from dsel.stats.columnwise import by_rows, groups_of_columns, tasks_of_columns
 from dsel.stats.folds import fold_keys
 from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
 from dsel.stats.ledger import Ledger
@@ -67,8 +68,9 @@ class Plan:
     chosen: what the problem is searched as, and why (dsel.representation); rejected: (name, why) of the others.
     worker_bytes: the limit that a worker needs (10 % of it are not filled); worker_limit: what it has, None without
     one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
-    whether passes, bytes and tasks are known. seconds: of the passes, from a calibration, where there was one; the
-    search is not in it. lacks, remedy: why it cannot run.
+    whether passes, bytes and tasks are known. iterations: of the search, where they are known and it is in this
+    process; iteration_seconds: at most so long. seconds: of the passes, from a calibration, where there was one;
+    search_seconds: of the search, likewise. lacks, remedy: why it cannot run.
     """
 
     problem: Problem
@@ -83,7 +85,10 @@ class Plan:
     disk_bytes: int
     exact: bool
     notes: tuple[str, ...] = ()
+    iterations: int | None = None
+    iteration_seconds: float | None = None
     seconds: float | None = None
+    search_seconds: float | None = None
     lacks: str = ""
     remedy: str = ""
     tiling: Tiling | None = None
@@ -126,10 +131,16 @@ class Plan:
 
     def figures(self) -> dict[str, Any]:
         """What will be measured."""
-        return {
+        figures = {
             "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
             "worker_memory": int(FED * self.worker_bytes), "seconds": self.seconds,
         }  # fmt: skip
+        if self.chosen.rows_a_pass:
+            figures |= {
+                "columns_entered": self.problem.k,
+                "row_passes": math.ceil(self.problem.k / self.chosen.rows_a_pass),
+            }
+        return figures
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -140,12 +151,15 @@ class Plan:
         totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
         return {**values, **totals, "fits": not self.lacks}
 
-    def held_against(self, ledger: Ledger) -> dict[str, Any]:
-        """Planned against measured, for the result."""
+    def held_against(self, ledger: Ledger, counts: dict[str, Any]) -> dict[str, Any]:
+        """Planned against measured, for the result. counts: those of the search; where Gram rows come on demand, its
+        columns are held against the k at least that were planned."""
         measured = {
             "passes": ledger.whole, "bytes_read": ledger.bytes_read, "tasks": ledger.tasks,
             "seconds": ledger.seconds,
         }  # fmt: skip
+        if self.chosen.rows_a_pass:
+            measured |= {name: counts.get(name, 0) for name in ("columns_entered", "rows_fetched", "row_passes")}
         return {
             "representation": self.representation, "reason": self.reason, "exact": self.exact,
             "planned": self.figures(), "measured": measured,
@@ -176,7 +190,10 @@ class Plan:
         )
         text.append(f"disk: {format_bytes(self.disk_bytes)} of statistics" if self.disk_bytes else "disk: nothing")
         if self.seconds is not None:
-            text.append(f"time: {self.seconds:.3g} s for the passes; the search is not estimated")
+            search = "the search is not estimated"
+            if self.search_seconds is not None:
+                search = f"about {self.search_seconds:.3g} s for {self.iterations:,} iterations of the search"
+            text.append(f"time: {self.seconds:.3g} s for the passes; {search}")
         text += [f"note: {note}" for note in self.notes]
         if self.lacks:
             text.append(f"does not fit: {self.lacks} {self.remedy}")
@@ -232,6 +249,7 @@ def make_plan(
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         saved.disk_bytes + 2 * cache, every is None and _is_exact(source, checked, chosen),
         tuple(_notes(source, checked, chosen, saved, certified, cache)),
+        iterations=_iterations(source, checked), iteration_seconds=getattr(checked.options, "seconds", None),
         lacks=lacks, remedy=remedy, tiling=tiling,
     )  # fmt: skip
 
@@ -255,6 +273,17 @@ def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | 
         options.fold_every, source, checked.include.size, checked.settings.k, scratch, loss=options.loss,
         direction=options.direction,
     )  # fmt: skip
+
+
+def _iterations(source: Source, checked: Checked) -> int | None:
+    """Of a Pareto search on the quadratic objective in this process."""
+    options, settings = checked.options, checked.settings
+    if settings.method not in ("poss", "pposs") or settings.criterion is not None:
+        return None
+    if callable(getattr(options, "isolation", None)) or getattr(options, "exchange_every", None):
+        return None
+    assert isinstance(options, StopOptions)
+    return options.iterations or paper_iterations(settings.k, source.n)
 
 
 def _on_gram(chosen: Representation) -> bool:
@@ -312,7 +341,10 @@ def _notes(
     if cache:
         yield f"rounds read a cache of {format_bytes(cache)} on disk; while it is rewritten there are two"
     if chosen.rows_a_pass:
-        yield f"Gram rows come {chosen.rows_a_pass} a pass, for the columns that ever enter a solution"
+        yield (
+            f"Gram rows come {chosen.rows_a_pass} a pass, once for every column that ever enters a solution: planned "
+            f"for {checked.settings.k} of them, the least; one that is alone in its batch takes a pass of its own"
+        )
     if _reads_chosen_chunks(source):
         yield "the last pass reads the chunks of the columns chosen alone: fewer bytes than planned"
     if certified:
@@ -392,11 +424,14 @@ def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iter
 
 def _columns(source: Source, checked: Checked, chosen: Representation, saved: _Saved) -> Iterator[Stage]:
     """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
-    groups, unread = len(groups_of_columns(source)), True
+    cells, unread = groups_of_columns(source), True
+    groups, of_rows = len(cells), by_rows(cells)
 
-    def passes(name: str, count: int, flops: int, *, targets: bool = False, additive: bool = False) -> Stage:
+    def passes(name: str, count: int, flops: int, *, targets: bool = False, sums: str = "rows") -> Stage:
+        """sums: over what a pass sums ("rows": over those alone, "columns", or "" where it stacks both)."""
         nonlocal unread
         reads = int(unread and count > 0) if chosen.in_memory else count
+        additive = sums == ("rows" if of_rows else "columns")
         tasks = 0 if source.in_memory else count * tasks_of_columns(groups, additive)
         tasks += groups if chosen.in_memory and reads else 0
         unread = unread and not count
@@ -407,12 +442,18 @@ def _columns(source: Source, checked: Checked, chosen: Representation, saved: _S
         if checked.settings.missing == "mean":
             yield passes("means", 1, m * n)
         yield passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True)
-    others = chosen.passes - (1 if source.n_targets else 2)  # the norms, and the check where Y = X, stand apart
     if chosen.name == "shards":
-        yield passes("Gram rows", others, chosen.flops)
+        if not source.n_targets:
+            both = (passes("", 1, m * m * n, sums="columns"), passes("", 1, 2 * m * m * n))
+            yield _together("row Gram matrix", both)
+        if chosen.bound_rows:
+            yield passes("rows for bounds", 1, 0, sums="")
+        rows = math.ceil(k / chosen.rows_a_pass)
+        yield passes("Gram rows", rows, 2 * m * n * rows * chosen.rows_a_pass)
     elif not saved.reduction:
-        sums = 1 if chosen.name == "rows" else (others + 1) // 2
-        halves = [passes("", sums, chosen.flops, additive=True), passes("", others - sums, 0)]
+        others = chosen.passes - 2  # without the norms and the check
+        right = 1 if chosen.name == "rows" else (others + 1) // 2
+        halves = (passes("", right, chosen.flops, sums="columns"), passes("", others - right, 0))
         yield _together("eigendecomposition", halves)
     if not source.n_targets:
         last = passes("check", 1, 2 * m * n * k)

@@ -92,7 +92,7 @@ class Sharded(Prepared):
 
 
 def in_shards(
-    source: Source, settings: Settings, chosen: Representation, leading_rows: int, artefacts: ArtefactStore | None,
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
     compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
 ) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
@@ -114,10 +114,12 @@ def in_shards(
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
-    return Sharded(
-        statistics, lambda lam: on_demand_objective(factor, statistics, settings.preprocess, lam, leading_rows), fit,
-        {"representation": "shards"}, factor=factor,
-    )  # fmt: skip
+    def objective(lam: float) -> QuadraticObjective:
+        return on_demand_objective(
+            factor, statistics, settings.preprocess, lam, chosen.bound_rows, chosen.rows_a_pass, chosen.kept_bytes
+        )
+
+    return Sharded(statistics, objective, fit, {"representation": "shards"}, factor=factor)
 
 
 def reduced(
@@ -125,7 +127,7 @@ def reduced(
     compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
 ) -> Prepared:  # fmt: skip
     """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
-    ready = in_shards(source, settings, chosen, 0, artefacts, compute, persist)
+    ready = in_shards(source, settings, chosen, artefacts, compute, persist)
     statistics, factor = ready.statistics, ready.factor
     held: list[Eigen] = []
 

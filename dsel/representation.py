@@ -30,10 +30,14 @@ Name = Literal["gram", "tiles", "shards", "rows", "sketch"]
 INTERPRETER = 192 << 20
 #: Share of its limit up to which a worker is still given tasks, and up to which it keeps results without spilling.
 FED, KEPT = 0.9, 0.7
-#: Gram rows that one pass over the column shards brings.
-ROWS_A_PASS = 8
+#: Gram rows that one pass over the column shards brings: so many at least and at most, and bytes of them at once.
+FEWEST_ROWS, MOST_ROWS, ROW_BYTES_A_PASS = 8, 32, 128 << 20
 #: Why what has no K will not do for a method that asks for K.
 _WHOLE = "The method needs the whole Gram matrix."
+#: The methods that do, as they are by default; astar with targets apart from X.
+WITHOUT_GRAM = "forward, omp, foba, exchange, poss, pposs, pposs-asy, astar"
+#: And why column shards will not do for one that goes by W.
+_FACTOR = "The method needs W, the eigen-reduced data, in this process."
 #: Powers of the sketch by default, and columns beyond its rank.
 POWERS, OVERSAMPLING = 2, 10
 #: Rows of every column that the client keeps for bounds on inner products, and the bytes it gives them at most.
@@ -45,7 +49,8 @@ class Problem:
     """What is asked: m x n data of `itemsize` bytes, stored in chunks (rows, columns); N targets (0: Y = X), k columns.
 
     sums: Gram matrices that one partial sum holds (folds). slots: subsets whose tables of n numbers the search keeps.
-    needs_gram: the method asks for all of K.
+    looks: numbers for each column that it holds while it looks at all children of one. needs_gram: the method asks for
+    all of K; needs_factor: for K or W.
     """
 
     m: int
@@ -56,7 +61,9 @@ class Problem:
     chunk: tuple[int, int]
     sums: int = 1
     slots: int = 1
+    looks: int = 0
     needs_gram: bool = False
+    needs_factor: bool = False
 
     @property
     def x_bytes(self) -> int:
@@ -81,11 +88,29 @@ class Problem:
     @property
     def tables(self) -> int:
         """Bytes of the search's tables: for every subset 4 numbers a column, and one for each target kept apart."""
-        return 8 * self.slots * self.n * (4 + (self.N if self.N <= FEW_TARGETS else 0))
+        return 8 * self.n * (self.looks + self.slots * (4 + (self.N if self.N <= FEW_TARGETS else 0)))
+
+    @property
+    def keeps_moments(self) -> bool:
+        """Whether a row of M comes with each row of K."""
+        return not 0 < self.N <= FEW_TARGETS
+
+    @property
+    def rows_a_pass(self) -> int:
+        """Gram rows that one pass over the column shards brings."""
+        rows = FEWEST_ROWS
+        while rows < MOST_ROWS and 2 * rows * self.row_bytes <= ROW_BYTES_A_PASS:
+            rows *= 2
+        return rows
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of K, and of M where that is kept."""
+        return 8 * self.n * (2 if self.keeps_moments else 1)
 
     @property
     def sketch_rows(self) -> int:
-        """Rows of each column kept by the client where Gram rows come on demand."""
+        """Rows of X that the client may keep for bounds where Gram rows come on demand."""
         return min(self.m, SKETCH_ROWS, SKETCH_BYTES // (4 * self.n))
 
 
@@ -103,8 +128,10 @@ class Representation:
     """One way to hold the problem: bytes in a worker and in this process, passes over X, bytes they read, flops.
 
     rows_a_pass > 0: one more pass for every so many distinct columns that enter a solution (`passes`, `bytes_read` and
-    `flops` count those for k of them); in_memory: these read no store, for the workers keep the shards. exact: whether
-    f is that of the data. lacks: why it will not do, empty where it will. reason: why it is (not) the one, in words.
+    `flops` count those for k of them), of whose rows kept_bytes are kept in memory, the others on disk; in_memory:
+    these read no store, for the workers keep the shards; bound_rows: rows of X that this process keeps for bounds.
+    exact: whether f is that of the data. lacks: why it will not do, empty where it will. reason: why it is (not) the
+    one, in words.
     """
 
     name: Name
@@ -115,6 +142,8 @@ class Representation:
     flops: int
     exact: bool
     rows_a_pass: int = 0
+    kept_bytes: int = 0
+    bound_rows: int = 0
     in_memory: bool = False
     rank: int = 0
     lacks: str = ""
@@ -149,17 +178,19 @@ def choose(problem: Problem, resources: Resources, *, rank: int | None = None) -
         if one.fits:
             return one
     gram = found[0]
-    tried = " " + " ".join(f"As {c.name}: {c.lacks}" for c in found[1:] if c.lacks != _WHOLE)
+    tried = " " + " ".join(f"As {c.name}: {c.lacks}" for c in found[1:] if c.lacks not in (_WHOLE, _FACTOR))
     raise CapacityError(f"{gram.lacks}{tried}", _remedy(problem, resources, gram))
 
 
 def _remedy(problem: Problem, resources: Resources, gram: Representation) -> str:
     if resources.worker_memory is not None and gram.worker_bytes > resources.worker_memory:
         need = math.ceil(10 * gram.worker_bytes / 2**30) / 10
-        return f"Give each worker at least {need} GiB, fewer columns, or smaller row blocks."
-    if problem.needs_gram:
-        return "Use a machine with more memory, fewer columns, or a method that does without (poss, forward)."
-    return "Use a machine with more memory, or select from fewer columns."
+        remedies = [f"Give each worker at least {need} GiB", "smaller row blocks"]
+    else:
+        remedies = ["Use a machine with more memory"]
+    if problem.needs_gram or problem.needs_factor:
+        remedies.append(f"a method that does without ({WITHOUT_GRAM})")
+    return ", ".join([*remedies, "or select from fewer columns."])
 
 
 def gib(size: float) -> str:
@@ -254,28 +285,32 @@ def _rows(p: Problem, r: Resources) -> Representation:
 
 
 def _shards(p: Problem, r: Resources) -> Representation:
-    share = math.ceil(p.x_bytes / max(r.workers, 1))
-    piece = 2 * p.tile + 8 * ROWS_A_PASS * (p.m + p.n) + (64 << 20)
+    share, rows = math.ceil(p.x_bytes / max(r.workers, 1)), p.rows_a_pass
+    found = rows * p.row_bytes  # what a pass brings: on the workers until it is fetched, here twice while it is joined
+    piece = 2 * p.tile + 8 * rows * p.m * (2 if p.keeps_moments else 1) + found // max(r.workers, 1) + (64 << 20)
     square = 0 if p.N else 8 * p.m * p.m  # Y = X: M = X' (X X') X
     kept = math.ceil((share * 1.02 + piece + square + INTERPRETER) / KEPT)
     in_memory = r.worker_memory is None or kept <= r.worker_memory
     worker = kept if in_memory else _limit(piece + 2 * p.tile + (FAN_IN + 2) * square)  # read, decoded, cast
-    rows = 8 * p.n * 2 * p.k * (1 if 0 < p.N <= FEW_TARGETS else 2)
-    client = p.tables + rows + 4 * p.sketch_rows * p.n + 8 * p.n * (6 + p.N) + 4 * square
+    kept_rows = 2 * p.k * p.row_bytes
+    bound_rows = p.sketch_rows if p.slots > 2 else 0
+    client = p.tables + kept_rows + 2 * found + 4 * bound_rows * p.n + 8 * p.n * (6 + p.N) + 4 * square
     lacks = _WHOLE if p.needs_gram else _short(p, r, worker, client, f"{gib(p.tile)} a chunk", "tables, Gram rows")
-    more = math.ceil(p.k / ROWS_A_PASS)
-    first = 1 if p.N else 4  # norms, X X', the diagonal of M, and the check
+    lacks = (p.needs_factor and _FACTOR) or lacks
+    more = math.ceil(p.k / rows)
+    first = (1 if p.N else 4) + bool(bound_rows)  # norms; X X', the diagonal of M, and the check; rows for bounds
     where = "kept in the workers' memory" if in_memory else "read from the store for each pass"
     reason = (
         f"the Gram matrix ({p.n} x {p.n}) does not fit; columns stay in blocks of {p.chunk[1]}, {where}, and "
-        f"a pass brings the Gram rows of {ROWS_A_PASS} columns"
+        f"a pass brings the Gram rows of {rows} columns"
     )
     passes = first + more
     read = p.x_bytes * (1 if in_memory else passes)
-    flops = 2 * p.m * p.n * (p.N + ROWS_A_PASS * more) + (0 if p.N else 3 * p.m * p.m * p.n)
+    flops = 2 * p.m * p.n * (p.N + rows * more) + (0 if p.N else 3 * p.m * p.m * p.n)
     return Representation(
-        "shards", worker, client, passes, read, flops, True, rows_a_pass=ROWS_A_PASS, in_memory=in_memory,
-        lacks=lacks, reason=lacks or reason, rank=min(p.m, p.n),
+        "shards", worker, client, passes, read, flops, True, rows_a_pass=rows, kept_bytes=kept_rows,
+        bound_rows=bound_rows,
+        in_memory=in_memory, lacks=lacks, reason=lacks or reason, rank=min(p.m, p.n),
     )  # fmt: skip
 
 
@@ -288,8 +323,13 @@ def _sketch(p: Problem, r: Resources, rank: int | None) -> Representation:
     wanted = rank if rank is not None else max(50, 5 * p.k)
     kept = min(wanted, p.m, p.n)
     width = min(kept + OVERSAMPLING, p.m, p.n)
-    worker = _limit(2 * p.tile + (FAN_IN + 2) * 8 * width * max(sum(p.chunk), width) + (64 << 20))
-    client = 4 * 8 * width * p.n + p.tables
+    tall, wide = 8 * (width + OVERSAMPLING) * p.m, 8 * (width + OVERSAMPLING) * p.n
+    if p.chunk[1] >= p.n:  # row blocks: sums of l x n, and rows of m x l that wait until they are fetched
+        sums, waiting, sent = (FAN_IN + 2) * wide, tall, tall + wide
+    else:  # column blocks: sums of m x l, and columns of l x n that wait
+        sums, waiting, sent = (FAN_IN + 2) * tall, wide, 2 * tall
+    worker = _limit(2 * p.tile + sums + sent + waiting // max(r.workers, 1) + (64 << 20))
+    client = 3 * tall + 5 * wide + p.tables
     if p.needs_gram:
         lacks = _WHOLE
     elif p.N:

@@ -114,15 +114,19 @@ def problem_of(source: Source, checked: Checked) -> Problem:
     options, k = checked.options, checked.settings.k
     rows = max((block.stop - block.start for block in source.blocks), default=0)
     width = source.n if source.store is None else source.store.column_bounds[1]
-    poss = checked.settings.method == "poss"
+    archive = checked.settings.method in ("poss", "pposs", "pposs-asy") and checked.settings.criterion is None
     extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
-    calls = checked.settings.criterion is not None or callable(getattr(options, "isolation", None))
-    combined = getattr(options, "bound", None) == "combined"
-    by_W = not (source.n_targets or checked.settings.lam or checked.include.size or combined)
-    whole = checked.method.whole_gram or any(extras) or calls or (checked.settings.method == "astar" and not by_W)
+    calls = checked.settings.criterion is None and callable(getattr(options, "isolation", None))
+    whole, factor, looks = checked.method.whole_gram or any(extras) or calls, False, 0
+    if checked.settings.method == "astar":
+        whole = getattr(options, "bound", None) == "combined"
+        factor, looks = not source.n_targets, 2 * k + 4 * source.n_targets + 6
+        whole = whole or (factor and bool(checked.settings.lam or checked.include.size))
     return Problem(
         source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
-        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if poss else 2, needs_gram=whole,
+        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if archive else 2, looks=looks,
+        needs_gram=whole,
+        needs_factor=factor,
     )  # fmt: skip
 
 

@@ -13,13 +13,15 @@ import pytest
 import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning as planning
+from dsel.calibration import measure
 from dsel.cluster.compute import make_compute, make_persist
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import CapacityError, DataError
 from dsel.pipeline import Surroundings, run_selection
+from dsel.planning import make_plan
 from dsel.representation import Problem, Representation, Resources, candidates
-from dsel.settings import Settings
+from dsel.settings import Settings, check
 from tests.stores import count_reads, make_store, reads_so_far
 
 Force = Callable[..., None]
@@ -55,12 +57,14 @@ def data(kind: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-@pytest.mark.parametrize("method", ["forward", "poss"])
+@pytest.mark.parametrize("method", ["forward", "poss", "pposs", "pposs-asy", "astar"])
 def test_every_representation_gives_the_same_answer(force: Force, kind: str, method: str) -> None:
     X, Y = data(kind)
-    k = min(4, X.shape[1])
-    options: dict[str, Any] = {"iterations": 4000} if method == "poss" else {}
+    k = min(2 if method == "astar" else 4, X.shape[1])
+    options: dict[str, Any] = {"iterations": 4000} if method in ("poss", "pposs", "pposs-asy") else {}
     for args, names in (((X, Y), ("tiles", "shards")), ((X,), ("tiles", "shards", "rows", "sketch"))):
+        if method == "astar" and len(args) == 1:
+            names = tuple(name for name in names if name != "shards")
         force("gram")
         expected = dsel.select(*args, k=k, method=method, **options)
         for name in names:
@@ -120,6 +124,58 @@ def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float
     assert found.counts["row_passes"] <= 40
 
 
+def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answer(tmp_path: Path) -> None:
+    """Nothing is forced here but the workers' limit."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4000)).astype("float32")
+    Y = X[:, :3] @ rng.standard_normal((3, 2)) + 0.5 * rng.standard_normal((60, 2))
+    store = make_store(tmp_path / "x.zarr", X, Y, chunks=(60, 500))
+    asked: dict[str, dict[str, Any]] = {
+        "forward": {}, "poss": {"iterations": 20_000}, "pposs": {"iterations": 20_000, "processors": 16},
+        "pposs-asy": {"iterations": 20_000},
+    }  # fmt: skip
+    with local_cluster(LocalSpec(2, "350MiB")) as client:
+        around = Surroundings(
+            compute=make_compute(client), persist=make_persist(client), workers=2, worker_memory=350 << 20
+        )
+        found = {
+            method: run_selection(make_source(str(store)), Settings(3, method, options=options), around)
+            for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
+        }
+    for method, options in asked.items():
+        expected = dsel.select(X, Y, k=3, method=method, **options)
+        assert expected.plan is not None
+        assert expected.plan["representation"] == "gram"
+        assert found[method].indices == expected.indices
+        assert found[method].error == pytest.approx(expected.error, rel=1e-9)
+        assert [row.indices for row in found[method].front] == [row.indices for row in expected.front]
+    assert sorted(found["astar"].indices) == sorted(found["forward"].indices)
+    for selection in found.values():
+        assert selection.plan is not None
+        assert selection.plan["representation"] == "shards"
+        measured = selection.plan["measured"]
+        assert 1 <= measured["row_passes"] <= measured["columns_entered"] <= measured["rows_fetched"]
+        assert measured["rows_fetched"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("backward", {}), ("rfe", {}), ("branch-and-bound", {}), ("astar", {"bound": "combined"}),
+     ("poss", {"exchange_every": 50}), ("poss", {"isolation": sum}), ("astar", {"lam": 1.0})],
+)  # fmt: skip
+def test_what_wide_data_cannot_have_is_refused_before_the_first_pass(method: str, options: dict[str, Any]) -> None:
+    X = da.random.default_rng(0).random((10, 400_000), chunks=(10, 400_000))
+    X = X.map_blocks(_must_not_be_read, dtype=X.dtype)
+    lam = options.get("lam", 0.0)
+    Y = None if method == "astar" and "bound" not in options else np.arange(10.0)
+    with pytest.raises(CapacityError, match="forward, omp, foba, exchange, poss, pposs"):
+        dsel.select(X, Y, k=2, method=method, lam=lam, **{k: v for k, v in options.items() if k != "lam"})
+
+
+def _must_not_be_read(block: Any) -> Any:
+    raise AssertionError("a pass was made")
+
+
 def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Force, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200)).astype("float32")
@@ -139,6 +195,17 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
     assert max(read) <= found.passes + 2 * counts["row_passes"] + 1
     found = dsel.select(str(store), k=6, method="poss", iterations=3000)
     assert found.counts["row_passes"] <= found.counts["columns_entered"] < 120
+
+
+def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_path: Path, monkeypatch: Any) -> None:
+    store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
+    source = make_source(str(store))
+    force("shards")
+    plan = make_plan(source, check(source, Settings(5)), Resources(1, None, 1 << 33))
+    monkeypatch.setattr("dsel.calibration._SECONDS", 0.0)
+    count_reads()
+    assert measure(plan, source).read > 0.0
+    assert sum(reads_so_far().values()) == 1
 
 
 def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
@@ -172,9 +239,3 @@ def test_bad_values_are_named_with_their_column(force: Force, tmp_path: Path) ->
     force("shards")
     with pytest.raises(DataError, match=r"row 4, column 41 "):
         dsel.select(str(store), k=2, method="forward")
-
-
-def test_a_method_that_needs_the_whole_gram_matrix_is_refused() -> None:
-    X = da.random.default_rng(0).random((10, 400_000), chunks=(10, 400_000))
-    with pytest.raises(CapacityError, match=r"400000 columns needs .* GiB in this process"):
-        dsel.select(X, np.arange(10.0), k=2, method="backward")

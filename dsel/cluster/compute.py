@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dask.utils import format_bytes
@@ -29,21 +29,23 @@ Progress = Callable[[int, int], None]  # tasks done, tasks in all
 def make_compute(
     client: Any, progress: Progress | None = None, no_worker_limit: float = NO_WORKER_LIMIT
 ) -> Callable[[Any], Any]:
-    """A function that computes a Dask delayed object on `client`.
+    """A function that computes a Dask delayed object on `client`, or a list of them to the list of their values, each
+    brought here as soon as its turn comes and let go of on the workers.
 
     Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). CapacityError
     where a task could not have the memory it asked for. ClusterError when workers die under a task again and again, are
     all paused for want of memory, or are gone.
     """
 
-    def compute(delayed: Any) -> Any:
+    def compute(lazy: Any) -> Any:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
-        tasks = len(delayed.__dask_graph__())
-        future = client.compute(delayed, retries=0)
+        wanted = lazy if isinstance(lazy, list) else [lazy]
+        keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
+        futures = client.compute(wanted, retries=0)
         try:
-            return _wait(client, delayed, future, tasks, progress, no_worker_limit)
+            found = [_wait(client, keys, future, progress, no_worker_limit) for future in _let_go_of(futures)]
         except KilledWorker as error:
             raise ClusterError(
                 f"Workers died again and again while computing: {error}.",
@@ -57,9 +59,20 @@ def make_compute(
         except FutureCancelledError as error:
             raise ClusterError("The scheduler was lost.", "Start the job again: it goes on where it was.") from error
         finally:
-            future.release()
+            for future in futures:
+                future.release()
+        if progress is not None:
+            progress(len(keys), len(keys))
+        return found if isinstance(lazy, list) else found[0]
 
     return compute
+
+
+def _let_go_of(futures: list[Any]) -> Iterator[Any]:
+    """Each in turn, released when the next one is asked for."""
+    for future in futures:
+        yield future
+        future.release()
 
 
 def make_persist(client: Any) -> Callable[[list[Any]], list[Any]]:
@@ -87,14 +100,12 @@ def workers_of(client: Any) -> tuple[int, int | None]:
     return max(1, len(workers)), min(limits, default=None)
 
 
-def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress | None, no_worker_limit: float) -> Any:
+def _wait(client: Any, keys: list[str], future: Any, progress: Progress | None, no_worker_limit: float) -> Any:
     attempts = 0
     stalled_since: float | None = None
     while True:
         if _finished(future):
             if future.status != "error":
-                if progress is not None:
-                    progress(tasks, tasks)
                 return future.result()
             error = future.exception()
             attempts += 1
@@ -104,7 +115,7 @@ def _wait(client: Any, delayed: Any, future: Any, tasks: int, progress: Progress
             future.retry()
         stalled_since = check_workers(client, stalled_since, no_worker_limit)
         if progress is not None:
-            progress(_done(client, delayed), tasks)
+            progress(_done(client, keys), len(keys))
 
 
 def _finished(future: Any) -> bool:
@@ -118,9 +129,9 @@ def _finished(future: Any) -> bool:
     return True
 
 
-def _done(client: Any, delayed: Any) -> int:
+def _done(client: Any, keys: list[str]) -> int:
     """Tasks of the graph that are finished, by the scheduler's account."""
-    return int(client.run_on_scheduler(_count_finished, keys=[str(k) for k in delayed.__dask_graph__()]))
+    return int(client.run_on_scheduler(_count_finished, keys=keys))
 
 
 def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:

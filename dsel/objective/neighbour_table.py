@@ -460,12 +460,19 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
 @compiled(fast=True)
 def _guess(P: Ints, j: int, l: int, x: int, b: int) -> float:
     """The leading coordinates' part of K_jl; by Cauchy and Schwarz the rest is at most what goes to UNKNOWN[x, b]."""
-    leading, tail = single_matrix(P, LEADING), vector(P, TAIL)
+    tail = vector(P, TAIL)
+    matrix(P, UNKNOWN)[x, b] = tail[j] * tail[l]
+    P[GUESSED] = 1
+    return _leading_part(P, j, l)
+
+
+@compiled(fast=True)
+def _leading_part(P: Ints, j: int, l: int) -> float:
+    """The leading coordinates' part of K_jl."""
+    leading = single_matrix(P, LEADING)
     k = 0.0
     for p in range(leading.shape[1]):
         k += np.float64(leading[j, p]) * np.float64(leading[l, p])
-    matrix(P, UNKNOWN)[x, b] = tail[j] * tail[l]
-    P[GUESSED] = 1
     return k
 
 
@@ -473,27 +480,41 @@ def _guess(P: Ints, j: int, l: int, x: int, b: int) -> float:
 def _bound_block(P: Ints, f: float, outside: int) -> float:
     """A lower bound on f after inserting the columns J, where entries of K among them are not known.
 
-    With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / (1 - max_x sum_b |O_xb|),
-    by Gershgorin's bound on the least eigenvalue of I + O.
+    With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any bound
+    `least` from below on the least eigenvalue of I + O. There are two by Gershgorin: from the largest that entries of O
+    can be; and from D less the Gram matrix of the columns' other coordinates, which has no negative eigenvalue and the
+    squares of TAIL as its diagonal. The second is the better one for three columns and more.
     """
     small, floor, flipped, unknown = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J), matrix(P, UNKNOWN)
+    tail = vector(P, TAIL)
     D_JJ, M_JJ = small[0], small[1]
     gain = 0.0
-    most = 0.0
+    first = 1.0
+    second = 1.0
     for x in range(outside):
+        j = flipped[1, x]
         d = D_JJ[x, x]
-        if STEEP * d <= floor[flipped[1, x]]:
+        if STEEP * d <= floor[j]:
             return np.inf
-        if d <= STEEP * floor[flipped[1, x]]:
+        if d <= STEEP * floor[j]:
             return -np.inf
         gain += max(M_JJ[x, x], 0.0) / d
-        total = 0.0
+        largest = 0.0
+        leading = 0.0
         for b in range(outside):
             if b != x:
-                off = abs(D_JJ[x, b]) + unknown[max(x, b), min(x, b)]
-                total += off / np.sqrt(d * D_JJ[b, b]) if D_JJ[b, b] > 0.0 else np.inf
-        most = max(most, total)
-    return f - gain / (1.0 - most) if most < 1.0 else -np.inf
+                scale = np.sqrt(d * D_JJ[b, b]) if D_JJ[b, b] > 0.0 else 0.0
+                off = unknown[max(x, b), min(x, b)]
+                known = D_JJ[x, b]
+                largest += (abs(known) + off) / scale if scale > 0.0 else np.inf
+                k = entry(P, K, j, flipped[1, b])
+                if not np.isnan(k):
+                    known += _leading_part(P, j, flipped[1, b]) - k
+                leading += abs(known) / scale if scale > 0.0 else np.inf
+        first = min(first, 1.0 - largest)
+        second = min(second, 1.0 - tail[j] * tail[j] / d - leading)
+    least = max(first, second)
+    return f - gain / least if least > 0.0 else -np.inf
 
 
 @compiled(fast=True)

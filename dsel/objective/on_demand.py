@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel.errors import CapacityError, OptionError
+from dsel.objective.kept_rows import KeptRows
 from dsel.objective.memory import Floats, Ints, Memory, Partial, Rows, pool
 from dsel.objective.quadratic import DEPENDENCE_TOLERANCE, QuadraticObjective
 
-#: Columns whose rows are asked for at once: batches are filled up to this, so that all have one shape.
+#: Columns whose rows are asked for at once where nobody says: batches are filled up, so that all have one shape.
 BATCH = 8
 #: Up to so many columns an objective is made whole.
 FEW_COLUMNS = 1024
@@ -108,7 +109,14 @@ class OnDemandObjective(QuadraticObjective):
 
     diagonal: (n,) of K; cross: (n, N) B, or None where M = F' T F: `through` is T, symmetric, (r, r) or its diagonal
     (r,); seen: (n,) the diagonal of M then. leading_rows: coordinates p of each column to keep (4 n p bytes) for
-    bounds. A row of K takes 8 n bytes, and stays; so does one of M, where targets are many or Y = X.
+    bounds. batch: columns whose rows one pass over F brings. A row of K takes 8 n bytes, and stays; so does one of M,
+    where targets are many or Y = X; what is beyond `row_bytes` of them lies on disk (dsel.objective.kept_rows). targets
+    gives Y'Y (N, N), for searches that ask for it.
+
+    Why rows, and not what each search wants to know of a subset (best gains, the outcome of a flip): that would be a
+    round trip to the data for every subset that is looked at, and a look at all of F. With the rows of its members a
+    subset's table of n gains is kept up here, so that an iteration asks for nothing, and a subset that is taken only
+    for columns that were in none before: one pass for a batch of them, however long the search.
 
     `K` as a whole can be had where it takes no more than `most_bytes`, else CapacityError.
     """
@@ -116,8 +124,10 @@ class OnDemandObjective(QuadraticObjective):
     def __init__(
         self, factor: Factor, diagonal: Floats, cross: Floats | None, c: float, lam: float = 0.0, *,
         through: Floats | None = None, seen: Floats | None = None, keep: Ints | None = None,
-        leading_rows: int = 256, most_bytes: int = 1 << 30, included: tuple[int, ...] = (),
+        leading_rows: int = 256, most_bytes: int = 1 << 30, batch: int = BATCH, row_bytes: int = 1 << 30,
+        included: tuple[int, ...] = (),
         scale: Floats | None = None, total: float | None = None, taken: _Taken | None = None,
+        targets: Callable[[], Floats] | None = None,
     ) -> None:  # fmt: skip
         if not lam >= 0.0:
             raise OptionError(f"lam is {lam}; the ridge penalty is a number >= 0.")
@@ -129,7 +139,8 @@ class OnDemandObjective(QuadraticObjective):
             "cross": cross, "c": float(c), "lam": float(lam), "columns": columns, "included": included,
             "scale": diagonal + lam if scale is None else scale, "total": float(c if total is None else total),
             "tolerance": DEPENDENCE_TOLERANCE, "moments": None, "factor": factor, "through": through,
-            "leading_rows": leading_rows, "most_bytes": most_bytes, "_taken": taken,
+            "leading_rows": leading_rows, "most_bytes": most_bytes, "batch": batch, "row_bytes": row_bytes,
+            "_taken": taken, "_targets": targets, "_kept": KeptRows(n, row_bytes), "fetched": 0,
             "_diagonal": np.ascontiguousarray(diagonal), "passes": 0, "entered": set(), "pairs_fetched": 0,
         }  # fmt: skip
         for name, value in values.items():
@@ -143,10 +154,15 @@ class OnDemandObjective(QuadraticObjective):
     through: Floats | None
     leading_rows: int
     most_bytes: int
+    batch: int
+    row_bytes: int
     passes: int
+    fetched: int
+    _kept: KeptRows
     entered: set[int]
     pairs_fetched: int
     _taken: _Taken | None
+    _targets: Callable[[], Floats] | None
     _diagonal: Floats
     _seen: Floats | None
 
@@ -166,11 +182,11 @@ class OnDemandObjective(QuadraticObjective):
         if 8 * self.n**2 > self.most_bytes:
             raise CapacityError(
                 f"The method needs the whole Gram matrix: {self.n} x {self.n}, {8 * self.n**2 / 2**30:.1f} GiB.",
-                "Use forward, omp, foba, exchange, poss or astar, or fewer columns.",
+                "Use forward, omp, foba, exchange, poss, pposs, pposs-asy or astar, or fewer columns.",
             )
         everything = np.arange(self.n)
-        for start in range(0, self.n, BATCH):
-            self.need(everything[start : start + BATCH])
+        for start in range(0, self.n, self.batch):
+            self.need(everything[start : start + self.batch])
         return self.rows(everything)
 
     @cached_property
@@ -198,6 +214,13 @@ class OnDemandObjective(QuadraticObjective):
             return None
         return self.factor.F[:, self.columns] if isinstance(self.factor, InMemoryFactor) else None
 
+    @cached_property
+    def target_gram(self) -> Floats:
+        """(N, N) Y'Y, of what the included columns leave of the targets."""
+        if self._targets is None:
+            raise OptionError("The objective was made without Y'Y of its targets.")
+        return self._targets()
+
     @property
     def diagonal(self) -> Floats:
         """(n,) of K."""
@@ -218,8 +241,12 @@ class OnDemandObjective(QuadraticObjective):
         return _stacked(self._moment_table, S, self.n)
 
     def counts(self) -> dict[str, int]:
-        """What was read: distinct columns that entered a solution, passes over F for their rows, single entries."""
-        return {"columns_entered": len(self.entered), "row_passes": self.passes, "entries_fetched": self.pairs_fetched}
+        """What was read: distinct columns that entered a solution before their rows were there, passes over F for them,
+        all distinct columns whose rows these brought (likely ones too), bytes of them on disk, single entries."""
+        return {
+            "columns_entered": len(self.entered), "row_passes": self.passes, "rows_fetched": self.fetched,
+            "row_bytes_on_disk": self._kept.on_disk, "entries_fetched": self.pairs_fetched,
+        }  # fmt: skip
 
     def missing(self, S: Iterable[int]) -> list[int]:
         """Those of the columns S whose rows are not there, in that order."""
@@ -232,25 +259,27 @@ class OnDemandObjective(QuadraticObjective):
         if not wanted:
             return
         object.__setattr__(self, "entered", self.entered | {int(self.columns[j]) for j in wanted})
-        spare = -len(wanted) % BATCH
+        spare = -len(wanted) % self.batch
         if likely is not None and spare:
             known = set(wanted)
-            for j in self.missing(likely()[: 4 * BATCH]):
+            for j in self.missing(likely()[: 4 * self.batch]):
                 if spare and j not in known:
                     wanted.append(j)
+                    known.add(j)
                     spare -= 1
-        for start in range(0, len(wanted), BATCH):
-            self._fetch(np.asarray(wanted[start : start + BATCH], np.int64))
+        for start in range(0, len(wanted), self.batch):
+            self._fetch(np.asarray(wanted[start : start + self.batch], np.int64))
 
     def _fetch(self, S: Ints) -> None:
         F_S = self.factor.columns(self.columns[S])
-        V = np.zeros((F_S.shape[0], BATCH * (1 if self.through is None else 2)))
+        V = np.zeros((F_S.shape[0], self.batch * (1 if self.through is None else 2)))
         V[:, : S.size] = F_S
         if self.through is not None:
-            V[:, BATCH : BATCH + S.size] = _times(self.through, F_S)
+            V[:, self.batch : self.batch + S.size] = _times(self.through, F_S)
         found = self.factor.products(V)
         object.__setattr__(self, "passes", self.passes + 1)
-        K, M = found[: S.size], found[BATCH : BATCH + S.size]
+        object.__setattr__(self, "fetched", self.fetched + S.size)
+        K, M = found[: S.size], found[self.batch : self.batch + S.size]
         if self.columns.size < K.shape[1]:
             K, M = K[:, self.columns], M[:, self.columns]
         if not self.factored and self.through is None:
@@ -261,9 +290,29 @@ class OnDemandObjective(QuadraticObjective):
             K = taken.from_K(K, S)
             if not self.factored and self.through is not None:
                 M = taken.from_M(M, S)
-        _keep(self._gram_table, S, K)
+        self._keep(self._gram_table, S, K)
         if not self.factored:
-            _keep(self._moment_table, S, M)
+            self._keep(self._moment_table, S, M)
+
+    def _keep(self, table: Rows, S: Ints, rows: Floats) -> None:
+        for j, values in zip(S.tolist(), rows, strict=True):
+            own = self._kept.keep(values)
+            own[j] = table.diagonal[j]
+            table.held[j] = own
+            table.addresses[j] = own.ctypes.data
+
+    @property
+    def pass_work(self) -> int:
+        """Numbers read to bring a batch of rows."""
+        return self.factor.shape[0] * self.factor.shape[1]
+
+    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
+        """From the rows where all are there, else from the columns S alone: no pass."""
+        members = np.unique(np.asarray(list(S), np.int64))
+        few = 0 < members.size <= FEW_COLUMNS and 0 <= members[0] <= members[-1] < self.n
+        if self._taken is not None or not few or not self.missing(members):
+            return super()._evaluate(members.tolist())
+        return self.restrict(members)._evaluate(range(members.size))
 
     def pairs(self, J: Ints, L: Ints) -> Floats:
         """(2, pairs) K_jl and, where M is kept, M_jl, of columns that need not have entered."""
@@ -327,8 +376,9 @@ class OnDemandObjective(QuadraticObjective):
         return OnDemandObjective(
             self.factor, self._diagonal[keep], cross, self.c, self.lam, through=self.through,
             seen=None if self._seen is None else self._seen[keep], keep=self.columns[keep],
-            leading_rows=self.leading_rows, most_bytes=self.most_bytes, included=self.included,
-            scale=self.scale[keep], total=self.total,
+            leading_rows=self.leading_rows, most_bytes=self.most_bytes, batch=self.batch, row_bytes=self.row_bytes,
+            included=self.included,
+            scale=self.scale[keep], total=self.total, targets=self._targets,
         )  # fmt: skip
 
     def condition(self, include: Sequence[int]) -> QuadraticObjective:
@@ -336,6 +386,7 @@ class OnDemandObjective(QuadraticObjective):
         if not len(include):
             return self
         I, rest = self._parted(include)
+        self.need(I.tolist())
         K_I = self.rows(I)
         A = np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
         M_I = M_II = seen = None
@@ -347,24 +398,23 @@ class OnDemandObjective(QuadraticObjective):
         diagonal = self._diagonal - np.einsum("in,in->n", K_I, A)
         taken = _Taken(np.ascontiguousarray(K_I[:, rest]), np.ascontiguousarray(A[:, rest]), M_I, M_II)
         cross = None if self.cross is None else self.cross[rest] - A[:, rest].T @ self.cross[I]
+
+        def targets() -> Floats:
+            assert self.cross is not None
+            B_I = self.cross[I]
+            return np.asarray(self.target_gram - B_I.T @ np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
+
         return OnDemandObjective(
             self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam, through=self.through,
             seen=seen, keep=self.columns[rest], leading_rows=self.leading_rows, most_bytes=self.most_bytes,
+            batch=self.batch, row_bytes=self.row_bytes,
             included=self.included + tuple(int(j) for j in self.columns[I]), scale=self.scale[rest], total=self.total,
-            taken=taken,
+            taken=taken, targets=targets,
         )  # fmt: skip
 
 
 def _times(through: Floats, F: Floats) -> Floats:
     return np.asarray(through[:, None] * F if through.ndim == 1 else through @ F)
-
-
-def _keep(table: Rows, S: Ints, rows: Floats) -> None:
-    for j, values in zip(S.tolist(), rows, strict=True):
-        own = np.array(values, np.float64)
-        own[j] = table.diagonal[j]
-        table.held[j] = own
-        table.addresses[j] = own.ctypes.data
 
 
 def _stacked(table: Rows, S: Sequence[int] | Ints, n: int) -> Floats:

@@ -133,6 +133,11 @@ class QuadraticObjective:
         """Entries of K to ask for at once."""
         return self.n
 
+    @property
+    def pass_work(self) -> int:
+        """Numbers read to bring some rows of K."""
+        return 0
+
     def pairs(self, J: Ints, L: Ints) -> Floats:
         """(2, pairs) K_jl and M_jl."""
         return np.vstack([self.K[J, L], self.M[J, L]])

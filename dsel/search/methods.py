@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -358,15 +358,25 @@ def _branch_and_bound(run: Run) -> SearchOutcome:
 
 
 def _astar(run: Run) -> SearchOutcome:
+    from dsel.objective.on_demand import OnDemandObjective
     from dsel.search.astar import AStar
+    from dsel.search.astar_wide import WideAStar
     from dsel.search.branch_and_bound import starting_subset
 
     objective, options = run.objective, run.options
+    wide = isinstance(objective, OnDemandObjective) and objective.reduced_factor is None
+    kind: type[Any] = WideAStar if wide else AStar
+    search: AStar
     if run.state is not None:
-        search = AStar.restore(objective, run.state, memory_limit=options.memory)
+        search = kind.restore(objective, run.state, memory_limit=options.memory)
     else:
-        start = starting_subset(objective, run.k, run.seed) if options.prune else None
-        search = AStar(
+        start: Sequence[int] | None = None
+        if options.prune:
+            if wide:
+                start = forward(objective, run.k).best(run.k).members
+            else:
+                start = starting_subset(objective, run.k, run.seed)
+        search = kind(
             objective, run.k, gamma=options.gamma, bound=options.bound, incumbent=start, memory_limit=options.memory
         )
     stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
@@ -410,8 +420,8 @@ def _greedy_rls(run: Run) -> SearchOutcome:
 
 METHODS: dict[str, Method] = {
     "poss": Method(PossOptions, _poss, anytime=True, any_criterion=True),
-    "pposs": Method(PpossOptions, pposs, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
-    "pposs-asy": Method(PpossAsyOptions, pposs_asy, anytime=True, any_criterion=True, on_workers=True, whole_gram=True),
+    "pposs": Method(PpossOptions, pposs, anytime=True, any_criterion=True, on_workers=True),
+    "pposs-asy": Method(PpossAsyOptions, pposs_asy, anytime=True, any_criterion=True, on_workers=True),
     "forward": Method(NoOptions, _greedy("forward", "forward")),
     "omp": Method(NoOptions, _greedy("omp", "omp")),
     "foba": Method(FobaOptions, _greedy("foba", "foba", "nu", "path_factor")),

@@ -216,7 +216,7 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
 
 
 @compiled()
-def _needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
+def needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
     """What has to be fetched before the subset that differs from slot `parent` by `FLIPS` can be considered: nothing
     (DONE), entries of K, or rows; or that it is no better than `limit` as far as the rows there are tell (REFUSED)."""
     if 1 < n_flips <= MOST_FLIPS and P[GUESSED]:
@@ -235,49 +235,71 @@ def _needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
 
 
 @compiled()
-def foresee(P: Ints, until: int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
-    """What the iterations from the present one to `until` would ask for if the archive stayed as it is.
+def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
+    """What the rounds of `processors` offspring (1: the iterations of POSS) from the present one to `until` would ask
+    for if the archive's tables stayed as they are, and its values fell as they come.
 
     pairs (most,): j n + l of entries that are not known and that the bound does not do without. wanted (most,): columns
-    without rows that enter by one flip. Returns their numbers; it ends sooner where `pairs` is full.
+    without rows that enter by flips whose outcome is known. Either may be empty, and is not asked for then. Returns
+    their numbers; it ends sooner where one of them is full.
     """
     count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
     status, position, table = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D)
     rules, cdf, n, addresses = int_vector(P, RULES), vector(P, CDF), P[N_COLUMNS], int_vector(P, K)
     k = rules[LIMIT]
     band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    undo = np.empty((wanted.shape[0], 3))
+    undone = 0
     found = 0
     columns = 0
-    iteration = count[ITERATION]
-    while iteration < until:
-        state = stream(rules[SEED], iteration, np.int64(0))
-        parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
-        n_flips = draw_flips(state, 1, n, cdf, flips)
-        if found + MOST_FLIPS * MOST_FLIPS > pairs.shape[0]:
-            break
-        iteration += 1
-        size = status[parent, SIZE]
-        for x in range(n_flips):
-            size += 1 if position[parent, flips[x]] < 0 else -1
-        if n_flips == 0 or n_flips > MOST_FLIPS or size <= 0 or size >= 2 * k:
-            continue
-        cls = 0
-        if rules[MIN_INDEX]:
-            _write_candidate(P, parent, n_flips)
-            cls = int_vector(P, CANDIDATE)[0]
-        if n_flips == 1:
-            j = flips[0]
-            if addresses[j] == 0 and columns < wanted.shape[0] and table[parent, OUTCOME, j] <= best[cls, size] + band:
-                wanted[columns] = j
-                columns += 1
-        elif value_after_flips(P, parent, flips, n_flips) <= best[cls, size] + band and P[GUESSED]:
+    t = count[ITERATION]
+    full = False
+    while t < until and not full:
+        parent = order[np.int64(uniform(stream(rules[SEED], t, np.int64(0)), 0) * count[MEMBERS])]
+        for slot in range(processors):
+            full = pairs.shape[0] > 0 and found + MOST_FLIPS * MOST_FLIPS > pairs.shape[0]
+            full = full or (wanted.shape[0] > 0 and columns + MOST_FLIPS > wanted.shape[0])
+            if full:
+                break
+            n_flips = draw_flips(stream(rules[SEED], t, np.int64(slot)), 1, n, cdf, flips)
+            size = status[parent, SIZE]
             for x in range(n_flips):
-                for b in range(x):
-                    j = min(flips[x], flips[b])
-                    l = max(flips[x], flips[b])
-                    if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, K, j, l)):
-                        pairs[found] = j * n + l
-                        found += 1
+                size += 1 if position[parent, flips[x]] < 0 else -1
+            if n_flips == 0 or n_flips > MOST_FLIPS or size <= 0 or size >= 2 * k:
+                continue
+            cls = 0
+            if rules[MIN_INDEX]:
+                _write_candidate(P, parent, n_flips)
+                cls = int_vector(P, CANDIDATE)[0]
+            guessed = np.int64(0)
+            if n_flips == 1:
+                value = table[parent, OUTCOME, flips[0]]
+            else:
+                value = value_after_flips(P, parent, flips, n_flips)
+                guessed = P[GUESSED]
+            if value > best[cls, size] + band:
+                continue
+            if guessed:
+                for x in range(n_flips if pairs.shape[0] > 0 else 0):
+                    for b in range(x):
+                        j = min(flips[x], flips[b])
+                        l = max(flips[x], flips[b])
+                        if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, K, j, l)):
+                            pairs[found] = j * n + l
+                            found += 1
+            elif wanted.shape[0] > 0:
+                before = columns
+                for x in range(n_flips):
+                    if position[parent, flips[x]] < 0 and addresses[flips[x]] == 0:
+                        wanted[columns] = flips[x]
+                        columns += 1
+                if columns > before and value > -np.inf:
+                    undo[undone, 0], undo[undone, 1], undo[undone, 2] = cls, size, best[cls, size]
+                    undone += 1
+                    best[cls, size] = min(best[cls, size], value)
+        t += 1
+    for x in range(undone - 1, -1, -1):
+        best[np.int64(undo[x, 0]), np.int64(undo[x, 1])] = undo[x, 2]
     return found, columns
 
 
@@ -389,11 +411,11 @@ def run(P: Ints, until: int, script: Ints) -> int:
                 value = -np.inf
             if value <= best[cls, size] + band:
                 if P[ON_DEMAND]:  # without exchanges
-                    needs = _needs(P, parent, n_flips, best[cls, size] + band)
-                    if needs in (PAIRS_NEEDED, ROWS_NEEDED):
+                    needed = needs(P, parent, n_flips, best[cls, size] + band)
+                    if needed in (PAIRS_NEEDED, ROWS_NEEDED):
                         count[LOOKED_UP if n_flips == 1 else VALUED] -= 1
-                        return needs
-                    if needs == REFUSED:
+                        return needed
+                    if needed == REFUSED:
                         count[ITERATION] = iteration + 1
                         continue
                 consider(P, parent, n_flips)

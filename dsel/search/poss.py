@@ -28,6 +28,8 @@ Isolation = Literal["none", "min-index"]
 _TRACE_ROWS = 8192
 #: Iterations that are looked ahead for entries of K, at first and at most.
 _NEAREST, _FARTHEST = 1 << 10, 1 << 22
+#: Numbers of the data that are read while an iteration is looked at.
+_WORK_OF_ITERATION = 500
 #: Entries of K that are kept at most.
 _MOST_KNOWN = 1 << 21
 _NO_SCRIPT = np.empty(0, np.int64)
@@ -83,6 +85,7 @@ class Poss:
         self._s_max = min(2 * k - 1, n)
         self._trace: list[Improvement] = []
         self._outlook = _NEAREST
+        self._offspring = 1
         if objective.on_demand and (exchange_every or recombination):
             raise OptionError(
                 "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
@@ -177,22 +180,33 @@ class Poss:
         while True:
             status = engine.run(self._memory.P, until, script)
             self._flush_trace()
-            if status == engine.ROWS_NEEDED:
-                candidate = self._memory[engine.CANDIDATE]
-                self.objective.need(candidate[: candidate[-1]].tolist(), lambda: self._foreseen()[1])
-            elif status == engine.PAIRS_NEEDED:
-                self._learn_pairs()
+            if status in (engine.ROWS_NEEDED, engine.PAIRS_NEEDED):
+                self._fetch(status)
             elif status == engine.FULL:
                 self._make_room()
             else:
                 return bool(status == engine.TARGET_REACHED)
 
-    def _foreseen(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs and columns that the coming iterations would ask for, whether or not they are of this slice."""
-        most = max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2)
-        pairs, wanted = np.zeros(most, np.int64), np.zeros(64, np.int64)
-        found, columns = engine.foresee(self._memory.P, self.iteration + self._outlook, pairs, wanted)
-        return np.unique(pairs[:found]), wanted[:columns]
+    def _fetch(self, status: int) -> None:
+        """What the engine came back for, and what it would come back for next."""
+        if status == engine.PAIRS_NEEDED:
+            self._learn_pairs()
+            return
+        candidate = self._memory[engine.CANDIDATE]
+        self.objective.need(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
+
+    def _foreseen_columns(self) -> NDArray[np.int64]:
+        """Columns that the coming iterations would have enter, whether or not they are of this slice: so far ahead as
+        takes no longer than the pass over the data that brings their rows."""
+        ahead = min(max(self.objective.pass_work // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
+        wanted = np.zeros(8 * at.MOST_FLIPS, np.int64)
+        _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
+        return wanted[:columns]
+
+    def _foresee(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
+        until = int(self._count[engine.ITERATION]) + -(-ahead // self._offspring)
+        found: tuple[int, int] = engine.foresee(self._memory.P, until, self._offspring, pairs, wanted)
+        return found
 
     def _learn_pairs(self) -> None:
         """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
@@ -200,7 +214,9 @@ class Poss:
         memory, n = self._memory, self.objective.n
         if memory[at.PAIRS].size > _MOST_KNOWN:
             know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
-        new = self._foreseen()[0]
+        pairs = np.zeros(max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2), np.int64)
+        found, _ = self._foresee(self._outlook, pairs, _NO_SCRIPT)
+        new = np.unique(pairs[:found])
         pairs = np.concatenate([memory[at.PAIRS], new])
         values = np.hstack([memory[at.PAIR_VALUES], self.objective.pairs(new // n, new % n)])
         order = np.argsort(pairs)

@@ -13,6 +13,7 @@ from dsel.objective.memory import (
     ERROR_OF_EMPTY,
     MOST_FLIPS,
     N_COLUMNS,
+    ON_DEMAND,
     OUTCOME,
     POSITION,
     SCALARS,
@@ -41,7 +42,10 @@ from dsel.search.pareto_engine import (
     LOOKED_UP,
     MEMBERS,
     ORDER,
+    PAIRS_NEEDED,
     RATES,
+    REFUSED,
+    ROWS_NEEDED,
     RULES,
     SEED,
     SLOT,
@@ -52,13 +56,15 @@ from dsel.search.pareto_engine import (
     VALUED,
     _write_candidate,
     consider,
+    needs,
 )
 from dsel.search.random import draw_flips, stream, uniform
 
 
 @compiled()
 def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
-    """Go on to round `until`, or until the target is reached or the trace is full.
+    """Go on to round `until`, or until the target is reached or the trace is full; where rows come on demand, until a
+    round lacks some (ROWS_NEEDED, PAIRS_NEEDED), which begins again when they are there.
 
     survivors: (processors, 2 + 2k + flips) scratch: of each offspring that the old archive does not rule out its number
     of flips, its size, its columns, and the flips.
@@ -76,6 +82,7 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
         t = count[ITERATION]
         parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), 0) * count[MEMBERS])]
         parent_size = status[parent, SIZE]
+        looked_up, valued = count[LOOKED_UP], count[VALUED]
         found = 0
         for slot in range(processors):
             n_flips = draw_flips(stream(seed, t, np.int64(slot)), 1, n, cdf, flips)
@@ -94,6 +101,13 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
                 value = -np.inf
             if value > best[0, size] + band:
                 continue
+            if P[ON_DEMAND]:
+                needed = needs(P, parent, n_flips, best[0, size] + band)
+                if needed in (PAIRS_NEEDED, ROWS_NEEDED):
+                    count[LOOKED_UP], count[VALUED] = looked_up, valued
+                    return needed
+                if needed == REFUSED:
+                    continue
             _write_candidate(P, parent, n_flips)
             survivors[found, 0], survivors[found, 1] = n_flips, size
             for x in range(size):

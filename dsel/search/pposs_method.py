@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dsel.compiled import is_compiled
@@ -73,6 +73,8 @@ def pposs_asy(run: Run) -> SearchOutcome:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed)
     else:
         sliced = SlicedPposs.restore(run.objective, run.state)
+    if run.objective.on_demand:  # its rows are here alone
+        run = replace(run, backend=Backend(journal=run.backend.journal))
     objective, folder = run.objective, run.backend.folder
     stored: QuadraticObjective | StoredObjective = objective if folder is None else store_objective(objective, folder)
     try:

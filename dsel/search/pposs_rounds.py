@@ -26,7 +26,7 @@ class PpossRounds(Poss):
         if processors < 1:
             raise OptionError(f"processors is {processors}.", "At least one offspring is made in a round.")
         super().__init__(objective, k, seed=seed, memory_limit=memory_limit)
-        self.processors = processors
+        self.processors = self._offspring = processors
         if processors > self._memory[engine.TRACE].shape[0]:  # each may be an improvement
             self._memory.put(engine.TRACE, np.zeros((processors, 3)))
         flips = self._memory[engine.CDF].size
@@ -57,7 +57,9 @@ class PpossRounds(Poss):
         while True:
             status = run_rounds(self._memory.P, rounds, self.processors, self._survivors)
             self._flush_trace()
-            if status != engine.FULL:
+            if status in (engine.ROWS_NEEDED, engine.PAIRS_NEEDED):
+                self._fetch(status)
+            elif status != engine.FULL:
                 return bool(status == engine.TARGET_REACHED)
 
     def state(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class SliceEngine:
         for S, f in solutions:
             if S in own or f >= memory[engine.BEST][0, len(S)]:
                 continue
+            self._poss.objective.need(S)
             chosen = set(S)
             nearest = min(own, key=lambda z, chosen=chosen: len(chosen.symmetric_difference(z)))  # type: ignore[misc]
             flips = sorted(chosen.symmetric_difference(nearest))

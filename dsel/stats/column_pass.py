@@ -14,10 +14,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel.data.source import dense_rows
+from dsel.data.source import Source, dense_rows, load_block, load_weights
 from dsel.errors import DataError
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.stats.columnwise import Arguments, Cell, ColumnBlocks
+from dsel.stats.columnwise import Arguments, Cell, ColumnBlocks, stack_columns, stack_rows
 from dsel.stats.gram import Missing, require_in_range
 from dsel.stats.moments import Floats, Present, block_present, merge_present, require_finite
 from dsel.stats.residual import Fit
@@ -292,14 +292,6 @@ def _below(parts: list[Any]) -> Any:
     return np.concatenate(parts, axis=0)
 
 
-def _stack_rows(a: Any, b: Any) -> Any:
-    return np.concatenate([a, b], axis=0)
-
-
-def _stack_columns(a: Any, b: Any) -> Any:
-    return np.concatenate([a, b], axis=1)
-
-
 def _sum(parts: list[Any]) -> Any:
     total = parts[0]
     for part in parts[1:]:
@@ -320,6 +312,11 @@ class ColumnFactor:
         self.shape = (blocks.source.m, blocks.source.n)
 
     @property
+    def source(self) -> Source:
+        """The data."""
+        return self._blocks.source
+
+    @property
     def passes(self) -> int:
         """Passes over the stored data so far."""
         return self._blocks.reads
@@ -329,7 +326,7 @@ class ColumnFactor:
         order = np.argsort(S, kind="stable")
         ascending, back = np.unique(S[order], return_inverse=True)
         found = self._blocks.run(
-            _chosen_of, _stack_rows, _beside, name="chosen", argument=self._argument, shared=ascending, only=ascending
+            _chosen_of, stack_rows, _beside, name="chosen", argument=self._argument, shared=ascending, only=ascending
         )
         out = np.empty((found.shape[0], S.size))
         out[:, order] = found[:, back]
@@ -343,7 +340,7 @@ class ColumnFactor:
     def right_products(self, Rt: Floats) -> Floats:
         """(m, l) Z R for R' (l, n): one pass. A task gets its columns of R' alone."""
         found: Floats = self._blocks.run(
-            _right_product_of, _stack_rows, _sum, name="right", argument=np.vstack([self._argument, Rt]),
+            _right_product_of, stack_rows, _sum, name="right", argument=np.vstack([self._argument, Rt]),
             shared=self._argument.shape[0] == 2, additive=True,
         )  # fmt: skip
         return found
@@ -352,7 +349,7 @@ class ColumnFactor:
         """(n, p) rows of Z evenly spread: one pass."""
         rows = np.unique(np.linspace(0, self.shape[0] - 1, p).astype(np.int64))
         found: NDArray[np.float32] = self._blocks.run(
-            _leading_of, _stack_columns, _below, name="leading", argument=self._argument, shared=rows
+            _leading_of, stack_columns, _below, name="leading", argument=self._argument, shared=rows
         )
         return found
 
@@ -388,9 +385,23 @@ def _no_rows(a: Any, b: Any) -> Any:
     )
 
 
+def target_gram(source: Source, statistics: ColumnScales, preprocess: Preprocess) -> Floats:
+    """(N, N) Y'Y of the preprocessed targets, read in this process block by block."""
+    scaling = statistics.scaling(preprocess)
+    T = np.zeros((source.n_targets, source.n_targets))
+    for block in source.blocks:
+        part = block.y.compute() if block.lazy else block.y
+        w = load_weights(block.w)
+        y = dense_rows(load_block(part, source.target_columns), 0, block.stop - block.start)
+        y = (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
+        T += y.T @ y
+    return T
+
+
 def on_demand_objective(
-    factor: ColumnFactor, statistics: ColumnStatistics, preprocess: Preprocess, lam: float, leading_rows: int
-) -> OnDemandObjective:
+    factor: ColumnFactor, statistics: ColumnStatistics, preprocess: Preprocess, lam: float, leading_rows: int,
+    batch: int, row_bytes: int,
+) -> OnDemandObjective:  # fmt: skip
     """The quadratic objective over all n columns, unusable ones included; where Y = X, two passes for M = Z'(Z Z')Z."""
     scaling: Scaling = statistics.scaling(preprocess)
     raw = preprocess in ("unit", "none")
@@ -399,11 +410,14 @@ def on_demand_objective(
     diagonal = np.where(unusable, 0.0, squared / scaling.scale_x**2)
     if not statistics.unsupervised:
         B, c = statistics.targets(preprocess, statistics.B)
-        return OnDemandObjective(factor, diagonal, B, c, lam, leading_rows=leading_rows)
+        return OnDemandObjective(
+            factor, diagonal, B, c, lam, leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
+            targets=partial(target_gram, factor.source, statistics, preprocess),
+        )  # fmt: skip
     if unusable.all():
         raise statistics.no_column_varies()
     G = factor.row_gram()
     return OnDemandObjective(
         factor, diagonal, None, float(diagonal.sum()), lam, through=G, seen=factor.through_diagonal(G),
-        leading_rows=leading_rows,
+        leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
     )  # fmt: skip

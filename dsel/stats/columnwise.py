@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import compress, pairwise
 from typing import Any
 from uuid import uuid4
@@ -79,9 +79,10 @@ def _load_group(parts: Sequence[Any]) -> list[Any]:
 
 def _work_through(
     cells: Sequence[Cell], parts: Sequence[Any], ys: Sequence[Any], per_cell: PerCell, merge: Any, argument: Any,
-    sent: tuple[Any, Any], target_columns: Any, full_height: bool,
+    sent: tuple[Any, Any], target_columns: Any, full_height: bool, total: Any = None,
 ) -> list[tuple[int, Any]]:  # fmt: skip
-    """First column and partial result of each column block of one group, merged over the rows."""
+    """First column and partial result of each column block of one group, merged over the rows; with `total`, which
+    sums a list of results, of all of them together."""
     found: list[tuple[int, Any]] = []
     if full_height:
         cells, parts, ys = _stacked(cells, parts)
@@ -93,6 +94,10 @@ def _work_through(
         partial = per_cell(x, targets, cell, Arguments(per_column, root, sent[1]))
         del x
         _add(found, cell.left, partial, merge)
+        if total is not None and len(found) == 3:  # the first is a sum, the second whole, the third begun
+            found[:2] = [(found[0][0], total([found[0][1], found[1][1]]))]
+    if total is not None and len(found) > 1:
+        found = [(found[0][0], total([partial for _, partial in found]))]
     return found
 
 
@@ -133,16 +138,32 @@ def _on_worker(*arguments: Any) -> list[tuple[int, Any]]:
         return _work_through(*arguments)
 
 
+def stack_rows(a: Any, b: Any) -> Any:
+    """Merges results of rows one below the other by keeping both."""
+    return np.concatenate([a, b], axis=0)
+
+
+def stack_columns(a: Any, b: Any) -> Any:
+    """Likewise, where a result has its rows along the last axis."""
+    return np.concatenate([a, b], axis=1)
+
+
 def _joined(
     parts: Sequence[list[tuple[int, Any]]], merge: Any, join: Callable[[list[Any]], Any], more: bool = False
 ) -> Any:
     """The results of consecutive groups joined; with `more` to be joined again."""
-    found: list[tuple[int, Any]] = []
+    found: dict[int, list[Any]] = {}
     for part in parts:
         for left, partial in part:
-            _add(found, left, partial, merge)
-    whole = join([partial for _, partial in found])
-    return [(found[0][0], whole)] if more else whole
+            found.setdefault(left, []).append(partial)
+    whole = join([_merged(partials, merge) for partials in found.values()])
+    return [(next(iter(found)), whole)] if more else whole
+
+
+def _merged(partials: list[Any], merge: Any) -> Any:
+    if merge in (stack_rows, stack_columns) and len(partials) > 1:
+        return np.concatenate(partials, axis=0 if merge is stack_rows else 1)
+    return reduce(merge, partials)
 
 
 class ColumnBlocks:
@@ -160,6 +181,7 @@ class ColumnBlocks:
         self.source, self._compute = source, compute
         self._persist = None if source.in_memory or compute is None else persist
         self._groups = groups_of_columns(source)
+        self._by_rows = by_rows(self._groups)
         self._kept: list[Any] | None = None
         self.reads = 0  # passes over the stored data, all columns
         self.bytes_read = 0
@@ -169,11 +191,14 @@ class ColumnBlocks:
         argument: NDArray[np.float64] | None = None, shared: Any = None, targets: bool = False,
         only: NDArray[np.int64] | None = None, additive: bool = False, full_height: bool = False,
     ) -> Any:  # fmt: skip
-        """join([...]) of the column blocks' results. argument (a, n): each task gets its columns of it; shared: sent to
-        each worker once. targets: whether per_cell wants those of its rows. only: blocks that hold none of these
-        ascending columns are left out. additive: join sums, so that a few results may be joined before the others are
-        there. full_height: cells that are one below the other come as one, without targets."""
+        """join([...]) of the column blocks' results, made in this process, so that no worker holds more than its part.
+        argument (a, n): each task gets its columns of it; shared: sent to each worker once. targets: whether per_cell
+        wants those of its rows. only: blocks that hold none of these ascending columns are left out. additive: join
+        sums. Sums (of row blocks whatever merge does not stack) are made by the workers, a few results at a time, and
+        one comes here. full_height: cells that are one below the other come as one, without targets."""
         source = self.source
+        if self._by_rows:
+            additive = merge not in (stack_rows, stack_columns)
         began, reads, read = time.perf_counter(), self.reads, self.bytes_read
         groups = self._wanted(only)
         self._count(groups, only is None)
@@ -187,14 +212,17 @@ class ColumnBlocks:
 
         no_targets = not targets or not source.n_targets
         ys = [[None if no_targets else _targets_of(source, cell) for cell in cells] for cells, _ in groups]
-        chosen, both = source.target_columns, (self._root, shared)
+        chosen, both, total = source.target_columns, (self._root, shared), join if additive else None
         if source.in_memory:
             with one_blas_thread():
                 done = [
-                    _work_through(cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen, full_height)
+                    _work_through(
+                        cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen, full_height, total
+                    )
                     for (cells, parts), y in zip(groups, ys, strict=True)
                 ]
             return made(_joined(done, merge, join), 0)
+        import dask
         from dask.delayed import delayed
 
         token = uuid4().hex[:8]
@@ -203,24 +231,26 @@ class ColumnBlocks:
         sent = delayed(both, name=f"{name}-shared-{token}", traverse=False)
         level = [
             work(
-                cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen, full_height,
+                cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen, full_height, total,
                 dask_key_name=f"{name}-{token}-{i}",
             )
             for i, ((cells, parts), y) in enumerate(zip(groups, ys, strict=True))
         ]  # fmt: skip
         joined = delayed(_joined, pure=False)
-        while additive and len(level) > FAN_IN:
+        while additive and len(level) > 1:
             depth = len(level)
             level = [
                 joined(level[i : i + FAN_IN], merge, join, True, dask_key_name=f"{name}-sum-{token}-{depth}-{i}")
                 for i in range(0, depth, FAN_IN)
             ]
-        whole = joined(level, merge, join, dask_key_name=f"{name}-join-{token}")
-        own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in whole.__dask_graph__())
+        keys = {str(key) for one in level for key in one.__dask_graph__()}
+        own = sum(key.startswith(f"{name}-") and token in key for key in keys)
         if self._compute is not None:
-            return made(self._compute(whole), own)
-        with one_blas_thread():
-            return made(whole.compute(scheduler="threads"), own)
+            parts = self._compute(level)
+        else:
+            with one_blas_thread():
+                parts = dask.compute(*level, scheduler="threads")  # type: ignore[attr-defined, no-untyped-call]
+        return made(_joined(parts, merge, join), own)
 
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
@@ -258,10 +288,15 @@ class ColumnBlocks:
         self.reads += whole
 
 
+def by_rows(groups: Sequence[tuple[list[Cell], Any]]) -> bool:
+    """Whether tasks take blocks of full rows."""
+    return not any(cell.left for cells, _ in groups for cell in cells)
+
+
 def tasks_of_columns(groups: int, additive: bool = False) -> int:
-    """Tasks of one pass over so many groups: theirs, what they share, and the joins."""
-    tasks = groups + 2
-    while additive and groups > FAN_IN:
+    """Tasks of one pass over so many groups: theirs, what they share, and the sums."""
+    tasks = groups + 1
+    while additive and groups > 1:
         groups = -(-groups // FAN_IN)
         tasks += groups
     return tasks

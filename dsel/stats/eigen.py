@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dsel.errors import OptionError
 from dsel.stats.column_pass import ColumnFactor
 from dsel.stats.moments import Floats
+from dsel.stats.tall_qr import orthonormalise
 
 Way = Literal["gram", "rows", "sketch"]
 
@@ -32,6 +33,8 @@ Way = Literal["gram", "rows", "sketch"]
 ROUNDING = 1e-13
 #: Columns of a sketch beyond its rank, and test vectors of its error estimate, which fails with chance 10^-TESTS.
 OVERSAMPLING, TESTS = 10, 10
+#: Numbers of the test matrix that are made at once.
+_TEST_NUMBERS = 1 << 20
 #: Power iterations at most, where an error target asks for them.
 MOST_POWERS = 8
 
@@ -105,7 +108,8 @@ def from_sketch(
     factor: ColumnFactor, total: float, rank: int, *, powers: int = 2, target: float | None = None, seed: int = 0
 ) -> Eigen:
     """Randomized. total: ||Z||_F^2. powers: q, or with an error target as many (at most 8) as bring the bound on
-    ||Z - U W|| to that share of ||Z||_F. A worker holds a few m x (rank + 20), this process (m + n) x (rank + 20).
+    ||Z - U W|| to that share of ||Z||_F. A worker holds a few m x (rank + 20) and its columns, this process some
+    (m + n) x (rank + 20); the QR of either factor is made in place, block by block (dsel.stats.tall_qr).
 
     Errors: OptionError for a rank below 1.
     """
@@ -113,48 +117,50 @@ def from_sketch(
     if rank < 1:
         raise OptionError(f"rank is {rank}.", "It is 1 at least.")
     width = min(rank + OVERSAMPLING, m, n)
-    Y = factor.right_products(normals(seed, 0, n, width).T)
+    Y = factor.right_products(_test_matrix(seed, n, width))
     tests = normals(seed + 1, 0, m, TESTS)
     passes, done, bound = 1, 0, np.inf
     while True:
-        Q = _orthonormal(Y)
-        both = factor.products(np.hstack([Q, tests])).T
+        orthonormalise(Y)
+        both = factor.products(np.hstack([Y, tests]))
         passes += 1
         if powers == 0 and target is None:
-            return _from_one_side(Q, both[:, : Q.shape[1]].T, total, rank, passes)
-        B, seen = both[:, : Q.shape[1]], both[:, Q.shape[1] :]
-        R = _orthonormal(np.ascontiguousarray(B))
-        missed = seen - R @ (R.T @ seen)
+            return _from_one_side(Y, both[:width], total, rank, passes)
+        Rt, seen = both[:width], both[width:].T
+        orthonormalise(Rt.T)
+        missed = seen - Rt.T @ (Rt @ seen)
         bound = float(10.0 * np.sqrt(2.0 / np.pi) * np.sqrt(np.square(missed).sum(axis=0).max()))
-        Y = factor.right_products(np.ascontiguousarray(R.T))
+        del Y
+        Y = factor.right_products(Rt)
         passes, done = passes + 1, done + 1
         if done >= (powers if target is None else MOST_POWERS):
             break
         if target is not None and bound <= target * np.sqrt(total):
             break
-    U, s, Vt = scipy.linalg.svd(Y, full_matrices=False, overwrite_a=True)
+    U, s, Vt = scipy.linalg.svd(orthonormalise(Y))
     kept = min(_kept(s**2, rank, None), s.size)
-    W, signs = signed(s[:kept, None] * (Vt[:kept] @ R.T))
+    W, signs = signed(s[:kept, None] * Vt[:kept] @ Rt)
     cut = float(s[kept]) if kept < s.size else 0.0
     return Eigen(
-        W, s[:kept] ** 2, U[:, :kept] * signs, total, "sketch", passes, done, bound + cut, 10.0**-TESTS
+        W, s[:kept] ** 2, Y @ (U[:, :kept] * signs), total, "sketch", passes, done, bound + cut, 10.0**-TESTS
     )  # fmt: skip
 
 
 def _from_one_side(Q: Floats, B: Floats, total: float, rank: int, passes: int) -> Eigen:
-    """Without power iterations: from Q'Z (l, n)."""
-    U, s, Vt = scipy.linalg.svd(B, full_matrices=False)
+    """Without power iterations: from B = Q'Z (l, n), which is overwritten."""
+    U, s, Vt = scipy.linalg.svd(orthonormalise(B.T).T)
     kept = _kept(s**2, rank, None)
-    W, signs = signed(s[:kept, None] * Vt[:kept])
+    W, signs = signed(s[:kept, None] * Vt[:kept] @ B)
     missed = float(np.sqrt(max(total - float(np.square(s[:kept]).sum()), 0.0)))
     return Eigen(W, s[:kept] ** 2, (Q @ U[:, :kept]) * signs, total, "sketch", passes, 0, missed, 0.0)
 
 
 def signed(W: Floats) -> tuple[Floats, Floats]:
-    """W with the first entry of largest size in each row positive, and the signs that were put to it."""
+    """W, in place, with the first entry of largest size in each row positive, and the signs that were put to it."""
     signs = np.sign(W[np.arange(W.shape[0]), np.abs(W).argmax(axis=1)])
     signs[signs == 0.0] = 1.0
-    return W * signs[:, None], signs
+    W *= signs[:, None]
+    return W, signs
 
 
 def normals(seed: int, start: int, stop: int, count: int) -> Floats:
@@ -183,9 +189,14 @@ def _uniform(z: NDArray[np.uint64]) -> Floats:
     return np.asarray((z >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _orthonormal(Y: Floats) -> Floats:
-    """An orthonormal basis of the range of Y, by Householder QR in place."""
-    return np.asarray(scipy.linalg.qr(Y, mode="economic", overwrite_a=True, check_finite=False)[0])
+def _test_matrix(seed: int, n: int, width: int) -> Floats:
+    """(width, n) Omega'."""
+    out = np.empty((width, n))
+    step = max(1, _TEST_NUMBERS // width)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        out[:, start:stop] = normals(seed, start, stop, width).T
+    return out
 
 
 def _kept(values: Floats, rank: int | None, energy: float | None) -> int:

@@ -1,4 +1,4 @@
-"""A saved eigendecomposition: W as a store in column chunks (it can be read in shards), the small parts beside it."""
+"""A saved eigendecomposition, W, D_y and P of eq. (8): W as a store in column chunks, the small parts beside it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def save_eigen(store: ArtefactStore, key: dict[str, Any], eigen: Eigen) -> Place
         r, n = eigen.W.shape
         columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
         ingest_arrays(eigen.W, staging / "W.zarr", chunks=(r, columns), overwrite=True)
-        arrays = {"values": eigen.values, **({} if eigen.U is None else {"U": eigen.U})}
+        arrays = {"D_y": eigen.values, "P": np.diag(np.sqrt(eigen.values))}  # Y = X: U_y = U_x
+        arrays |= {} if eigen.U is None else {"U": eigen.U}
         with new_file(staging / "arrays.npz") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
         with new_file(staging / "manifest.json") as file:
@@ -59,7 +60,7 @@ def load_eigen(store: ArtefactStore, key: dict[str, Any]) -> Eigen | None:
         if manifest["key"] != key:
             return None
         with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            values, U = arrays["values"], arrays.get("U", None)
+            values, U = arrays["D_y"], arrays.get("U", None)
         held = open_store(path / "W.zarr")
         W = held.x.read(0, held.shape[0])
         found = Eigen(W, values, U, **manifest["eigen"])

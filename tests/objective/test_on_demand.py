@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,14 @@ import pytest
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search import astar_wide
+from dsel.search.astar import AStar
+from dsel.search.astar_wide import WideAStar
 from dsel.search.exchange import exchange
 from dsel.search.foba import foba
 from dsel.search.forward import forward
 from dsel.search.poss import Poss
+from dsel.search.pposs_rounds import PpossRounds
 
 M, N_COLUMNS = 40, 1200
 
@@ -71,6 +76,95 @@ def test_poss_keeps_the_same_archive(N: int | None, leading: int) -> None:
     again.advance(25_000)
     expected.advance(25_000)
     assert [z.members for z in again.archived] == [z.members for z in expected.archived]
+
+
+@pytest.mark.parametrize(("N", "processors"), [(1, 1), (12, 7), (None, 96)])
+def test_pposs_keeps_the_same_archive(N: int | None, processors: int) -> None:
+    whole, on_demand, _ = problem(N, 0.0)
+    expected, found = (PpossRounds(f, 4, processors=processors, seed=5) for f in (whole, on_demand))
+    for until in (500, 20_000):
+        expected.advance(until)
+        found.advance(until)
+        assert [z.members for z in found.archived] == [z.members for z in expected.archived]
+    for name in ("accepted", "looked_up", "valued"):
+        assert found.counts()[name] == expected.counts()[name]
+    again = PpossRounds.restore(problem(N, 0.0)[1], found.state())
+    again.advance(25_000)
+    expected.advance(25_000)
+    assert [z.members for z in again.archived] == [z.members for z in expected.archived]
+
+
+def test_rows_beyond_the_memory_lie_on_disk_and_change_nothing() -> None:
+    whole, on_demand, _ = problem(12, 0.0)
+    small = OnDemandObjective(
+        on_demand.factor, on_demand.diagonal, on_demand.cross, on_demand.c, row_bytes=5 * 8 * N_COLUMNS
+    )
+    expected, found = Poss(whole, 4, seed=5), Poss(small, 4, seed=5)
+    expected.advance(20_000)
+    found.advance(20_000)
+    assert [z.members for z in found.archived] == [z.members for z in expected.archived]
+    counts = small.counts()
+    assert counts["row_bytes_on_disk"] == 8 * N_COLUMNS * (2 * counts["rows_fetched"] - 5)
+    assert counts["columns_entered"] <= counts["rows_fetched"]
+
+
+def test_a_value_alone_reads_the_columns_and_makes_no_pass() -> None:
+    whole, on_demand, _ = problem(3, 0.2)
+    assert on_demand.value([4, 9, 1100]) == pytest.approx(whole.value([4, 9, 1100]), rel=1e-12)
+    assert on_demand.rank([3, 7]) == 2
+    assert on_demand.counts()["row_passes"] == 0
+    with pytest.raises(OptionError, match="not all among"):
+        on_demand.value([N_COLUMNS])
+
+
+def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for work in (1 << 40, 1):  # nothing is worth a look; everything is
+        monkeypatch.setattr("dsel.search.poss._WORK_OF_ITERATION", work)
+        monkeypatch.setattr("dsel.search.poss._NEAREST", 1)
+        _, objective, _ = problem(1, 0.0)
+        object.__setattr__(objective, "batch", 32)
+        search = Poss(objective, 4, seed=1)
+        search.advance(10_000)
+        found.append(search)
+    blind, seeing = (search.objective.counts()["row_passes"] for search in found)
+    assert seeing < 0.6 * blind
+    assert found[0].archived == found[1].archived
+
+
+@pytest.mark.parametrize(("N", "gamma"), [(3, 0.0), (3, 1.0), (12, 0.0), (12, float("inf")), (1, 1.0)])
+@pytest.mark.parametrize("lam", [0.0, 0.4])
+def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X spans the targets, so that the bounds are the same too; children wait in batches of three."""
+    rng = np.random.default_rng(N)
+    X = rng.standard_normal((12, 40)) * 0.85 ** np.arange(40)
+    Y = X[:, :6] @ rng.standard_normal((6, N)) + 0.1 * rng.standard_normal((12, N))
+    B, c = X.T @ Y, float(np.vdot(Y, Y))
+    monkeypatch.setattr(astar_wide, "MADE_AT_ONCE", 3)
+    whole = QuadraticObjective(X.T @ X, B, c, lam)
+    wide = OnDemandObjective(
+        InMemoryFactor(X), np.square(X).sum(axis=0), B, c, lam, targets=lambda: np.asarray(Y.T @ Y), batch=2
+    )
+    for include in ((), (5, 30)):
+        a, b = whole.condition(include), wide.condition(include)
+        assert isinstance(b, OnDemandObjective)
+        settings: dict[str, Any] = {"gamma": gamma, "incumbent": (1, 2)} if gamma == 0.0 else {"gamma": gamma}
+        expected = AStar(a, 3, target_gram=b.target_gram, **settings)
+        found = WideAStar(b, 3, **settings)
+        found.advance(2)
+        found = WideAStar.restore(b, json.loads(json.dumps(found.state())))
+        assert expected.advance(100_000)
+        assert found.advance(100_000)
+        assert found.answer == expected.answer
+        assert found.best_value == pytest.approx(expected.best_value, rel=1e-9)
+        assert found.suboptimality == pytest.approx(expected.suboptimality, abs=1e-9 * c)
+        assert len(found.state()["fringe"]) <= expected.made
+    assert wide.counts()["columns_entered"] <= 40
+
+
+def test_best_first_search_for_x_itself_needs_w() -> None:
+    with pytest.raises(OptionError, match="needs W"):
+        WideAStar(problem(None, 0.0)[1], 3)
 
 
 def test_reads_are_counted_in_columns_that_enter_not_in_iterations() -> None:
