@@ -20,6 +20,7 @@ from dsel.objective.memory import (
     GUESSED,
     MOST_FLIPS,
     N_COLUMNS,
+    N_TARGETS,
     ON_DEMAND,
     OUTCOME,
     POSITION,
@@ -39,6 +40,7 @@ from dsel.objective.memory import (
     vector,
 )
 from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
+from dsel.objective.pair_bound import bound_after_insertions
 from dsel.search.climb import climb, disturbed
 from dsel.search.random import draw_flips, stream, uniform
 
@@ -155,6 +157,23 @@ def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value:
 
 
 @compiled()
+def value_of(P: Ints, parent: int, n_flips: int, limit: float) -> float:
+    """f of the parent with the columns in `FLIPS` flipped; a lower bound where that is above the limit."""
+    flips, count = int_vector(P, FLIPS), int_vector(P, COUNT)
+    if n_flips == 1:
+        count[LOOKED_UP] += 1
+        return cube(P, D)[parent, OUTCOME, flips[0]]
+    if n_flips > MOST_FLIPS:
+        return -np.inf
+    count[VALUED] += 1
+    if P[N_TARGETS] == 0 and not P[ON_DEMAND]:
+        bound = bound_after_insertions(P, parent, flips, n_flips)
+        if bound > limit:
+            return bound
+    return value_after_flips(P, parent, flips, n_flips)
+
+
+@compiled()
 def _note_improvement(P: Ints, size: int, value: float) -> None:
     best, trace, count, k = matrix(P, BEST), matrix(P, TRACE), int_vector(P, COUNT), int_vector(P, RULES)[LIMIT]
     if size > k:
@@ -213,6 +232,35 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
     count[ACCEPTED] += 1
     _refresh_best(P, cls)
     return True
+
+
+@compiled()
+def take_in(P: Ints, columns: Ints, s: int) -> bool:
+    """Put columns[:s], ascending and found elsewhere, before the archive, from the archived subset that differs least;
+    True if archived."""
+    order, status, position = int_vector(P, ORDER), int_matrix(P, STATUS), int_matrix(P, POSITION)
+    members, flips = int_matrix(P, SORTED), int_vector(P, FLIPS)
+    nearest = order[0]
+    least = np.int64(1 << 62)
+    for x in range(int_vector(P, COUNT)[MEMBERS]):
+        z = order[x]
+        differ = status[z, SIZE] + s
+        for i in range(s):
+            if position[z, columns[i]] >= 0:
+                differ -= 2
+        if differ < least:
+            nearest, least = z, differ
+    n_flips = np.int64(0)
+    for i in range(s):
+        if position[nearest, columns[i]] < 0:
+            flips[n_flips] = columns[i]
+            n_flips += 1
+    for i in range(status[nearest, SIZE]):
+        there = np.searchsorted(columns[:s], members[nearest, i])
+        if there == s or columns[there] != members[nearest, i]:
+            flips[n_flips] = members[nearest, i]
+            n_flips += 1
+    return consider(P, nearest, n_flips)
 
 
 @compiled()
@@ -344,7 +392,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
     archive's order, the number of flips, and the columns flipped. Where it is empty, numbers are drawn.
     """
     count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
-    status, position, table, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D), matrix(P, TRACE)
+    status, position, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), matrix(P, TRACE)
     rules, rates, cdf, n = int_vector(P, RULES), vector(P, RATES), vector(P, CDF), P[N_COLUMNS]
     k, seed, every = rules[LIMIT], rules[SEED], rules[EXCHANGE_EVERY]
     slots = int_vector(P, FREE).shape[0]
@@ -379,14 +427,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
             if rules[MIN_INDEX]:
                 _write_candidate(P, parent, n_flips)
                 cls = int_vector(P, CANDIDATE)[0]
-            if n_flips == 1:
-                count[LOOKED_UP] += 1
-                value = table[parent, OUTCOME, flips[0]]
-            elif n_flips <= MOST_FLIPS:
-                count[VALUED] += 1
-                value = value_after_flips(P, parent, flips, n_flips)
-            else:
-                value = -np.inf
+            value = value_of(P, parent, n_flips, best[cls, size] + band)
             if value <= best[cls, size] + band:
                 if P[ON_DEMAND]:  # without exchanges
                     needs = _needs(P, parent, n_flips, best[cls, size] + band)
