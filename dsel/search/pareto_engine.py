@@ -46,8 +46,9 @@ from dsel.search.random import draw_flips, stream, uniform
 
 #: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
 BAND = 1e-9
-#: After so many flips a table is built afresh, so that rounding cannot pile up.
-REBUILD_AFTER = 24
+#: After so many flips a table is built afresh, so that rounding cannot pile up: it is far below the band by then, and
+#: building one of s columns costs as much as s / 2 flips.
+REBUILD_AFTER = 96
 
 # Places of the archive's arrays in P. An archive holds solutions that do not dominate each other, at most one for
 # every (isolation class, size).
@@ -139,7 +140,7 @@ def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
 def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value: float) -> bool:
     """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
     position, flips = int_matrix(P, POSITION), int_vector(P, FLIPS)
-    sound = n_flips <= REBUILD_AFTER
+    sound = n_flips <= max(1, size // 2)
     if sound:
         copy(P, parent, slot)
         for x in range(n_flips):
