@@ -19,7 +19,7 @@ from typing import Any
 
 from dsel.errors import OutputError
 from dsel.places import Place, Remote
-from dsel.search.archive import ParetoArchive, Subset
+from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, together
 from dsel.search.outcome import FrontPoint
 
 #: An event waits at most about so many seconds (and for the next one) until it is in object storage.
@@ -119,15 +119,15 @@ def journalled_values(path: Path) -> dict[Subset, float]:
     return {S: f for event in read_journal(path) if event["event"] == "merged" for S, f in _found(event)}
 
 
-def replay(path: Path, k: int) -> list[FrontPoint]:
+def replay(path: Path, k: int, isolation: IsolationFunction = together) -> list[FrontPoint]:
     """The archive that the journal of an asynchronous run leads to, by its merges alone, in their order.
 
     Merges after the last checkpoint of a process that died are undone where the next one resumed.
     """
-    archive = ParetoArchive(k)
+    archive = ParetoArchive(k, isolation)
     for event in read_journal(path):
         if event["event"] in ("started", "resumed"):
-            archive = ParetoArchive.restore(k, event["solutions"])
+            archive = ParetoArchive.restore(k, event["solutions"], isolation)
         elif event["event"] == "merged":
             for S, f in _found(event):
                 archive.offer(S, f)

@@ -372,6 +372,16 @@ class TestACriterionOfOnesOwn:
         assert s.options["isolation"].endswith(":_parity")
         assert s.r2 <= dsel.select(X, Y, k=4).r2 + 1e-12
 
+    @pytest.mark.parametrize("isolation", [max, "min-index"])
+    def test_an_isolation_function_in_rounds_and_without(self, isolation: object) -> None:
+        of = {"k": 4, "isolation": isolation, "iterations": 3000}
+        poss = dsel.select(X, Y, **of)  # type: ignore[arg-type]
+        rounds = dsel.select(X, Y, method="pposs", processors=1, **of)  # type: ignore[arg-type]
+        assert (rounds.indices, rounds.front) == (poss.indices, poss.front)
+        free = dsel.select(X, Y, method="pposs-asy", **of)  # type: ignore[arg-type]
+        assert free.iterations == 3000
+        assert free.r2 == pytest.approx(poss.r2, rel=0.05)
+
     @pytest.mark.parametrize(
         "wrong", [{"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5}]
     )

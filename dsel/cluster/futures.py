@@ -52,7 +52,7 @@ class DaskFutures:
     A package whose worker dies is given to another one by the scheduler; after a few deaths it comes back as lost. So
     does one with an evaluation that takes longer than `evaluation_limit`: its worker is started anew where it has a
     nanny, and else left to itself. An adaptive cluster sees two packages of half a second a worker: give it a
-    target_duration of less than a second, or it does not grow.
+    target_duration of less than a second, or it does not grow. As long as it may, work is cut for twice the workers.
 
     Errors: ClusterError when there are no workers for some minutes, all are paused, or the scheduler is lost.
     """
@@ -71,16 +71,23 @@ class DaskFutures:
 
     @property
     def workers(self) -> int:
-        """Threads of the workers that are there, as of a second ago."""
+        """Threads of the workers that are there, as of a second ago; twice that where an adaptive cluster may grow."""
         now = time.monotonic()
         if now - self._looked > _LOOK_SECONDS:
             self._require_connection()
             found = self.client.scheduler_info(n_workers=-1)["workers"]
-            self._workers = max(sum(int(worker["nthreads"]) for worker in found.values()), 1)
+            threads = max(sum(int(worker["nthreads"]) for worker in found.values()), 1)
+            self._workers = 2 * threads if self._may_grow(len(found)) else threads
             self._stalled_since = check_workers(self.client, self._stalled_since, self._no_worker_limit)
             self._stop_what_hangs()
             self._looked = time.monotonic()
         return self._workers
+
+    def _may_grow(self, workers: int) -> bool:
+        """Whether the client's cluster starts workers by itself where packages wait. Where it does not see more of them
+        than it has workers, it never does."""
+        adaptive = getattr(self.client.cluster, "_adaptive", None)
+        return adaptive is not None and workers < adaptive.maximum
 
     @property
     def room(self) -> int:

@@ -85,10 +85,5 @@ class CriterionPoss(Remembered):
         cls, criterion: Criterion, state: dict[str, Any], isolation: IsolationFunction | None = None
     ) -> CriterionPoss:
         """The search as it was when `state` was taken; `isolation` where it had a function of its own."""
-        if (state["isolation"] is None) == (isolation is None):
-            raise OptionError(
-                f"The saved search has {'its own' if isolation is None else 'no'} isolation function.",
-                "Resume with the options it was started with, or start anew.",
-            )
-        chosen = isolation or state["isolation"]
+        chosen = cls.isolation_of(state, isolation)
         return cls(criterion, state["n"], state["k"], seed=state["seed"], isolation=chosen)._load(state)

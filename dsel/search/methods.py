@@ -59,25 +59,11 @@ class StopOptions(Options):
     bound: Float | None = Field(None, ge=0)
 
 
-class PossOptions(StopOptions):
-    """POSS and POCSS. Defaults are the papers'.
-
-    isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
-    file). warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
-    starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
-    between exchange searches from a disturbed archived subset (0: never). recombination: share of offspring with two
-    parents. memory: bytes for the archive's tables.
-
-    With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
-    warm_start, exchange_every and recombination are not to be had.
-    """
+class IsolationOptions(StopOptions):
+    """isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
+    file): subsets compete only where it has the same value."""
 
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
-    warm_start: Literal["none", "forward", "exchange"] = "none"
-    restarts: Int = Field(10, ge=1)
-    exchange_every: Int = Field(0, ge=0)
-    recombination: Float = Field(0.0, ge=0, lt=1)
-    memory: Int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")
     @classmethod
@@ -92,12 +78,32 @@ class PossOptions(StopOptions):
         return value
 
 
-class PpossAsyOptions(StopOptions):
+class PossOptions(IsolationOptions):
+    """POSS and POCSS. Defaults are the papers'.
+
+    warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
+    starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
+    between exchange searches from a disturbed archived subset (0: never). recombination: share of offspring with two
+    parents. memory: bytes for the archive's tables.
+
+    With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
+    warm_start, exchange_every and recombination are not to be had.
+    """
+
+    warm_start: Literal["none", "forward", "exchange"] = "none"
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int = Field(0, ge=0)
+    recombination: Float = Field(0.0, ge=0, lt=1)
+    memory: Int = Field(8 << 30, gt=0)
+
+
+class PpossAsyOptions(IsolationOptions):
     """PPOSS-asy: on workers, each future from the newest archive; the result depends on the order they come back in.
 
-    For a criterion of one's own: evaluation_limit: seconds that one evaluation may take before its worker is given up
-    and it goes to another one. processes: worker processes of this machine, where there is no Dask cluster (they are
-    spawned: a script that asks for them needs `if __name__ == "__main__":`).
+    isolation: as for poss. For a criterion or an isolation function of one's own: evaluation_limit: seconds that one
+    evaluation may take before its worker is given up and it goes to another one. processes: worker processes of this
+    machine, where there is no Dask cluster (they are spawned: a script that asks for them needs
+    `if __name__ == "__main__":`).
     """
 
     evaluation_limit: Float | None = Field(None, gt=0)

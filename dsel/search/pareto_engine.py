@@ -20,6 +20,7 @@ from dsel.objective.memory import (
     GUESSED,
     MOST_FLIPS,
     N_COLUMNS,
+    N_TARGETS,
     ON_DEMAND,
     OUTCOME,
     POSITION,
@@ -39,13 +40,15 @@ from dsel.objective.memory import (
     vector,
 )
 from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
+from dsel.objective.pair_bound import bound_after_insertions
 from dsel.search.climb import climb, disturbed
 from dsel.search.random import draw_flips, stream, uniform
 
 #: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
 BAND = 1e-9
-#: After so many flips a table is built afresh, so that rounding cannot pile up.
-REBUILD_AFTER = 24
+#: After so many flips a table is built afresh, so that rounding cannot pile up: it is far below the band by then, and
+#: building one of s columns costs as much as s / 2 flips.
+REBUILD_AFTER = 96
 
 # Places of the archive's arrays in P. An archive holds solutions that do not dominate each other, at most one for
 # every (isolation class, size).
@@ -137,7 +140,7 @@ def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
 def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value: float) -> bool:
     """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
     position, flips = int_matrix(P, POSITION), int_vector(P, FLIPS)
-    sound = n_flips <= REBUILD_AFTER
+    sound = n_flips <= max(1, size // 2)
     if sound:
         copy(P, parent, slot)
         for x in range(n_flips):
@@ -152,6 +155,23 @@ def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value:
             return True
     int_vector(P, COUNT)[REBUILT] += 1
     return rebuild(P, slot, int_vector(P, CANDIDATE), size)
+
+
+@compiled()
+def value_of(P: Ints, parent: int, n_flips: int, limit: float) -> float:
+    """f of the parent with the columns in `FLIPS` flipped; a lower bound where that is above the limit."""
+    flips, count = int_vector(P, FLIPS), int_vector(P, COUNT)
+    if n_flips == 1:
+        count[LOOKED_UP] += 1
+        return cube(P, D)[parent, OUTCOME, flips[0]]
+    if n_flips > MOST_FLIPS:
+        return -np.inf
+    count[VALUED] += 1
+    if P[N_TARGETS] == 0 and not P[ON_DEMAND]:
+        bound = bound_after_insertions(P, parent, flips, n_flips)
+        if bound > limit:
+            return bound
+    return value_after_flips(P, parent, flips, n_flips)
 
 
 @compiled()
@@ -213,6 +233,35 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
     count[ACCEPTED] += 1
     _refresh_best(P, cls)
     return True
+
+
+@compiled()
+def take_in(P: Ints, columns: Ints, s: int) -> bool:
+    """Put columns[:s], ascending and found elsewhere, before the archive, from the archived subset that differs least;
+    True if archived."""
+    order, status, position = int_vector(P, ORDER), int_matrix(P, STATUS), int_matrix(P, POSITION)
+    members, flips = int_matrix(P, SORTED), int_vector(P, FLIPS)
+    nearest = order[0]
+    least = np.int64(1 << 62)
+    for x in range(int_vector(P, COUNT)[MEMBERS]):
+        z = order[x]
+        differ = status[z, SIZE] + s
+        for i in range(s):
+            if position[z, columns[i]] >= 0:
+                differ -= 2
+        if differ < least:
+            nearest, least = z, differ
+    n_flips = np.int64(0)
+    for i in range(s):
+        if position[nearest, columns[i]] < 0:
+            flips[n_flips] = columns[i]
+            n_flips += 1
+    for i in range(status[nearest, SIZE]):
+        there = np.searchsorted(columns[:s], members[nearest, i])
+        if there == s or columns[there] != members[nearest, i]:
+            flips[n_flips] = members[nearest, i]
+            n_flips += 1
+    return consider(P, nearest, n_flips)
 
 
 @compiled()
@@ -366,7 +415,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
     archive's order, the number of flips, and the columns flipped. Where it is empty, numbers are drawn.
     """
     count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
-    status, position, table, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D), matrix(P, TRACE)
+    status, position, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), matrix(P, TRACE)
     rules, rates, cdf, n = int_vector(P, RULES), vector(P, RATES), vector(P, CDF), P[N_COLUMNS]
     k, seed, every = rules[LIMIT], rules[SEED], rules[EXCHANGE_EVERY]
     slots = int_vector(P, FREE).shape[0]
@@ -401,19 +450,13 @@ def run(P: Ints, until: int, script: Ints) -> int:
             if rules[MIN_INDEX]:
                 _write_candidate(P, parent, n_flips)
                 cls = int_vector(P, CANDIDATE)[0]
-            if n_flips == 1:
-                count[LOOKED_UP] += 1
-                value = table[parent, OUTCOME, flips[0]]
-            elif n_flips <= MOST_FLIPS:
-                count[VALUED] += 1
-                value = value_after_flips(P, parent, flips, n_flips)
-            else:
-                value = -np.inf
+            looked_up, valued = count[LOOKED_UP], count[VALUED]
+            value = value_of(P, parent, n_flips, best[cls, size] + band)
             if value <= best[cls, size] + band:
                 if P[ON_DEMAND]:  # without exchanges
                     needed = needs(P, parent, n_flips, best[cls, size] + band)
                     if needed in (PAIRS_NEEDED, ROWS_NEEDED):
-                        count[LOOKED_UP if n_flips == 1 else VALUED] -= 1
+                        count[LOOKED_UP], count[VALUED] = looked_up, valued
                         return needed
                     if needed == REFUSED:
                         count[ITERATION] = iteration + 1

@@ -11,8 +11,9 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.errors import OptionError
-from dsel.search.archive import Subset
+from dsel.search.archive import IsolationFunction, Subset
 from dsel.search.package import Package
+from dsel.search.poss import Isolation
 from dsel.search.remembered import Remembered, number
 
 #: A package is no shorter than this part of what it is to be at most: a shorter one costs more to send than it takes.
@@ -25,8 +26,8 @@ class Asking(Remembered):
     #: Evaluations in a first package, before their time is known.
     first_units = 1
 
-    def __init__(self, n: int, k: int, *, seed: int = 0) -> None:
-        super().__init__(n, k, seed=seed)
+    def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
+        super().__init__(n, k, seed=seed, isolation=isolation)
         self._open: list[Subset] = []
         self._away: dict[str, tuple[Subset, ...]] = {}
         self._out: set[Subset] = set()
@@ -80,8 +81,10 @@ class Pposs(Asking):
     from (seed, t, slot i), so that N = 1 is POSS step by step. `iteration` counts offspring: N times the rounds.
     """
 
-    def __init__(self, n: int, k: int, *, processors: int, seed: int = 0) -> None:
-        super().__init__(n, k, seed=seed)
+    def __init__(
+        self, n: int, k: int, *, processors: int, seed: int = 0, isolation: Isolation | IsolationFunction = "none"
+    ) -> None:
+        super().__init__(n, k, seed=seed, isolation=isolation)
         if processors < 1:
             raise OptionError(f"processors is {processors}.", "At least one offspring is made in a round.")
         self.processors = processors
@@ -140,6 +143,8 @@ class Pposs(Asking):
         return {**super().state(), "processors": self.processors}
 
     @classmethod
-    def restore(cls, state: dict[str, Any]) -> Pposs:
-        """The search as it was when `state` was taken."""
-        return cls(state["n"], state["k"], processors=state["processors"], seed=state["seed"])._load(state)
+    def restore(cls, state: dict[str, Any], isolation: IsolationFunction | None = None) -> Pposs:
+        """The search as it was when `state` was taken; `isolation` where it had a function of its own."""
+        chosen = cls.isolation_of(state, isolation)
+        search = cls(state["n"], state["k"], processors=state["processors"], seed=state["seed"], isolation=chosen)
+        return search._load(state)

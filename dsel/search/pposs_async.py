@@ -12,10 +12,12 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.archive import ParetoArchive, Subset
+from dsel.search.archive import IsolationFunction, ParetoArchive, Subset
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.package import Package, Slice
+from dsel.search.poss import Isolation
 from dsel.search.pposs import Asking
+from dsel.search.remembered import ISOLATIONS
 
 #: Iterations drawn in one call where none of them needs an evaluation.
 _DRAWS = 10_000
@@ -67,9 +69,11 @@ class AsyncPposs(Asking):
         return {**super().state(), "pending": [list(S) for S in pending]}
 
     @classmethod
-    def restore(cls, state: dict[str, Any]) -> AsyncPposs:
-        """The search as it was when `state` was taken; what was out then is asked first."""
-        search = cls(state["n"], state["k"], seed=state["seed"])._load(state)
+    def restore(cls, state: dict[str, Any], isolation: IsolationFunction | None = None) -> AsyncPposs:
+        """The search as it was when `state` was taken; what was out then is asked first. `isolation` where it had a
+        function of its own."""
+        chosen = cls.isolation_of(state, isolation)
+        search = cls(state["n"], state["k"], seed=state["seed"], isolation=chosen)._load(state)
         search._open = [tuple(S) for S in state["pending"]]
         return search
 
@@ -91,11 +95,12 @@ class SlicedPposs:
     #: Iterations of a first slice, before their time is known.
     first_units = 2000
 
-    def __init__(self, objective: QuadraticObjective, k: int, *, seed: int = 0) -> None:
+    def __init__(self, objective: QuadraticObjective, k: int, *, seed: int = 0, isolation: Isolation = "none") -> None:
         self.objective = objective
         self.k = k
         self.seed = seed
-        self.archive = ParetoArchive(k)
+        self.isolation: Isolation = isolation
+        self.archive = ParetoArchive(k, ISOLATIONS[isolation])
         self.iteration = 0
         self.last_gain = 0
         self._trace: list[Improvement] = []
@@ -201,6 +206,7 @@ class SlicedPposs:
             "k": self.k,
             "n": self.objective.n,
             "seed": self.seed,
+            "isolation": self.isolation,
             "iteration": self.iteration,
             "last_gain": self.last_gain,
             "merged": self._merged,
@@ -213,8 +219,8 @@ class SlicedPposs:
     @classmethod
     def restore(cls, objective: QuadraticObjective, state: dict[str, Any]) -> SlicedPposs:
         """The search as it was when `state` was taken; what was out then is made again."""
-        search = cls(objective, state["k"], seed=state["seed"])
-        search.archive = ParetoArchive.restore(state["k"], state["solutions"])
+        search = cls(objective, state["k"], seed=state["seed"], isolation=state["isolation"])
+        search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS[state["isolation"]])
         search.iteration, search.last_gain = state["iteration"], state["last_gain"]
         search._merged, search._accepted = state["merged"], state["accepted"]
         search._open = [(start, stop) for start, stop in state["pending"]]

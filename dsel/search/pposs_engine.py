@@ -10,24 +10,20 @@ import numpy as np
 
 from dsel.compiled import compiled
 from dsel.objective.memory import (
+    CLASS,
     ERROR_OF_EMPTY,
-    MOST_FLIPS,
     N_COLUMNS,
     ON_DEMAND,
-    OUTCOME,
     POSITION,
     SCALARS,
     SIZE,
     STATUS,
-    D,
     Ints,
-    cube,
     int_matrix,
     int_vector,
     matrix,
     vector,
 )
-from dsel.objective.neighbour_table import value_after_flips
 from dsel.search.pareto_engine import (
     BAND,
     BEST,
@@ -36,11 +32,13 @@ from dsel.search.pareto_engine import (
     COUNT,
     DONE,
     FLIPS,
+    FREE,
     FULL,
     ITERATION,
     LIMIT,
     LOOKED_UP,
     MEMBERS,
+    MIN_INDEX,
     ORDER,
     PAIRS_NEEDED,
     RATES,
@@ -57,31 +55,35 @@ from dsel.search.pareto_engine import (
     _write_candidate,
     consider,
     needs,
+    value_of,
 )
 from dsel.search.random import draw_flips, stream, uniform
 
 
 @compiled()
 def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
-    """Go on to round `until`, or until the target is reached or the trace is full; where rows come on demand, until a
-    round lacks some (ROWS_NEEDED, PAIRS_NEEDED), which begins again when they are there.
+    """Go on to round `until`, or until the target is reached, or the trace or the archive is full; where rows come on
+    demand, until a round lacks some (ROWS_NEEDED, PAIRS_NEEDED), which begins again when they are there.
 
     survivors: (processors, 2 + 2k + flips) scratch: of each offspring that the old archive does not rule out its number
     of flips, its size, its columns, and the flips.
     """
     count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
-    status, position, table, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D), matrix(P, TRACE)
+    status, position, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), matrix(P, TRACE)
     rules, rates, cdf, n = int_vector(P, RULES), vector(P, RATES), vector(P, CDF), P[N_COLUMNS]
     slots, candidate = int_matrix(P, SLOT), int_vector(P, CANDIDATE)
     k, seed = rules[LIMIT], rules[SEED]
     band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    most = int_vector(P, FREE).shape[0]
     members_at, flips_at = 2, 2 + 2 * k
     while count[ITERATION] < until:
         if count[TRACED] + processors > trace.shape[0]:
             return FULL
+        if rules[MIN_INDEX] and count[MEMBERS] + processors + 2 > most:
+            return FULL
         t = count[ITERATION]
         parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), 0) * count[MEMBERS])]
-        parent_size = status[parent, SIZE]
+        parent_size, parent_class = status[parent, SIZE], status[parent, CLASS]
         looked_up, valued = count[LOOKED_UP], count[VALUED]
         found = 0
         for slot in range(processors):
@@ -91,18 +93,15 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
                 size += 1 if position[parent, flips[x]] < 0 else -1
             if n_flips == 0 or not 0 < size < 2 * k:
                 continue
-            if n_flips == 1:
-                count[LOOKED_UP] += 1
-                value = table[parent, OUTCOME, flips[0]]
-            elif n_flips <= MOST_FLIPS:
-                count[VALUED] += 1
-                value = value_after_flips(P, parent, flips, n_flips)
-            else:
-                value = -np.inf
-            if value > best[0, size] + band:
+            cls = 0
+            if rules[MIN_INDEX]:
+                _write_candidate(P, parent, n_flips)
+                cls = candidate[0]
+            value = value_of(P, parent, n_flips, best[cls, size] + band)
+            if value > best[cls, size] + band:
                 continue
             if P[ON_DEMAND]:
-                needed = needs(P, parent, n_flips, best[0, size] + band)
+                needed = needs(P, parent, n_flips, best[cls, size] + band)
                 if needed in (PAIRS_NEEDED, ROWS_NEEDED):
                     count[LOOKED_UP], count[VALUED] = looked_up, valued
                     return needed
@@ -119,7 +118,8 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
         there = True
         for i in range(found):
             _consider_survivor(P, parent, there, survivors[i])
-            there = there and slots[0, parent_size] == parent  # once it has left, its slot may go to another subset
+            # Once it has left, its slot may go to another subset.
+            there = there and slots[parent_class, parent_size] == parent
         count[ITERATION] = t + 1
         if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:
             return TARGET_REACHED
@@ -137,4 +137,4 @@ def _consider_survivor(P: Ints, parent: int, there: bool, survivor: Ints) -> Non
         return
     for x in range(survivor[1]):
         flips[x] = survivor[2 + x]
-    consider(P, int_matrix(P, SLOT)[0, 0], survivor[1])
+    consider(P, int_vector(P, ORDER)[0], survivor[1])

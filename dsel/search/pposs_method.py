@@ -14,9 +14,11 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
 from dsel.places import Place
 from dsel.search import pareto_engine
+from dsel.search.archive import IsolationFunction
 from dsel.search.dispatch import Dispatch
 from dsel.search.outcome import SearchOutcome
 from dsel.search.package import Carriage, ExecutorFactory, Serial, Work
+from dsel.search.poss import Isolation
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
@@ -44,33 +46,35 @@ def pposs(run: Run) -> SearchOutcome:
     N = run.options.processors
     stop = _stop(run)
     assert stop.iterations is not None
-    if run.criterion is None:
+    if not _by_calls(run):
         _say_that_it_compiles()
         whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
-        rounds = (
-            PpossRounds(run.objective, run.k, processors=N, seed=run.seed, memory_limit=run.options.memory)
-            if run.state is None
-            else PpossRounds.restore(run.objective, run.state, run.options.memory)
-        )
+        options = run.options
+        if run.state is None:
+            of = {"processors": N, "seed": run.seed, "isolation": options.isolation, "memory_limit": options.memory}
+            rounds = PpossRounds(run.objective, run.k, **of)
+        else:
+            rounds = PpossRounds.restore(run.objective, run.state, options.memory)
         ended = drive(rounds, whole, run.on_slice)
         return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()))
     if run.state is None:
-        search = Pposs(run.objective.n, run.k, processors=N, seed=run.seed)
+        search = Pposs(run.objective.n, run.k, processors=N, seed=run.seed, isolation=_isolation(run))
     else:
-        search = Pposs.restore(run.state)
+        search = Pposs.restore(run.state, _own_isolation(run))
     return _on_workers(run, search, _evaluation(run), stop)
 
 
 def pposs_asy(run: Run) -> SearchOutcome:
     """PPOSS-asy: subsets to be valued by the criterion, or slices of iterations on the quadratic objective."""
-    if run.criterion is not None:
-        search = (
-            AsyncPposs(run.objective.n, run.k, seed=run.seed) if run.state is None else AsyncPposs.restore(run.state)
-        )
+    if _by_calls(run):
+        if run.state is None:
+            search = AsyncPposs(run.objective.n, run.k, seed=run.seed, isolation=_isolation(run))
+        else:
+            search = AsyncPposs.restore(run.state, _own_isolation(run))
         return _on_workers(run, search, _evaluation(run), _stop(run))
     _say_that_it_compiles()
     if run.state is None:
-        sliced = SlicedPposs(run.objective, run.k, seed=run.seed)
+        sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
     else:
         sliced = SlicedPposs.restore(run.objective, run.state)
     if run.objective.on_demand:  # its rows are here alone
@@ -78,7 +82,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
     objective, folder = run.objective, run.backend.folder
     stored: QuadraticObjective | StoredObjective = objective if folder is None else store_objective(objective, folder)
     try:
-        return _on_workers(run, sliced, RunSlices(stored, run.k, run.seed), _stop(run))
+        return _on_workers(run, sliced, RunSlices(stored, run.k, run.seed, run.options.isolation), _stop(run))
     finally:
         if isinstance(stored, StoredObjective):
             stored.place.unlink(missing_ok=True)
@@ -89,8 +93,24 @@ def _say_that_it_compiles() -> None:
         log.info("compiling the search for this machine: about half a minute, only this once")
 
 
+def _isolation(run: Run) -> Isolation | IsolationFunction:
+    """By the columns of the data, as the user's function has them; "min-index" by those that are to be chosen."""
+    return _own_isolation(run) or run.options.isolation
+
+
+def _own_isolation(run: Run) -> IsolationFunction | None:
+    function, objective = run.options.isolation, run.objective
+    return (lambda S: function(tuple(sorted(objective.in_data(S))))) if callable(function) else None
+
+
+def _by_calls(run: Run) -> bool:
+    """Whether subsets are valued one by one: by the user's criterion, or under the user's isolation function."""
+    return run.criterion is not None or callable(run.options.isolation)
+
+
 def _evaluation(run: Run) -> EvaluateSubsets:
-    assert run.criterion is not None
+    if run.criterion is None:
+        return EvaluateSubsets(run.objective.value, None, tuple(range(run.objective.n)))
     if run.options.target_r2 is not None:
         raise OptionError("target_r2 cannot be had with a function of one's own.", "Leave it out.")
     columns = tuple(int(j) for j in run.objective.columns)

@@ -10,7 +10,7 @@ from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
 from dsel.search.outcome import Improvement
-from dsel.search.poss import Poss
+from dsel.search.poss import Isolation, Poss
 from dsel.search.pposs_engine import run_rounds
 
 
@@ -21,11 +21,12 @@ class PpossRounds(Poss):
     """
 
     def __init__(
-        self, objective: QuadraticObjective, k: int, *, processors: int, seed: int = 0, memory_limit: int = 8 << 30
-    ) -> None:
+        self, objective: QuadraticObjective, k: int, *, processors: int, seed: int = 0, isolation: Isolation = "none",
+        memory_limit: int = 8 << 30,
+    ) -> None:  # fmt: skip
         if processors < 1:
             raise OptionError(f"processors is {processors}.", "At least one offspring is made in a round.")
-        super().__init__(objective, k, seed=seed, memory_limit=memory_limit)
+        super().__init__(objective, k, seed=seed, isolation=isolation, memory_limit=memory_limit)
         self.processors = self._offspring = processors
         if processors > self._memory[engine.TRACE].shape[0]:  # each may be an improvement
             self._memory.put(engine.TRACE, np.zeros((processors, 3)))
@@ -61,6 +62,8 @@ class PpossRounds(Poss):
                 self._fetch(status)
             elif status != engine.FULL:
                 return bool(status == engine.TARGET_REACHED)
+            if self.isolation != "none":  # each offspring may be in a class of its own
+                self._make_room(int(self._count[engine.MEMBERS]) + self.processors)
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs."""
@@ -74,7 +77,8 @@ class PpossRounds(Poss):
     def restore(cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PpossRounds:
         """The search as it was when `state` was taken."""
         search = cls(
-            objective, state["k"], processors=state["processors"], seed=state["seed"], memory_limit=memory_limit
-        )
+            objective, state["k"], processors=state["processors"], seed=state["seed"], isolation=state["isolation"],
+            memory_limit=memory_limit,
+        )  # fmt: skip
         search._resume(state)
         return search

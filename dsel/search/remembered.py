@@ -21,7 +21,7 @@ from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.poss import SEED_LIMIT, Isolation
 from dsel.search.random import binomial_cdf, draw_flips, stream, uniform
 
-_ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
+ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
 
 
 class Remembered:
@@ -35,7 +35,7 @@ class Remembered:
             raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
         if not 0 <= seed < SEED_LIMIT:
             raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
-        if isinstance(isolation, str) and isolation not in _ISOLATIONS:
+        if isinstance(isolation, str) and isolation not in ISOLATIONS:
             raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
         self.n = n
         self.k = k
@@ -53,7 +53,7 @@ class Remembered:
 
     def _isolated(self, members: Subset) -> Hashable:
         if isinstance(self.isolation, str):
-            return _ISOLATIONS[self.isolation](members)
+            return ISOLATIONS[self.isolation](members)
         try:
             value = self.isolation(members)
             hash(value)
@@ -143,6 +143,17 @@ class Remembered:
             "values": [[list(S), f if f < math.inf else None] for S, f in self._values.items()],
             "trace": [[t.iteration, t.size, t.value] for t in self._trace],
         }
+
+    @staticmethod
+    def isolation_of(state: dict[str, Any], own: IsolationFunction | None) -> Isolation | IsolationFunction:
+        """The isolation of a saved search; `own` is to be given where it had a function of its own."""
+        if (state["isolation"] is None) == (own is None):
+            raise OptionError(
+                f"The saved search has {'its own' if own is None else 'no'} isolation function.",
+                "Resume with the options it was started with, or start anew.",
+            )
+        chosen: Isolation | IsolationFunction = own or state["isolation"]
+        return chosen
 
     def _load(self, state: dict[str, Any]) -> Self:
         """Take over what `state` holds."""

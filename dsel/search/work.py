@@ -18,6 +18,7 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective
 from dsel.search.archive import Subset
 from dsel.search.package import Answer, Package, Slice
+from dsel.search.poss import Isolation
 from dsel.search.remembered import failure, number
 from dsel.search.slices import SliceEngine
 
@@ -95,6 +96,7 @@ class RunSlices:
     objective: StoredObjective | QuadraticObjective
     k: int
     seed: int
+    isolation: Isolation = "none"
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def __call__(self, package: Package) -> Answer:
@@ -104,7 +106,7 @@ class RunSlices:
             engine = idle.pop() if idle else None  # taken out: another thread takes another one
         if engine is None:
             opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
-            engine = SliceEngine(opened, self.k, self.seed)
+            engine = SliceEngine(opened, self.k, self.seed, self.isolation)
         start = time.perf_counter()
         survivors = engine.run(package.load)
         seconds = time.perf_counter() - start

@@ -126,8 +126,9 @@ def _efficiencies(figure: Any, asynchronous: Sequence[Run], synchronous: Sequenc
 def _qualities(figure: Any, quality: Sequence[dict[str, Any]]) -> Any:
     for i, row in enumerate(quality):
         axes = figure.add_subplot(2, -(-len(quality) // 2), i + 1)
-        mean, spread = zip(*(row[str(N)] for N in range(1, 11)), strict=True)
-        axes.errorbar(range(1, 11), mean, spread, marker="o", markersize=3, label="PPOSS")
+        for shift, form, name in ((0.0, "", "PPOSS"), (0.15, "async_", "PPOSS-asy")):
+            mean, spread = zip(*(row[f"{form}{N}"] for N in range(1, 11)), strict=True)
+            axes.errorbar(np.arange(1, 11) + shift, mean, spread, marker="o", markersize=3, label=name)
         axes.axhline(row["forward"], color="C2", label="forward selection")
         axes.set_title(row["data"], fontsize=9)
         axes.set_xlabel("N", fontsize=8)

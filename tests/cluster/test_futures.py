@@ -71,6 +71,12 @@ def raises(S, path: Path) -> None:
         raise ZeroDivisionError("no folds left")
 
 
+def wait_for_company(S, path: Path) -> None:
+    """All but the first evaluations, until somebody has seen a second worker."""
+    while len(S) > 1 and not path.with_suffix(".company").exists():
+        time.sleep(0.01)
+
+
 class Stillborn:
     """As a script without `if __name__ == "__main__"`: a process ends while it takes the work."""
 
@@ -201,6 +207,33 @@ class TestWorkers:
         search, _ = run(dask_executor(client), Noted(tmp_path / "calls", 0.005), on_slice=scale)
         assert all_of(search) == all_of(calm)
         assert seen >= {0, 1, 2}
+
+
+def test_an_adaptive_cluster_grows_and_shrinks_under_a_run(calm, tmp_path) -> None:
+    """Workers come because of what waits, and go while the client is held up."""
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        cluster.adapt(minimum=1, maximum=2, interval="50ms", target_duration="10ms", wait_count=1)
+
+        def workers() -> int:
+            return len(client.scheduler_info(n_workers=-1)["workers"])
+
+        for search in (Pposs(N_COLUMNS, K, processors=16, seed=3), AsyncPposs(N_COLUMNS, K, seed=4)):
+            criterion, seen = Noted(tmp_path / type(search).__name__, bad=wait_for_company), [1]
+
+            def look(search, criterion=criterion, seen=seen) -> None:
+                if seen == [1] and workers() == 2:
+                    criterion.path.with_suffix(".company").touch()
+                    seen.append(2)
+                elif seen == [1, 2] and search.iteration > T / 2:
+                    while workers() == 2:
+                        time.sleep(0.02)
+                    seen.append(1)
+
+            run(dask_executor(client), criterion, search, on_slice=look)
+            assert seen == [1, 2, 1]
+            assert len(set(criterion.calls())) == search.evaluations
+            if isinstance(search, Pposs):
+                assert all_of(search) == all_of(calm)
 
 
 def test_without_a_scheduler_it_ends_with_an_error_and_keeps_what_came(tmp_path) -> None:

@@ -168,6 +168,18 @@ def test_rounds_never_go_beyond_the_limit_but_for_the_first() -> None:
         Pposs(N_COLUMNS, K, processors=0)
 
 
+@pytest.mark.parametrize("isolation", ["min-index", max])
+def test_with_an_isolation_function_too(isolation) -> None:
+    search = Pposs(N_COLUMNS, K, processors=1, seed=3, isolation=isolation)
+    poss = CriterionPoss(cover, N_COLUMNS, K, seed=3, isolation=isolation)
+    own = isolation if callable(isolation) else None
+    for until in range(50, 800, 50):
+        advance(search, until)
+        poss.advance(until)
+        assert search.archived == poss.archived
+        search = Pposs.restore(json.loads(json.dumps(search.state())), own)
+
+
 class TestCompiled:
     X, Y = random_data(3, m=100, n=30)
     objective = regression(X, Y)
@@ -179,6 +191,17 @@ class TestCompiled:
             poss.advance(until)
             assert rounds.archived == poss.archived
             assert rounds.trace == poss.trace
+
+    def test_with_an_isolation_too(self) -> None:
+        of = {"seed": 3, "isolation": "min-index"}
+        rounds, poss = PpossRounds(self.objective, 3, processors=1, **of), Poss(self.objective, 3, **of)
+        rounds.advance(8000)
+        poss.advance(8000)
+        assert rounds.archived == poss.archived
+        rounds, search = PpossRounds(self.objective, 3, processors=32, **of), Pposs(30, 3, processors=32, **of)
+        rounds.advance(9600)
+        advance(search, 9600, self.objective.value)
+        assert [z.members for z in rounds.archived] == [z.members for z in search.archived]
 
     @pytest.mark.parametrize("N", [2, 7, 32])
     def test_its_rounds_are_those_of_ask_and_tell(self, N: int) -> None:

@@ -31,6 +31,20 @@ def test_one_subset_at_a_time_it_is_poss(f) -> None:
     assert search.counts() == poss.counts()
 
 
+@pytest.mark.parametrize("isolation", ["min-index", max])
+def test_with_an_isolation_function_too(isolation) -> None:
+    search = AsyncPposs(N_COLUMNS, K, seed=3, isolation=isolation)
+    poss = CriterionPoss(cover, N_COLUMNS, K, seed=3, isolation=isolation)
+    own = isolation if callable(isolation) else None
+    while not search.finished(T):
+        package = search.ask(1, 1, T)
+        if package is not None:
+            search.tell(package, [cover(S) for S in package.load])
+            search = AsyncPposs.restore(search.state(), own)
+    poss.advance(T)
+    assert search.archived == poss.archived
+
+
 @pytest.mark.parametrize("f", [cover, tied])
 def test_out_of_order_lost_and_resumed_nothing_is_asked_twice_and_the_news_tell_the_archive(f) -> None:
     rng, search = random.Random(2), AsyncPposs(N_COLUMNS, K, seed=5)
@@ -87,6 +101,18 @@ class TestSlices:
         assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
         assert search.best_value == poss.best_value
         assert search.front() == poss.front()
+
+    @pytest.mark.parametrize("objective", [regression(X, Y), self_expression(X)], ids=["y", "Y = X"])
+    def test_with_an_isolation_too(self, objective) -> None:
+        search = SlicedPposs(objective, 4, seed=2, isolation="min-index")
+        poss, engine = Poss(objective, 4, seed=2, isolation="min-index"), SliceEngine(objective, 4, 2, "min-index")
+        while not search.finished(6000):
+            package = search.ask(350, 1, 6000)
+            search.tell(package, engine.run(package.load))
+            search = SlicedPposs.restore(objective, json.loads(json.dumps(search.state())))
+        poss.advance(6000)
+        assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
+        assert len(search.archived) > 8
 
     def test_an_engine_takes_in_what_is_better_and_tells_all_that_the_snapshot_lacks(self) -> None:
         """Two engines in turns, each seeing the other's finds only through the archive."""

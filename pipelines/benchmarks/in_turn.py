@@ -1,0 +1,65 @@
+"""Workers that take turns in this process, by a clock of their own: how the asynchronous form searches on N of them,
+whatever the cores here. Their speed says nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.dispatch import Dispatch
+from dsel.search.package import Answer, Lost, Package, Slice
+from dsel.search.pposs_async import SlicedPposs
+from dsel.search.slices import SliceEngine
+from dsel.search.stopping import Stop
+
+#: Seconds of an iteration by the workers' clock.
+_EACH = 1e-6
+#: A package of theirs takes up to so much more or less than another one.
+_UNEVEN = 0.5
+
+
+class InTurn:
+    """N workers, each with an archive of its own, one package waiting for each: as on a cluster (`DaskFutures`)."""
+
+    def __init__(self, objective: QuadraticObjective, k: int, seed: int, workers: int) -> None:
+        self.workers = workers
+        self.now = 0.0
+        self._engines = [SliceEngine(objective, k, seed) for _ in range(workers)]
+        self._busy: dict[int, tuple[float, Package]] = {}
+        self._waiting: list[Package] = []
+        self._pace = np.random.default_rng(seed)
+
+    @property
+    def room(self) -> int:
+        return 2 * self.workers - len(self._busy) - len(self._waiting)
+
+    def send(self, package: Package) -> None:
+        self._waiting.append(package)
+        self._begin()
+
+    def _begin(self) -> None:
+        for w in range(self.workers):
+            if w not in self._busy and self._waiting:
+                package = self._waiting.pop(0)
+                seconds = _EACH * package.units * (1.0 + _UNEVEN * (2.0 * self._pace.random() - 1.0))
+                self._busy[w] = self.now + seconds, package
+
+    def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
+        """The package that ends next."""
+        w = min(self._busy, key=lambda w: self._busy[w][0])
+        self.now, package = self._busy.pop(w)
+        assert isinstance(package.load, Slice)
+        found = self._engines[w].run(package.load)
+        self._begin()
+        return [(package, Answer(found, _EACH * package.units))]
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+def least_found(objective: QuadraticObjective, k: int, workers: int, iterations: int, seed: int) -> float:
+    """The least f that PPOSS-asy finds on so many workers."""
+    search = SlicedPposs(objective, k, seed=seed)
+    executor = InTurn(objective, k, seed, workers)
+    Dispatch(search, executor, Stop(iterations=iterations), clock=lambda: executor.now).run()
+    return search.best_value
