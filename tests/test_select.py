@@ -378,9 +378,9 @@ class TestACriterionOfOnesOwn:
         poss = dsel.select(X, Y, **of)  # type: ignore[arg-type]
         rounds = dsel.select(X, Y, method="pposs", processors=1, **of)  # type: ignore[arg-type]
         assert (rounds.indices, rounds.front) == (poss.indices, poss.front)
-        free = dsel.select(X, Y, method="pposs-asy", **of)  # type: ignore[arg-type]
-        assert free.iterations == 3000
-        assert free.r2 == pytest.approx(poss.r2, rel=0.05)
+        free = dsel.select(X, Y, method="pposs-asy", **{**of, "iterations": 9000})  # type: ignore[arg-type]
+        assert free.iterations == 9000
+        assert free.r2 > poss.r2 - 1e-9
 
     @pytest.mark.parametrize(
         "wrong", [{"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5}]

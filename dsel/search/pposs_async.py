@@ -19,6 +19,9 @@ from dsel.search.poss import Isolation
 from dsel.search.pposs import Asking
 from dsel.search.remembered import ISOLATIONS
 
+#: Subsets of one package that may be drawn from an archive still young, where values cost next to nothing.
+_YOUNG = 64
+
 #: Iterations drawn in one call where none of them needs an evaluation.
 _DRAWS = 10_000
 
@@ -44,6 +47,8 @@ class AsyncPposs(Asking):
         None where nothing needs one, for some thousand iterations or because the count is at its end.
         """
         size = min(most, max(most // 4, math.ceil((limit - self.iteration) / (2 * workers)), 1))
+        # What is drawn from one archive cannot build on each other: all that is out stays a share of what was done.
+        size = min(size, max(_YOUNG, self.iteration // (8 * workers)))
         until = min(limit, self.iteration + _DRAWS)
         while len(self._open) < size and self.iteration < until:
             S = self._offspring_of(self._parent(self.iteration), self.iteration)

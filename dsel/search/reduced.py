@@ -26,7 +26,7 @@ from dsel.search.secular import downdated
 
 _ROUNDING = 1e-13
 #: With at most so many times its floor left of a column it is `Children.steep`.
-_STEEP = 10.0
+STEEP = 10.0
 #: With at most this share of a column's squared norm outside U_x, U_x spans the columns.
 _COMPLETE = 1e-10
 
@@ -169,4 +169,4 @@ class Reduced:
             values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
             top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u, squares[columns] <= _STEEP * self.floor[columns])
+        return Children(columns, self._below(explained), u, squares[columns] <= STEEP * self.floor[columns])
