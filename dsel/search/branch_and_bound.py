@@ -32,6 +32,8 @@ MARGIN = 1e-10
 #: With so many open nodes a subtree is finished before the next one is begun.
 MOST_OPEN = 20_000
 _LONGEST_SLICE = 20_000
+#: Least number of columns to choose at which looking for cores costs less than it saves: with one target, with more.
+_CORES_FROM = (4, 3)
 
 
 Columns = NDArray[np.int32]
@@ -94,6 +96,7 @@ class Explorer:
         self._count[at.DEPTH] = -1
         self._count[at.BOUND] = BOUNDS.index(bound)
         self._count[at.PAIRS] = pairs
+        self._count[at.CORES] = _CORES_FROM[min(N, 2) - 1] if pairs else 2
         self._numbers[at.MARGIN] = MARGIN * problem.c
         self._numbers[at.PRUNED] = np.inf
         self._numbers[at.TOTAL] = problem.c

@@ -66,8 +66,8 @@ FREE, DEPENDENT, STEEP = range(3)
 #: DEPTH is that of the present node, -1 at the end. Q: columns to choose at depth 0. BOUND: which bound. BEST_SIZE: of
 #: the subset in BEST, -1 for none. OPENED: whether depth 0 is. CAREFUL: bound every child as well as can be, not only
 #: well enough to see that it cannot be pruned. PAIRS: whether the last two columns are found by looking at all pairs.
-#: BASE_SIZE: of BASE.
-DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, COUNTERS = range(10)
+#: BASE_SIZE: of BASE. CORES: least number of columns to choose with which cores are looked for.
+DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, COUNTERS = range(11)
 COMBINED, EIGENVALUE, LEAPS = range(3)
 
 #: A pivot of at most this share of a column's squared norm is rounding: the column adds nothing to a bound. It is far
@@ -75,6 +75,8 @@ COMBINED, EIGENVALUE, LEAPS = range(3)
 _ROUNDING = 1e-5  # of FLOOR, itself 1e-7 of the squared norm
 #: A pivot of at most so many times its floor is "steep": figures of the running factor prune nothing there.
 _STEEP = 10.0
+#: No place in R; and no targets, for the pivots alone.
+_NONE, _PIVOTS = np.int64(-1), np.int64(0)
 
 
 @compiled(fast=True)
@@ -132,7 +134,7 @@ def _checked(P: Ints, d: int, i: int, l: int, targets: int) -> float:
 @compiled(fast=True)
 def _dependent(P: Ints, d: int, i: int) -> bool:
     """Whether the columns of S and i depend on each other in the order of their indices: with more they do, too."""
-    return not _checked(P, d, i, -1, 0) < np.inf
+    return not _checked(P, d, i, _NONE, _PIVOTS) < np.inf
 
 
 @compiled(fast=True)
@@ -172,7 +174,7 @@ def _singles(P: Ints, d: int) -> None:
         if gram[i, i] <= _STEEP * floor[allowed[d, i]]:
             moments[1, i] = DEPENDENT if _dependent(P, d, i) else STEEP
         if moments[1, i] == STEEP or (moments[1, i] == FREE and f - m / gram[i, i] < numbers[INCUMBENT]):
-            _record(P, d, i, -1)
+            _record(P, d, i, _NONE)
 
 
 @compiled(fast=True)
@@ -431,17 +433,18 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
     numbers = vector(P, NUMBERS)
     f = matrix(P, ERROR)[F_OF_S, d]
     slack = f - numbers[INCUMBENT] + numbers[MARGIN]
+    exact = False
     _prepare(P, d, order)
     trace = 0.0
     top = 0.0
     reached = 0.0
     for a in range(order.size - 1, -1, -1):
-        z = _absorb(P, d, a if a >= split else 0, a, order)
+        z = _absorb(P, d, a if a >= split else np.int64(0), a, order)
         trace += z
         top += z
         if a > split:
             continue
-        top = _suffix_bound(P, q, top, trace, slack, False)
+        top = _suffix_bound(P, q, top, trace, slack, exact)
         if top > slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - reached)
             return a
@@ -530,7 +533,7 @@ def _branch(P: Ints, d: int, q: int) -> bool:
         steep += 1 if moments[1, i] == STEEP else 0
     crossing = _list_children(P, d, q, order, first, first)
     worth = True
-    if count[BOUND] == COMBINED and first == 0 and frame[d, LEFT] > 0 and q > 2:
+    if count[BOUND] == COMBINED and first == 0 and frame[d, LEFT] > 0 and q >= count[CORES]:
         found = _cores(P, d, q, order, crossing)
         if found > q:
             frame[d, LEFT] = 0
@@ -602,7 +605,7 @@ def _descend(P: Ints, d: int, i: int) -> bool:
         return False
     frame[d + 1, CHOSEN] = j
     if g <= _STEEP * floor[j]:
-        s = _gather(P, d, i, -1)
+        s = _gather(P, d, i, _NONE)
         for a in range(s):
             columns[a] = int_vector(P, MEMBERS)[a]
         for a in range(i + 1, t):
@@ -632,7 +635,7 @@ def _descend(P: Ints, d: int, i: int) -> bool:
     else:
         for a in range(i + 1, t):
             left = parent[a, a] - parent[i, a] * parent[i, a] / g
-            if left <= floor[allowed[d, a]] and not _checked(P, d, i, a, 0) < np.inf:
+            if left <= floor[allowed[d, a]] and not _checked(P, d, i, a, _PIVOTS) < np.inf:
                 continue
             u = parent[i, a] / g
             allowed[d + 1, kept] = allowed[d, a]
@@ -728,9 +731,9 @@ def begin(P: Ints, s: int, t: int) -> None:
     count[BASE_SIZE] = s
     for a in range(s):
         base[a] = columns[a]
-    if _checked(P, 0, -1, -1, 0) < np.inf:
+    if _checked(P, np.int64(0), _NONE, _NONE, _PIVOTS) < np.inf:
         count[DEPTH] = 0
-        _from_root(P, 0, s, t)
+        _from_root(P, np.int64(0), s, t)
 
 
 @compiled(fast=True)
