@@ -27,7 +27,7 @@ _SECONDS = 0.5
 #: The trial of BLAS: columns and rows.
 _COLUMNS, _ROWS = 500, 2000
 #: The trial of a search.
-_TRIAL_COLUMNS, _TRIAL_ITERATIONS = 2000, 20_000
+_TRIAL_COLUMNS, _TRIAL_K, _TRIAL_ITERATIONS = 2000, 64, 5_000
 #: A task costs the scheduler and the client about this (two shared cores).
 TASK_SECONDS = 0.003
 
@@ -54,8 +54,9 @@ def calibrated(plan: Plan, source: Source) -> Plan:
 def search_seconds(plan: Plan) -> float | None:
     """Of a Pareto search with a known number of iterations: some of them on random numbers, of as many columns (2000 at
     most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
-    None for other methods, and where the search is not compiled yet on this machine."""
-    if not plan.iterations or not is_compiled(pareto_engine.run):
+    None for other methods, for more than 64 columns to choose (the trial would take longer than it is worth), and where
+    the search is not compiled yet on this machine."""
+    if not plan.iterations or plan.problem.k > _TRIAL_K or not is_compiled(pareto_engine.run):
         return None
     problem = plan.problem
     n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
@@ -65,10 +66,11 @@ def search_seconds(plan: Plan) -> float | None:
     cross = None if problem.keeps_moments else X.T @ Y
     search = Poss(QuadraticObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
     warm_start(search, PossOptions(warm_start="forward"), 0)
-    search.advance(_TRIAL_ITERATIONS)
+    tried = min(_TRIAL_ITERATIONS, plan.iterations)
+    search.advance(tried)
     began = time.perf_counter()
-    search.advance(2 * _TRIAL_ITERATIONS)
-    seconds = (time.perf_counter() - began) / _TRIAL_ITERATIONS * plan.iterations
+    search.advance(2 * tried)
+    seconds = (time.perf_counter() - began) / tried * plan.iterations
     return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
 
 

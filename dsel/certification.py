@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dsel.data.source import Source
 from dsel.errors import DselError, Interrupted, OptionError
 from dsel.files import read_json, write_json
+from dsel.objective.near_dependence import near_dependence
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.pipeline import (
     Surroundings,
@@ -81,11 +82,22 @@ def certify_selection(
             found[old.size] = old
     certificates = spread(found)
     selection = replace(
-        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + passes
-    )
+        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + passes,
+        notes=(*selection.notes, *(note for note in _reserves(objective) if note not in selection.notes)),
+    )  # fmt: skip
     for certificate in certificates.values():
         log.info("%s", describe(certificate))
     return _with_better(source, settings, selection, statistics, objective, certificates, around)
+
+
+def _reserves(objective: QuadraticObjective) -> Iterator[str]:
+    """What a reader of the proof has to know of the columns."""
+    share = None if objective.on_demand else near_dependence(objective.K, objective.lam)
+    if share is not None:
+        yield (
+            f"columns are nearly dependent (beside others {share:.0e} of a column's square is left): what is proved "
+            "leaves out subsets that tell such columns apart"
+        )
 
 
 def describe(certificate: Certificate) -> str:

@@ -15,7 +15,9 @@ from dsel.errors import DataError, Interrupted, OptionError, OutputError
 from dsel.files import read_json, write_json
 from dsel.job import certify_run, run_job
 from dsel.job_file import read_job
+from dsel.pipeline import run_selection
 from dsel.result.selection import open_selection
+from dsel.settings import Settings
 
 RNG = np.random.default_rng(21)
 X = RNG.standard_normal((60, 14)) @ (np.eye(14) + RNG.standard_normal((14, 14)) / 2)
@@ -55,6 +57,17 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     again = certify_run(job.out, Effort(nodes=1))
     assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
     assert again.certificate[-1]["proven"]
+
+
+def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
+    x = X.copy()
+    x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
+    for data, notes in ((X, 0), (x, 1)):
+        source, settings = make_source(data, Y), Settings(k=3, method="forward")
+        selection = run_selection(source, settings)
+        for _ in range(2):  # said once, however often it is proved
+            selection = certify_selection(source, settings, selection, Effort(seconds=60.0))
+            assert sum("nearly dependent" in note for note in selection.notes) == notes
 
 
 @pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])

@@ -66,22 +66,27 @@ class DaskFutures:
         self._out: dict[str, tuple[Package, Any, float]] = {}
         self._came: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: list[tuple[Package, Lost]] = []
-        self._workers, self._looked = 1, float("-inf")
+        self._workers, self._spread, self._looked = 1, 1, float("-inf")
         self._stalled_since: float | None = None
 
     @property
     def workers(self) -> int:
-        """Threads of the workers that are there, as of a second ago; twice that where an adaptive cluster may grow."""
+        """Threads of the workers that are there, as of a second ago."""
         now = time.monotonic()
         if now - self._looked > _LOOK_SECONDS:
             self._require_connection()
             found = self.client.scheduler_info(n_workers=-1)["workers"]
             threads = max(sum(int(worker["nthreads"]) for worker in found.values()), 1)
-            self._workers = 2 * threads if self._may_grow(len(found)) else threads
+            self._workers, self._spread = threads, 2 * threads if self._may_grow(len(found)) else threads
             self._stalled_since = check_workers(self.client, self._stalled_since, self._no_worker_limit)
             self._stop_what_hangs()
             self._looked = time.monotonic()
         return self._workers
+
+    @property
+    def spread(self) -> int:
+        """Workers to cut the work for: more than there are, where an adaptive cluster may grow."""
+        return max(self.workers, self._spread)
 
     def _may_grow(self, workers: int) -> bool:
         """Whether the client's cluster starts workers by itself where packages wait. Where it does not see more of them
@@ -92,7 +97,7 @@ class DaskFutures:
     @property
     def room(self) -> int:
         """Some ahead of what is being worked on."""
-        return _AHEAD * self.workers - len(self._out)
+        return _AHEAD * self.spread - len(self._out)
 
     def _require_connection(self) -> None:
         if self.client.status != "running":

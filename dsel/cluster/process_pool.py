@@ -48,7 +48,7 @@ class ProcessPool:
             self._pickled = cloudpickle.dumps(work)
         except Exception as error:
             raise cannot_travel(error) from error
-        self.workers = carriage.processes
+        self.workers = self.spread = carriage.processes
         self._limit = carriage.evaluation_limit
         self._out: dict[Future[Answer], Package] = {}
         self._came: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()

@@ -468,7 +468,7 @@ def _errors(
 def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None, count: Floats) -> Floats:
     """(s,) errors of S - i over some rows."""
     lead = round.lead
-    root = 1.0 / np.sqrt(np.diag(round.A)[lead:])
+    root = 1.0 / np.sqrt(np.square(round.F).sum(axis=0)[lead:])
     u = (h @ round.F)[:, lead:] * root
     tau = round.w[lead:] * root[:, None]
     d = g[:, None] + np.square(u)

@@ -26,7 +26,7 @@ from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
 from dsel.search.exact import ExactSearch, check_saved
-from dsel.search.reduced import Children, Reduced
+from dsel.search.reduced import STEEP, Children, Reduced
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -298,9 +298,14 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
     G, B, f = problem.residual(node.members, R)
     d = np.diag(G)
     independent = problem.free(node.members, R)
-    gain = np.where(independent, np.square(B).sum(axis=1) / np.where(independent, d, 1.0), 0.0)
+    steep = independent & (d <= STEEP * problem.floor[R])  # d may be rounding
+    sound = independent & ~steep
+    gain = np.where(sound, np.square(B).sum(axis=1) / np.where(sound, d, 1.0), 0.0)
+    for x in np.flatnonzero(steep):
+        gain[x] = f - problem.value((*node.members, int(R[x])))
     order = np.argsort(-gain, kind="stable")
-    R, gain, independent = R[order], gain[order], independent[order]
+    R, gain = R[order], gain[order]
+    independent, steep, sound = independent[order], steep[order], sound[order]
     G, B = G[np.ix_(order, order)], B[order]
     lower = f - gain
     if q > 1:
@@ -311,10 +316,10 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
         if problem.N == 1 or after >= problem.N:
             explained = trace
         else:
-            w = B / np.sqrt(np.where(independent, d[order], 1.0))[:, None]
+            w = B / np.sqrt(np.where(sound, d[order], 1.0))[:, None]
             values = np.linalg.eigvalsh(A - w[:, :, None] * w[:, None, :])[:, problem.N - after :]
             explained = np.minimum(trace, gain + np.maximum(values, 0.0).sum(axis=1))
-        lower = f - explained
+        lower = np.where(steep, node.l, f - explained)
     return [
         _Node((*node.members, int(R[i])), max(float(lower[i]), node.l), float(f - gain[i]), tuple(R[i + 1 :].tolist()))
         for i in np.flatnonzero(independent)

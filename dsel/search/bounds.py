@@ -127,6 +127,12 @@ class Problem:
         s = members.size
         return bool(eliminated(self.K, self.B, 0, 0.0, self.floor, members, s, np.empty((s, s))) < np.inf)
 
+    def value(self, S: Sequence[int]) -> float:
+        """f(S) by pivots in the order of indices, NaN where S is dependent."""
+        members = np.sort(np.asarray(S, np.int64))
+        s = members.size
+        return float(eliminated(self.K, self.B, self.N, self.c, self.floor, members, s, np.empty((s, s + self.N))))
+
     def _factor(self, S: Sequence[int]) -> tuple[Ints, Floats, Floats]:
         """S ascending, the Cholesky factor L of K_SS, and W = L^-1 B_S."""
         s = np.sort(np.asarray(S, np.int64))

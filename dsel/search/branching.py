@@ -71,7 +71,8 @@ DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, COU
 COMBINED, EIGENVALUE, LEAPS = range(3)
 
 #: A pivot of at most this share of a column's squared norm is rounding: the column adds nothing to a bound. It is far
-#: below the tolerance of dependence, so that the bound covers whatever the objective counts as independent.
+#: below the tolerance of dependence, but not below what several trifling pivots multiply to in another order
+#: (dsel.objective.near_dependence says whether there are such).
 _ROUNDING = 1e-5  # of FLOOR, itself 1e-7 of the squared norm
 #: A pivot of at most so many times its floor is "steep": figures of the running factor prune nothing there.
 _STEEP = 10.0
@@ -514,8 +515,8 @@ def _narrow(P: Ints, d: int, q: int, order: Ints, found: int) -> None:
 
 
 @compiled(fast=True)
-def _branch(P: Ints, d: int, q: int) -> bool:
-    """Order R, bound its children and list those that may hold a better subset; False where the node itself cannot."""
+def _branch(P: Ints, d: int, q: int) -> None:
+    """Order R, bound its children and list those that may hold a better subset."""
     frame, children, moments = int_matrix(P, FRAME), int_matrix(P, CHILDREN), matrix(P, MOMENTS)
     lower, count = matrix(P, LOWER), int_vector(P, COUNT)
     t = frame[d, T]
@@ -532,12 +533,10 @@ def _branch(P: Ints, d: int, q: int) -> bool:
         first += 1 if moments[1, i] != FREE else 0
         steep += 1 if moments[1, i] == STEEP else 0
     crossing = _list_children(P, d, q, order, first, first)
-    worth = True
     if count[BOUND] == COMBINED and first == 0 and frame[d, LEFT] > 0 and q >= count[CORES]:
         found = _cores(P, d, q, order, crossing)
         if found > q:
             frame[d, LEFT] = 0
-            worth = False
         else:
             _narrow(P, d, q, order, found)
     for a in range(first - 1, first - steep - 1, -1):
@@ -546,7 +545,6 @@ def _branch(P: Ints, d: int, q: int) -> bool:
         frame[d, LEFT] += 1
     if frame[d, LEFT] > 0:
         _arrange(P, d, order)
-    return worth
 
 
 @compiled(fast=True)
@@ -574,9 +572,8 @@ def _arrange(P: Ints, d: int, order: Ints) -> None:
 
 
 @compiled(fast=True)
-def _open(P: Ints, d: int) -> bool:
-    """Look at the node at depth d: its own neighbours, and which children are to be visited; False where its own bound
-    prunes it."""
+def _open(P: Ints, d: int) -> None:
+    """Look at the node at depth d: its own neighbours, and which children are to be visited."""
     frame, count = int_matrix(P, FRAME), int_vector(P, COUNT)
     q = count[Q] - d
     frame[d, LEFT] = 0
@@ -584,8 +581,7 @@ def _open(P: Ints, d: int) -> bool:
     if q == 2 and count[PAIRS] > 0:
         _pairs(P, d)
     elif q >= 2:
-        return _branch(P, d, q)
-    return True
+        _branch(P, d, q)
 
 
 @compiled(fast=True)
@@ -740,14 +736,15 @@ def begin(P: Ints, s: int, t: int) -> None:
 def explore(P: Ints, budget: int) -> None:
     """Depth first, for `budget` nodes or until nothing is left (COUNT[DEPTH] < 0).
 
-    A node that its own bound prunes, whichever that is, does not count.
+    A node counts when it is opened: when its bound as a child, in its parent, did not prune it.
     """
     frame, count, children = int_matrix(P, FRAME), int_vector(P, COUNT), int_matrix(P, CHILDREN)
     numbers, lower = vector(P, NUMBERS), matrix(P, LOWER)
     until = count[NODES] + budget
     if count[DEPTH] >= 0 and count[OPENED] == 0 and budget > 0:
         count[OPENED] = 1
-        count[NODES] += 1 if _open(P, count[DEPTH]) else 0
+        count[NODES] += 1
+        _open(P, count[DEPTH])
     while count[DEPTH] >= 0 and count[NODES] < until:
         d = count[DEPTH]
         if frame[d, LEFT] == 0:
@@ -762,4 +759,5 @@ def explore(P: Ints, budget: int) -> None:
             continue
         matrix(P, ERROR)[BELOW, d + 1] = lower[d, place]
         count[DEPTH] = d + 1
-        count[NODES] += 1 if _open(P, d + 1) else 0
+        count[NODES] += 1
+        _open(P, d + 1)

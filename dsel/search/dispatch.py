@@ -121,10 +121,10 @@ class Dispatch:
     def _send(self) -> None:
         """Packages for all who have room, as long as the search has any to give."""
         while self.executor.room > 0 and self._ended() is None:
-            if self._unit_seconds is None and len(self._out) >= self._workers:
+            if self._unit_seconds is None and len(self._out) >= self.executor.spread:
                 return  # of unknown length: no more than one for each
             before = self.search.iteration
-            package = self.search.ask(self._most(), self._workers, self.limit)
+            package = self.search.ask(self._most(), self.executor.spread, self.limit)
             if again := self.search.news():
                 self._write("merged", key=None, found=valued(again))
             if package is None:

@@ -99,6 +99,7 @@ class PossOptions(IsolationOptions):
 
 class PpossAsyOptions(IsolationOptions):
     """PPOSS-asy: on workers, each future from the newest archive; the result depends on the order they come back in.
+    On wide data, whose rows are kept where the search is, all of it is done there.
 
     isolation: as for poss. For a criterion or an isolation function of one's own: evaluation_limit: seconds that one
     evaluation may take before its worker is given up and it goes to another one. processes: worker processes of this
@@ -114,9 +115,9 @@ class PpossOptions(PpossAsyOptions):
     """PPOSS: rounds of `processors` offspring of one parent, T = floor(2 e k^2 n / processors) of them.
 
     The same seed and `processors` give the same bits on any number of workers; some times as many as there are workers
-    keep them busy, since a third of the offspring need no evaluation. Without a criterion of one's own the rounds are
-    made in this process: an offspring takes about a microsecond, less than any worker could be told of it. memory:
-    bytes for the archive's tables.
+    keep them busy, since a third of the offspring need no evaluation. Without a criterion or an isolation function of
+    one's own the rounds are made in this process: an offspring takes about a microsecond, less than any worker could be
+    told of it. memory: bytes for the archive's tables.
     """
 
     processors: Int = Field(32, ge=1, le=100_000)

@@ -67,6 +67,10 @@ class Executor(Protocol):
         """Packages that can be worked on at the same time, now; at least 1."""
 
     @property
+    def spread(self) -> int:
+        """Packages to cut the work into, at least `workers`: more where workers may yet come."""
+
+    @property
     def room(self) -> int:
         """Packages that may be sent now so that no worker is idle."""
 
@@ -94,7 +98,7 @@ ExecutorFactory = Callable[[Work, Carriage], Executor]
 class Serial:
     """In this process, one package after another: where everything is that the search needs."""
 
-    workers = 1
+    workers = spread = 1
 
     def __init__(self, work: Work, carriage: Carriage | None = None) -> None:
         self._work = work

@@ -108,14 +108,16 @@ class Poss:
         self._start()
 
     def _check_memory(self, slots: int) -> None:
-        n, N = self.objective.n, self.objective.few_targets
-        need = pool_bytes(n, N, self._s_max, slots)
+        n, need = self.objective.n, self._table_bytes(slots)
         if need > self.memory_limit:
             raise CapacityError(
                 f"The archive's tables need {need / 2**30:.1f} GiB for {slots} subsets of up to {self._s_max} of {n} "
                 f"columns; {self.memory_limit / 2**30:.1f} GiB are allowed.",
-                "Use a smaller k, isolation 'none', or a larger memory_limit.",
+                "Use a smaller k, isolation 'none', or let the option memory be more.",
             )
+
+    def _table_bytes(self, slots: int) -> int:
+        return pool_bytes(self.objective.n, self.objective.few_targets, self._s_max, slots)
 
     def _start(self) -> None:
         """The archive holds the empty set alone (line 1 of Algorithm 2)."""
@@ -230,7 +232,7 @@ class Poss:
         need = 3 + (int(self._count[engine.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
-        more = max(2 * slots, need)
+        more = max(2 * slots, need) if self._table_bytes(2 * slots) <= self.memory_limit else need
         self._check_memory(more)
         at.resize(memory, self._s_max, more)
         order = np.zeros(more, np.int64)

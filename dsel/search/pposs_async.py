@@ -224,8 +224,8 @@ class SlicedPposs:
     @classmethod
     def restore(cls, objective: QuadraticObjective, state: dict[str, Any]) -> SlicedPposs:
         """The search as it was when `state` was taken; what was out then is made again."""
-        search = cls(objective, state["k"], seed=state["seed"], isolation=state["isolation"])
-        search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS[state["isolation"]])
+        search = cls(objective, state["k"], seed=state["seed"], isolation=state.get("isolation", "none"))
+        search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS[search.isolation])
         search.iteration, search.last_gain = state["iteration"], state["last_gain"]
         search._merged, search._accepted = state["merged"], state["accepted"]
         search._open = [(start, stop) for start, stop in state["pending"]]

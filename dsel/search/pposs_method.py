@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
 from dsel.search.stopping import Stop, drive
-from dsel.search.work import EvaluateSubsets, RunSlices
+from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf, forget
 
 if TYPE_CHECKING:
     from dsel.search.methods import Run
@@ -42,7 +43,7 @@ class Backend:
 
 
 def pposs(run: Run) -> SearchOutcome:
-    """PPOSS in rounds: on workers for a criterion of one's own, in this process for the quadratic objective."""
+    """PPOSS in rounds: on workers for a criterion or an isolation function of one's own, else in this process."""
     N = run.options.processors
     stop = _stop(run)
     assert stop.iterations is not None
@@ -61,7 +62,7 @@ def pposs(run: Run) -> SearchOutcome:
         search = Pposs(run.objective.n, run.k, processors=N, seed=run.seed, isolation=_isolation(run))
     else:
         search = Pposs.restore(run.state, _own_isolation(run))
-    return _on_workers(run, search, _evaluation(run), stop)
+    return _by_evaluations(run, search, stop)
 
 
 def pposs_asy(run: Run) -> SearchOutcome:
@@ -71,21 +72,35 @@ def pposs_asy(run: Run) -> SearchOutcome:
             search = AsyncPposs(run.objective.n, run.k, seed=run.seed, isolation=_isolation(run))
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
-        return _on_workers(run, search, _evaluation(run), _stop(run))
+        return _by_evaluations(run, search, _stop(run))
     _say_that_it_compiles()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
     else:
         sliced = SlicedPposs.restore(run.objective, run.state)
-    if run.objective.on_demand:  # its rows are here alone
+    if run.objective.on_demand:
+        log.info("the rows of a wide matrix are in this process: the search is, too")
         run = replace(run, backend=Backend(journal=run.backend.journal))
-    objective, folder = run.objective, run.backend.folder
-    stored: QuadraticObjective | StoredObjective = objective if folder is None else store_objective(objective, folder)
+    with _for_workers(run) as objective:
+        slices = RunSlices(objective, run.k, run.seed, run.options.isolation)
+        try:
+            return _on_workers(run, sliced, slices, _stop(run))
+        finally:
+            forget(slices.run)
+
+
+@contextmanager
+def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
+    """The objective where workers read it, while the search lasts; itself where they share no folder."""
+    folder = run.backend.folder
+    if folder is None:
+        yield run.objective
+        return
+    stored = store_objective(run.objective, folder)
     try:
-        return _on_workers(run, sliced, RunSlices(stored, run.k, run.seed, run.options.isolation), _stop(run))
+        yield stored
     finally:
-        if isinstance(stored, StoredObjective):
-            stored.place.unlink(missing_ok=True)
+        stored.place.unlink(missing_ok=True)
 
 
 def _say_that_it_compiles() -> None:
@@ -108,13 +123,16 @@ def _by_calls(run: Run) -> bool:
     return run.criterion is not None or callable(run.options.isolation)
 
 
-def _evaluation(run: Run) -> EvaluateSubsets:
+def _by_evaluations(run: Run, search: Pposs | AsyncPposs, stop: Stop) -> SearchOutcome:
+    """Subsets valued by the user's criterion, or by f under the user's isolation function."""
     if run.criterion is None:
-        return EvaluateSubsets(run.objective.value, None, tuple(range(run.objective.n)))
+        with _for_workers(run) as objective:
+            work = EvaluateSubsets(ValueOf(objective), None, tuple(range(run.objective.n)))
+            return _on_workers(run, search, work, stop)
     if run.options.target_r2 is not None:
         raise OptionError("target_r2 cannot be had with a function of one's own.", "Leave it out.")
     columns = tuple(int(j) for j in run.objective.columns)
-    return EvaluateSubsets(run.criterion, run.data, columns, run.objective.included)
+    return _on_workers(run, search, EvaluateSubsets(run.criterion, run.data, columns, run.objective.included), stop)
 
 
 def _stop(run: Run) -> Stop:

@@ -77,8 +77,8 @@ class PpossRounds(Poss):
     def restore(cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PpossRounds:
         """The search as it was when `state` was taken."""
         search = cls(
-            objective, state["k"], processors=state["processors"], seed=state["seed"], isolation=state["isolation"],
-            memory_limit=memory_limit,
+            objective, state["k"], processors=state["processors"], seed=state["seed"],
+            isolation=state.get("isolation", "none"), memory_limit=memory_limit,
         )  # fmt: skip
         search._resume(state)
         return search

@@ -147,12 +147,12 @@ class Remembered:
     @staticmethod
     def isolation_of(state: dict[str, Any], own: IsolationFunction | None) -> Isolation | IsolationFunction:
         """The isolation of a saved search; `own` is to be given where it had a function of its own."""
-        if (state["isolation"] is None) == (own is None):
+        if (state.get("isolation", "none") is None) == (own is None):
             raise OptionError(
                 f"The saved search has {'its own' if own is None else 'no'} isolation function.",
                 "Resume with the options it was started with, or start anew.",
             )
-        chosen: Isolation | IsolationFunction = own or state["isolation"]
+        chosen: Isolation | IsolationFunction = own or state.get("isolation", "none")
         return chosen
 
     def _load(self, state: dict[str, Any]) -> Self:

@@ -89,6 +89,23 @@ class EvaluateSubsets:
 
 
 @dataclass(frozen=True)
+class ValueOf:
+    """f of a quadratic objective, as a criterion. objective: where its arrays stand, or they themselves."""
+
+    objective: StoredObjective | QuadraticObjective
+
+    def __call__(self, S: Subset) -> float:
+        opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
+        return opened.value(S)
+
+
+def forget(run: str) -> None:
+    """Let go of the engines of a run that has ended in this process."""
+    with _lock:
+        _engines.pop(run, None)
+
+
+@dataclass(frozen=True)
 class RunSlices:
     """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves. run: the
     name of the run, that workers may tell it from others."""

@@ -39,7 +39,7 @@ def save_eigen(store: ArtefactStore, key: dict[str, Any], eigen: Eigen) -> Place
         r, n = eigen.W.shape
         columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
         ingest_arrays(eigen.W, staging / "W.zarr", chunks=(r, columns), overwrite=True)
-        arrays = {"D_y": eigen.values, "P": np.diag(np.sqrt(eigen.values))}  # Y = X: U_y = U_x
+        arrays = {"D_y": eigen.values, "P": np.sqrt(eigen.values)}  # the diagonal: Y = X, so U_y = U_x
         arrays |= {} if eigen.U is None else {"U": eigen.U}
         with new_file(staging / "arrays.npz") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]

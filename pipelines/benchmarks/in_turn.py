@@ -22,7 +22,7 @@ class InTurn:
     """N workers, each with an archive of its own, one package waiting for each: as on a cluster (`DaskFutures`)."""
 
     def __init__(self, objective: QuadraticObjective, k: int, seed: int, workers: int) -> None:
-        self.workers = workers
+        self.workers = self.spread = workers
         self.now = 0.0
         self._engines = [SliceEngine(objective, k, seed) for _ in range(workers)]
         self._busy: dict[int, tuple[float, Package]] = {}

@@ -38,6 +38,10 @@ class Unreliable:
         self.closed = False
 
     @property
+    def spread(self) -> int:
+        return self.workers
+
+    @property
     def room(self) -> int:
         return 2 * self.workers - len(self.out)
 
