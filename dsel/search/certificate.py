@@ -32,7 +32,8 @@ ProveSize = Callable[[int, Sequence[int], float | None, int | None], "Certificat
 class Certificate:
     """What is proved about the best subset of at most `size` columns (columns that are always included count).
 
-    value: f of the best subset known, `members` (local indices; `indices` in the data). bound: no subset is below it.
+    value: f of the best subset known, `members` (local indices; `indices` in the data). bound: no subset is below it
+    (where columns are nearly dependent, none but those that tell them apart: dsel.objective.near_dependence).
     total: ||Y||^2. better: whether `value` is below that of the subset that was to be certified. nodes, seconds: what
     the proof took, in all its runs.
     """
