@@ -13,6 +13,7 @@ from contextlib import suppress
 from pickle import PicklingError
 from typing import Any
 
+from dsel.cluster.arrivals import arrivals
 from dsel.cluster.compute import NO_WORKER_LIMIT, check_workers
 from dsel.errors import ClusterError, CriterionError
 from dsel.search import work as on_worker
@@ -115,12 +116,7 @@ class DaskFutures:
         future.add_done_callback(lambda _: self._came.put(package.key))
 
     def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        keys = []
-        with suppress(queue.Empty):
-            keys.append(self._came.get(timeout=seconds))
-            while True:
-                keys.append(self._came.get_nowait())
-        ended = [self._out.pop(key) for key in keys if key in self._out]
+        ended = [self._out.pop(key) for key in arrivals(self._came, seconds) if key in self._out]
         lost, self._lost = self._lost, []
         return [*lost, *self._outcomes([(package, future) for package, future, _ in ended])]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import cloudpickle
 
+from dsel.cluster.arrivals import arrivals
 from dsel.errors import ClusterError
 from dsel.search.package import Answer, Carriage, Executor, Lost, Package, Serial, Work
 from dsel.search.remembered import cannot_travel
@@ -90,11 +91,7 @@ class ProcessPool:
             )
 
     def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        came = []
-        with suppress(queue.Empty):
-            came.append(self._came.get(timeout=seconds))
-            while True:
-                came.append(self._came.get_nowait())
+        came = arrivals(self._came, seconds)
         self._stop_what_hangs()
         return [(package, self._outcome(future, package)) for future in came if (package := self._out.pop(future))]
 

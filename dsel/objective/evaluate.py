@@ -121,6 +121,11 @@ def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
     return f, rank
 
 
+#: A pivot of at most so many times its floor is steep: a running factor does not tell whether it is above it, and what
+#: it says of the gain is rounding. Such subsets are judged by `eliminated`.
+STEEP_RATIO = 10.0
+
+
 @compiled()
 def eliminated(
     K: Floats, B: Floats, targets: int, c: float, floor: Floats, members: Ints, s: int, work: Floats

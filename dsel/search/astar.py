@@ -21,12 +21,13 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel.errors import OptionError
+from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
 from dsel.search.exact import ExactSearch, check_saved
-from dsel.search.reduced import STEEP, Children, Reduced
+from dsel.search.reduced import Children, Reduced
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -298,7 +299,7 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
     G, B, f = problem.residual(node.members, R)
     d = np.diag(G)
     independent = problem.free(node.members, R)
-    steep = independent & (d <= STEEP * problem.floor[R])  # d may be rounding
+    steep = independent & (d <= STEEP_RATIO * problem.floor[R])  # d may be rounding
     sound = independent & ~steep
     gain = np.where(sound, np.square(B).sum(axis=1) / np.where(sound, d, 1.0), 0.0)
     for x in np.flatnonzero(steep):

@@ -19,10 +19,11 @@ import numpy as np
 import scipy.linalg
 
 from dsel.errors import OptionError
+from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.astar import AStar, _Node
-from dsel.search.reduced import STEEP, Children, Reduced
+from dsel.search.reduced import Children, Reduced
 from dsel.search.secular import downdated
 
 #: Children of a node that are made at once.
@@ -82,7 +83,7 @@ class ReducedTargets(Reduced):
             values, Q = np.linalg.eigh(np.diag(self.D) - explained_S.T @ explained_S)
             top = downdated(values[::-1].copy(), Q[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u, d[columns] <= STEEP * self.floor[columns])
+        return Children(columns, self._below(explained), u, d[columns] <= STEEP_RATIO * self.floor[columns])
 
 
 class WideAStar(AStar):

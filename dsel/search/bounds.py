@@ -8,8 +8,9 @@ For a selection S with q columns still to choose from R:
                 may leave the span of R; Y_S: residual targets)
     leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
 
-None is above the value of any completion; combined is never below the two others. Branch and bound adds to the combined
-one what disjoint cores prove (dsel.search.branching), which needs an incumbent to say anything.
+None is above the value of any completion, but of one that tells nearly dependent columns apart
+(dsel.objective.near_dependence); combined is never below the two others. Branch and bound adds to the combined one what
+disjoint cores prove (dsel.search.branching), which needs an incumbent to say anything.
 """
 
 from __future__ import annotations

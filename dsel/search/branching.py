@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.evaluate import eliminated
+from dsel.objective.evaluate import STEEP_RATIO, eliminated
 from dsel.objective.memory import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
 
 # Places of the arrays in P. Depth 0 is the node that the search starts from.
@@ -74,8 +74,6 @@ COMBINED, EIGENVALUE, LEAPS = range(3)
 #: below the tolerance of dependence, but not below what several trifling pivots multiply to in another order
 #: (dsel.objective.near_dependence says whether there are such).
 _ROUNDING = 1e-5  # of FLOOR, itself 1e-7 of the squared norm
-#: A pivot of at most so many times its floor is "steep": figures of the running factor prune nothing there.
-_STEEP = 10.0
 #: No place in R; and no targets, for the pivots alone.
 _NONE, _PIVOTS = np.int64(-1), np.int64(0)
 
@@ -172,7 +170,7 @@ def _singles(P: Ints, d: int) -> None:
             m += cross[i, a] * cross[i, a]
         moments[0, i] = m
         moments[1, i] = FREE
-        if gram[i, i] <= _STEEP * floor[allowed[d, i]]:
+        if gram[i, i] <= STEEP_RATIO * floor[allowed[d, i]]:
             moments[1, i] = DEPENDENT if _dependent(P, d, i) else STEEP
         if moments[1, i] == STEEP or (moments[1, i] == FREE and f - m / gram[i, i] < numbers[INCUMBENT]):
             _record(P, d, i, _NONE)
@@ -189,7 +187,7 @@ def _pairs(P: Ints, d: int) -> None:
     diagonal, inner, steep = work[0], work[1], work[2]
     for i in range(frame[d, T]):
         diagonal[i] = gram[i, i]
-        steep[i] = _STEEP * floor[allowed[d, i]]
+        steep[i] = STEEP_RATIO * floor[allowed[d, i]]
     for i in range(1, frame[d, T]):
         if moments[1, i] == DEPENDENT:
             continue
@@ -521,17 +519,16 @@ def _branch(P: Ints, d: int, q: int) -> None:
     lower, count = matrix(P, LOWER), int_vector(P, COUNT)
     t = frame[d, T]
     order = np.empty(t, np.int64)
+    place = 0
     first = 0
+    steep = 0
     for state in (DEPENDENT, STEEP, FREE):
         for i in range(t):
             if moments[1, i] == state:
-                order[first] = i
-                first += 1
-    steep = 0
-    first = 0
-    for i in range(t):
-        first += 1 if moments[1, i] != FREE else 0
-        steep += 1 if moments[1, i] == STEEP else 0
+                order[place] = i
+                place += 1
+                first += 1 if state != FREE else 0
+                steep += 1 if state == STEEP else 0
     crossing = _list_children(P, d, q, order, first, first)
     if count[BOUND] == COMBINED and first == 0 and frame[d, LEFT] > 0 and q >= count[CORES]:
         found = _cores(P, d, q, order, crossing)
@@ -597,10 +594,10 @@ def _descend(P: Ints, d: int, i: int) -> bool:
     j = allowed[d, i]
     error[SHARE, d + 1] = error[SHARE, d] * g / root[j, j]
     error[ROOM, d + 1] = min(error[ROOM, d], root[j, j] / floor[j])
-    if error[SHARE, d + 1] * error[ROOM, d + 1] <= _STEEP and _dependent(P, d, i):
+    if error[SHARE, d + 1] * error[ROOM, d + 1] <= STEEP_RATIO and _dependent(P, d, i):
         return False
     frame[d + 1, CHOSEN] = j
-    if g <= _STEEP * floor[j]:
+    if g <= STEEP_RATIO * floor[j]:
         s = _gather(P, d, i, _NONE)
         for a in range(s):
             columns[a] = int_vector(P, MEMBERS)[a]

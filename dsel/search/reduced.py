@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
@@ -25,8 +26,6 @@ from dsel.search.bounds import column_norms, few_targets
 from dsel.search.secular import downdated
 
 _ROUNDING = 1e-13
-#: With at most so many times its floor left of a column it is `Children.steep`.
-STEEP = 10.0
 #: With at most this share of a column's squared norm outside U_x, U_x spans the columns.
 _COMPLETE = 1e-10
 
@@ -169,4 +168,4 @@ class Reduced:
             values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
             top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u, squares[columns] <= STEEP * self.floor[columns])
+        return Children(columns, self._below(explained), u, squares[columns] <= STEEP_RATIO * self.floor[columns])
