@@ -10,7 +10,7 @@ For a selection S with q columns still to choose from R:
 
 None is above the value of any completion, but of one that tells nearly dependent columns apart
 (dsel.objective.near_dependence); combined is never below the two others. Branch and bound adds to the combined one what
-disjoint cores prove (dsel.search.branching), which needs an incumbent to say anything.
+disjoint cores prove (dsel.search.cores), which needs an incumbent to say anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel.objective.evaluate import eliminated
+from dsel.objective.evaluate import ROUNDING_RATIO, eliminated
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
 
@@ -33,8 +33,6 @@ BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
 
 #: Directions of K or M with at most this share of the largest eigenvalue are rounding.
 _ROUNDING = 1e-14
-#: A pivot of at most this share of FLOOR (see dsel.search.branching) is rounding.
-_PIVOT = 1e-5
 #: Pivots that differ from their floor by less than this share of it are computed again, to the last bit.
 _BORDER = 1e-3
 
@@ -195,7 +193,7 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
     G, Z = G.copy(), B.astype(np.float64)
     for a in range(G.shape[0] - 1, -1, -1):
         d = G[a, a]
-        if d <= _PIVOT * floor[a]:
+        if d <= ROUNDING_RATIO * floor[a]:
             Z[a] = 0.0
             continue
         u = G[:a, a] / d

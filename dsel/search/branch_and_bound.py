@@ -21,8 +21,9 @@ from dsel.compiled import is_compiled
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.memory import Ints, Memory
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.search import branching as at
+from dsel.search import branching_layout as at
 from dsel.search.bounds import BOUNDS, BoundName, Problem
+from dsel.search.branching import begin, explore
 from dsel.search.exact import ExactSearch, check_saved
 
 log = logging.getLogger("dsel")
@@ -143,7 +144,7 @@ class Explorer:
         memory, chosen, t = self._memory, sorted(sub.chosen), len(sub.allowed)
         memory[at.START][: len(chosen)] = chosen
         memory[at.START][len(chosen) : len(chosen) + t] = sub.allowed
-        at.begin(memory.P, len(chosen), t)
+        begin(memory.P, len(chosen), t)
         memory[at.ERROR][at.BELOW, 0] = sub.lower
         self._count[at.Q] = self.k - len(chosen)
         self._chosen = sub.chosen
@@ -153,7 +154,7 @@ class Explorer:
         self._numbers[at.INCUMBENT] = incumbent
         self._count[at.CAREFUL] = careful
         self._count[at.BEST_SIZE] = -1
-        at.explore(self._memory.P, budget)
+        explore(self._memory.P, budget)
         size = int(self._count[at.BEST_SIZE])
         if size < 0:
             return None
@@ -248,9 +249,9 @@ class BranchAndBound(ExactSearch):
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
-        if not is_compiled(at.explore):
+        if not is_compiled(explore):
             log.info("compiling branch and bound for this machine: about half a minute, only this once")
-        at.explore(self._explorer._memory.P, 0)
+        explore(self._explorer._memory.P, 0)
 
     @property
     def iteration(self) -> int:
