@@ -29,6 +29,8 @@ log = logging.getLogger("dsel")
 LOCK_NAME = ".lock"
 #: How often the owner says that it lives, and how long its silence lasts before others take it for dead.
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 30.0
+#: How long a file without links may stay empty between being made and being written, before it counts as damaged.
+EMPTY_SECONDS = 1.0
 
 
 class LockFile(Protocol):
@@ -81,10 +83,13 @@ class FolderLockFile:
 
     def read(self) -> str | None:
         """Its text, or None where there is none."""
+        end = time.monotonic() + EMPTY_SECONDS
         try:
-            return self._path.read_text()
+            while not (text := self._path.read_text()) and time.monotonic() < end:
+                time.sleep(0.01)  # made in place, and about to be written
         except FileNotFoundError:
             return None
+        return text
 
     def replace(self, text: str) -> None:
         """Write it anew, whole at any moment."""

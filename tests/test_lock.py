@@ -55,16 +55,17 @@ def test_the_second_is_refused_and_told_who_is_first(file: FolderLockFile, tmp_p
 def test_one_of_many_gets_it(file: FolderLockFile, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not links:
         monkeypatch.setattr(module.os, "link", without_links)
-    begin, got = threading.Barrier(8), []
+    begin, got, refused = threading.Barrier(8), [], threading.Semaphore(0)
 
     def work(number: int) -> None:
         begin.wait()
         try:
             with locked(file, f"run {number}", "out"):
                 got.append(number)
-                time.sleep(0.3)
+                for _ in range(7):
+                    refused.acquire(timeout=20)
         except OutputError:
-            pass
+            refused.release()
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
@@ -72,6 +73,15 @@ def test_one_of_many_gets_it(file: FolderLockFile, links: bool, monkeypatch: pyt
     for thread in threads:
         thread.join()
     assert len(got) == 1
+
+
+def test_a_file_that_is_being_written_is_waited_for(file: FolderLockFile, tmp_path: Path) -> None:
+    path = tmp_path / module.LOCK_NAME
+    path.touch()
+    writer = threading.Timer(0.1, path.write_text, ["first"])
+    writer.start()
+    assert file.read() == "first"
+    writer.join()
 
 
 def test_a_lock_file_is_whole_from_the_first_moment(file: FolderLockFile, monkeypatch: pytest.MonkeyPatch) -> None:
