@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from dsel.blas import one_blas_thread
 from dsel.compiled import is_compiled
 from dsel.data.source import Source, part_bytes
 from dsel.objective.quadratic import QuadraticObjective
@@ -18,7 +19,6 @@ from dsel.planning import Plan
 from dsel.search import pareto_engine
 from dsel.search.methods import PossOptions, warm_start
 from dsel.search.poss import Poss
-from dsel.stats.blockwise import one_blas_thread
 from dsel.stats.columnwise import groups_of_columns, load_cell
 from dsel.stats.moments import block_moments
 
