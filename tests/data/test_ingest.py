@@ -328,8 +328,8 @@ LARGE = {
     "npz": ("npz", "C", (100_000, 250)),
     "packed Fortran npz": ("npz packed", "F", (100_000, 250)),
     "packed wide npz": ("npz packed", "C", (500, 50_000)),
-    "csv": ("csv", "C", (100_000, 250)),
-    "parquet": ("parquet", "C", (100_000, 250)),
+    "csv": ("csv", "C", (60_000, 250)),
+    "parquet": ("parquet", "C", (60_000, 250)),
 }
 
 
