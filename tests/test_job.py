@@ -344,14 +344,14 @@ class TestInterruption:
         log = store.parent / "job.result" / "run.log"
         wait_for(lambda: log.exists() and "INFO search" in log.read_text())
         os.killpg(group, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 75, err
         assert "Traceback" not in err
 
         def alive() -> list[int]:
             return [p.pid for p in psutil.process_iter() if p.pid != os.getpid() and _group_of(p.pid) == group]
 
-        wait_for(lambda: not alive(), seconds=10)
+        wait_for(lambda: not alive())
 
 
 def _group_of(pid: int) -> int:
@@ -382,7 +382,7 @@ def test_two_runs_do_not_write_to_one_folder(store: Path) -> None:
     wait_for(lambda: log.exists() and "INFO search" in log.read_text())
     code, _, err = call("run", job)
     first.terminate()
-    first.communicate(timeout=60)
+    first.communicate(timeout=120)
     assert code == 73
     assert "Another run" in err
 
