@@ -3,11 +3,12 @@ nearest valid one."""
 
 from __future__ import annotations
 
+import math
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
@@ -26,6 +27,12 @@ def _whole(value: Any) -> Any:
     return int(value)
 
 
+def _no_nan(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("it is not a number")
+    return value
+
+
 def _duration(value: Any) -> Any:
     if not isinstance(not_bool(value), str | int | float):
         raise ValueError("it must be a duration, such as 90s, 10m or 2h")
@@ -38,7 +45,7 @@ def _duration(value: Any) -> Any:
 
 #: A whole number of Python or NumPy, neither text nor a truth value; a number; yes or no and nothing like it.
 Int = Annotated[int, BeforeValidator(_whole)]
-Float = Annotated[float, BeforeValidator(not_bool)]
+Float = Annotated[float, BeforeValidator(not_bool), AfterValidator(_no_nan)]
 Bool = Annotated[bool, Field(strict=True)]
 #: 90s, 10m, 1h30m, or a number of seconds: see dsel.durations.
 Duration = Annotated[str | float, BeforeValidator(_duration)]

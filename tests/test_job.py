@@ -162,6 +162,17 @@ class TestAJobFile:
             ("k: 5\ncertify: {nodes: yes}", "whole number"),
             ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
             ("k: 5\nout: 2026-13-45", "is not YAML"),
+            ("k: 5\nout: ''", "'out' is '': it is empty"),
+            ("k: 5\nlam: 1\nk: 6", "the key 'k' is in line 2 and again in line 4"),
+            ("k: 5\noptions: {seconds: 5, seconds: 6}", "the key 'seconds' is in line 3 and again in line 3"),
+            ("k: 5\ninclude: [1.5]", "'include.0' is 1.5: it must be a label, or an index from 0.$"),
+            ("k: 5\nsample_weight: yes", "'sample_weight' is True: it must be the name of a variable"),
+            ("k: 5\ncertify: yes", "'certify' is True: it must be keys with their values"),
+            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is no duration"),
+            ("k: 5\ncluster: {address: x, wait: yes}", "unknown key 'cluster.wait'"),
+            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "must not be yes or no"),
+            ("k: 5\ncluster: {slurm: {workers: 1, memory: 1GB, walltime: 12:00:00}}", "it must be text .in quotes"),
+            ("k: 5\nout: 5", "s3://, gs:// or az:// URL"),
         ],
     )
     def test_values_that_only_look_right_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
@@ -225,7 +236,7 @@ class TestTheFolderOfAResult:
     @pytest.mark.parametrize("damaged", [{}, [], {"identity": 3}, {"identity": {"job": {}}, "job": {"k": 3}}])
     def test_without_a_whole_description_there_is_nothing_to_resume(self, job: JobFile, damaged: Any) -> None:
         write_json(self.out(job) / "job.json", damaged)
-        with pytest.raises(MissingInputError, match="no job to resume"):
+        with pytest.raises(MissingInputError, match="holds no job"):
             resume_job(self.out(job))
 
     def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
