@@ -283,6 +283,29 @@ class TestTheFolderOfAResult:
             run_job(job, Reporter())
         assert not list(self.out(job).glob(f".{name}*"))
 
+    def test_an_error_nobody_foresaw_is_in_the_log_whole(self, job: JobFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("here")
+
+        monkeypatch.setattr("dsel.job._run", broken)
+        with pytest.raises(ZeroDivisionError):
+            run_job(job, Reporter())
+        log = (self.out(job) / "run.log").read_text()
+        assert "in broken" in log
+        assert "ZeroDivisionError: here" in log
+
+    def test_a_lock_for_which_there_is_no_room_leaves_nothing(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path, _: str) -> None:
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(OutputError, match="No space left"):
+            run_job(job, Reporter())
+        assert not list(self.out(job).iterdir())
+
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
         for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
             with pytest.raises(OutputError, match="store"):

@@ -353,7 +353,9 @@ def _matrix(data: Any, what: str) -> Any:
         try:
             data = np.asanyarray(data)
         except ValueError as error:
-            raise DataError(f"{what} is no matrix: {error}", "Give all of its rows the same length.") from error
+            raise DataError(
+                f"{what} is no matrix: {error}", "Give rows of one length (of an AnnData: its X)."
+            ) from error
     if lazy and np.isnan(data.shape).any():
         raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     if data.ndim == 1 and what == "Y":
