@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,12 +178,9 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     """Attach certificates to the result in `folder`, or better ones than it has; an unfinished proof is gone on with.
 
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
-    OutputError where there is no finished job, DataError where its data have changed since.
+    MissingInputError where there is no finished job, DataError where its data have changed since.
     """
-    described = read_json(folder / _JOB)
-    if described is None:
-        raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
-    job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
+    described, job = _job_of(folder)
     selection = open_selection(folder)
     source = job.source()
     if source.fingerprint != described["identity"]["fingerprint"]:
@@ -370,16 +367,20 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
 
 def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
+    _, job = _job_of(folder)
+    return run_job(job, reporter)
+
+
+def _job_of(folder: Place) -> tuple[dict[str, Any], JobFile]:
+    """What the job.json of a folder says, and the job. Errors: MissingInputError where there is none."""
     described = _described(folder)
-    try:
-        job = None if described is None else JobFile.model_validate(described.get("job"))
-    except ValidationError:
-        job = None
-    if job is None:
-        raise MissingInputError(
-            f"{folder} holds no job to resume: there is no {_JOB}, or it is damaged.", "Start it with dsel run."
-        )
-    return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
+    if described is not None:
+        with suppress(ValidationError):
+            job = JobFile.model_validate(described.get("job"))
+            return described, job.model_copy(update={"out": folder.absolute()})
+    raise MissingInputError(
+        f"{folder} holds no job: there is no whole {_JOB}.", "Name the folder that dsel run wrote to, or use dsel run."
+    )
 
 
 def _lock_file(folder: Place) -> LockFile:

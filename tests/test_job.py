@@ -138,6 +138,17 @@ class TestAJobFile:
             ("k: 5\ncertify: {nodes: yes}", "whole number"),
             ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
             ("k: 5\nout: 2026-13-45", "is not YAML"),
+            ("k: 5\nout: ''", "'out' is '': it is empty"),
+            ("k: 5\nlam: 1\nk: 6", "the key 'k' is in line 2 and again in line 4"),
+            ("k: 5\noptions: {seconds: 5, seconds: 6}", "the key 'seconds' is in line 3 and again in line 3"),
+            ("k: 5\ninclude: [1.5]", "'include.0' is 1.5: it must be a label, or an index from 0.$"),
+            ("k: 5\nsample_weight: yes", "'sample_weight' is True: it must be the name of a variable"),
+            ("k: 5\ncertify: yes", "'certify' is True: it must be keys with their values"),
+            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is no duration"),
+            ("k: 5\ncluster: {address: x, wait: yes}", "unknown key 'cluster.wait'"),
+            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "must not be yes or no"),
+            ("k: 5\ncluster: {slurm: {workers: 1, memory: 1GB, walltime: 12:00:00}}", "it must be text .in quotes"),
+            ("k: 5\nout: 5", "s3://, gs:// or az:// URL"),
         ],
     )
     def test_values_that_only_look_right_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
@@ -201,7 +212,7 @@ class TestTheFolderOfAResult:
     @pytest.mark.parametrize("damaged", [{}, [], {"identity": 3}, {"identity": {"job": {}}, "job": {"k": 3}}])
     def test_without_a_whole_description_there_is_nothing_to_resume(self, job: JobFile, damaged: Any) -> None:
         write_json(self.out(job) / "job.json", damaged)
-        with pytest.raises(MissingInputError, match="no job to resume"):
+        with pytest.raises(MissingInputError, match="holds no job"):
             resume_job(self.out(job))
 
     def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
@@ -247,6 +258,29 @@ class TestTheFolderOfAResult:
         with pytest.raises(OutputError, match=name):
             run_job(job, Reporter())
         assert not list(self.out(job).glob(f".{name}*"))
+
+    def test_an_error_nobody_foresaw_is_in_the_log_whole(self, job: JobFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("here")
+
+        monkeypatch.setattr("dsel.job._run", broken)
+        with pytest.raises(ZeroDivisionError):
+            run_job(job, Reporter())
+        log = (self.out(job) / "run.log").read_text()
+        assert "in broken" in log
+        assert "ZeroDivisionError: here" in log
+
+    def test_a_lock_for_which_there_is_no_room_leaves_nothing(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path, _: str) -> None:
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(OutputError, match="No space left"):
+            run_job(job, Reporter())
+        assert not list(self.out(job).iterdir())
 
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
         for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):

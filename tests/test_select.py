@@ -397,3 +397,23 @@ class TestACriterionOfOnesOwn:
 
 def _parity(S: tuple[int, ...]) -> int:
     return sum(S) % 2
+
+
+def test_rows_of_different_lengths_are_no_matrix() -> None:
+    with pytest.raises(DataError, match="X is no matrix"):
+        dsel.select([[1.0, 2.0], [3.0]], [1.0, 2.0], k=1)
+
+
+def test_an_answer_without_columns_says_so() -> None:
+    s = dsel.select(X, Y, k=2, lam=1e300, **FAST)
+    assert s.indices == ()
+    assert any("no column is chosen" in note for note in s.notes)
+
+
+def test_printed_it_is_what_the_shell_shows() -> None:
+    assert str(dsel.select(X, Y, k=2, method="forward")).startswith("2 of 24 columns explain")
+
+
+def test_more_folds_than_rows_are_refused_by_the_plan_too() -> None:
+    with pytest.raises(OptionError, match="too few for 7 folds"):
+        dsel.plan(X[:6], Y[:6], k=2, method="kfold", folds=7)

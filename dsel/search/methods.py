@@ -47,8 +47,8 @@ class StopOptions(Options):
     """When a Pareto search ends.
 
     iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. It ends sooner by
-    seconds, target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations without improvement), or
-    bound (a proven lower bound on f).
+    seconds (once it is compiled), target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations
+    without improvement), or bound (a proven lower bound on f).
     """
 
     iterations: Int | None = Field(None, ge=1)
@@ -274,6 +274,7 @@ def _poss(run: Run) -> SearchOutcome:
             recombination=options.recombination, memory_limit=options.memory,
         )  # fmt: skip
         warm_start(search, options, run.seed)
+    search.warm_up()
     ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
 
