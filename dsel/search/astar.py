@@ -30,6 +30,7 @@ from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
 from dsel.search.exact import ExactSearch, check_saved
 from dsel.search.reduced import Children, Reduced
+from dsel.search.secular import downdated
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -180,6 +181,12 @@ class AStar(ExactSearch):
     def made(self) -> int:
         """Nodes put into the fringe."""
         return self._made
+
+    def warm_up(self) -> None:
+        """Compile what `advance` needs, the first time on a machine."""
+        downdated(np.ones(1), np.zeros((1, 1)), 1)
+        if self._problem is not None:
+            self._problem.value((0,))
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on until so many nodes were expanded; True when done, out of memory, or f <= target."""

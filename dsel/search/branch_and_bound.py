@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.blas import one_blas_thread
 from dsel.compiled import is_compiled
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.memory import Ints, Memory
@@ -260,6 +261,9 @@ class BranchAndBound(ExactSearch):
         if not is_compiled(explore):
             log.info("compiling branch and bound for this machine: about half a minute, only this once")
         explore(self._explorer._memory.P, 0)
+        if self._explorer.idle:
+            begin(self._explorer._memory.P, 0, 0)
+            self._explorer.stop()
 
     @property
     def iteration(self) -> int:
@@ -290,6 +294,10 @@ class BranchAndBound(ExactSearch):
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on until so many nodes were looked at; True when done, or f <= target."""
+        with one_blas_thread():
+            return self._advance(until, target)
+
+    def _advance(self, until: int, target: float | None) -> bool:
         while self._heap or not self._explorer.idle:
             if target is not None and self.best_value <= target:
                 return True

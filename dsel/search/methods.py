@@ -388,6 +388,7 @@ def _astar(run: Run) -> SearchOutcome:
             objective, run.k, gamma=options.gamma, bound=options.bound, incumbent=start, memory_limit=options.memory
         )
     stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
     ended = "goal" if search.done else drive(search, stop, run.on_slice)
     if search.memory_full:
         ended = "memory"
