@@ -26,7 +26,7 @@ from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source
-from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OptionError, OutputError
+from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
@@ -60,7 +60,6 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    _check_cache(job)
     source = job.source()
     _plan(job, source, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
@@ -98,8 +97,9 @@ def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Pla
     checked: Checked = check(source, job.settings())
     state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
     around = Surroundings(
-        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job)
-    )
+        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job),
+        apart=_apart(job),
+    )  # fmt: skip
     held_out = held_out_rows(source, checked)
     return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
@@ -112,7 +112,7 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock, journal)
     around = Surroundings(
         artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
-        on_stage=checkpoints.on_stage, scratch=_scratch(job),
+        on_stage=checkpoints.on_stage, scratch=_scratch(job), apart=_apart(job),
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -282,6 +282,12 @@ def _scratch(job: JobFile) -> Path | None:
     return job.out / "cache" if shared and isinstance(job.out, Path) else None
 
 
+def _apart(job: JobFile) -> str:
+    """The kind of cluster, where its workers are on machines of their own and share no folder with this run."""
+    kind = job.cluster.chosen.kind
+    return kind if kind in ("slurm", "kubernetes", "gateway") and _scratch(job) is None else ""
+
+
 def _artefacts(job: JobFile) -> ArtefactStore:
     """Saved statistics: where the job says, else beside the store, else (a store nobody may write beside) in `out`."""
     assert job.out is not None
@@ -303,17 +309,6 @@ def _check_places(job: JobFile) -> None:
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
     if inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
-
-
-def _check_cache(job: JobFile) -> None:
-    """Refuse a cache of greedy-rls that was asked for and that workers on other machines do not see. Errors:
-    OptionError."""
-    elsewhere = job.cluster.chosen.kind in ("slurm", "kubernetes", "gateway")
-    if isinstance(job.options.get("fold_every"), int) and elsewhere and _scratch(job) is None:
-        raise OptionError(
-            f"fold_every: the workers ({job.cluster.chosen.kind}) share no folder with this run for the cache.",
-            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
-        )
 
 
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:

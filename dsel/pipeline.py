@@ -22,7 +22,7 @@ from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.places import Place
-from dsel.planning import Plan, fold_every, make_plan, resources
+from dsel.planning import Plan, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
@@ -64,6 +64,7 @@ class Surroundings:
     on_stage: Callable[[str], None] | None = None
     backend: Backend = field(default_factory=Backend)
     scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
+    apart: str = ""  # the kind of a cluster whose workers share no folder with this process, if it is one
 
 
 class _Clock:
@@ -104,14 +105,13 @@ def plan_selection(
     default whether there are; certified: whether a proof is to follow."""
     return make_plan(
         source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
-        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch,
+        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch, apart=around.apart,
         keeps=around.persist is not None if keeps is None else keeps,
     )  # fmt: skip
 
 
 def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
     settings = checked.settings
-    every = fold_every(source, checked, around.scratch)
     clock = _Clock(around.on_stage)
     folds = None
     with clock.stage("statistics"):
@@ -125,7 +125,9 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = _objective(source, checked, ready.statistics, whole)
-        rows = _rows(source, checked, ready.statistics, folds, every, around) if checked.method.rounds else None
+        rows = (
+            _rows(source, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
+        )
         outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)

@@ -70,7 +70,8 @@ class Plan:
     one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
     whether passes, bytes and tasks are known. iterations: of the search, where they are known and it is in this
     process; iteration_seconds: at most so long. seconds: of the passes, from a calibration, where there was one;
-    search_seconds: of the search, likewise. lacks, remedy: why it cannot run.
+    search_seconds: of the search, likewise. lacks, remedy: why it cannot run. fold_every: rounds between rewrites of a
+    cache on disk, None without one.
     """
 
     problem: Problem
@@ -92,6 +93,7 @@ class Plan:
     lacks: str = ""
     remedy: str = ""
     tiling: Tiling | None = None
+    fold_every: int | None = None
 
     @property
     def representation(self) -> str:
@@ -212,13 +214,15 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
 def make_plan(
     source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
     state: dict[str, Any] | None = None, held_out: Source | None = None, keeps: bool = True, certified: bool = False,
-    scratch: Path | None = None,
+    scratch: Path | None = None, apart: str = "",
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
     search; held_out: rows that the method tests its steps on; keeps: whether there are workers that can keep column
-    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls.
+    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls; apart: the kind of
+    a cluster whose workers share no folder with this process.
 
-    Nothing of the data is read. A plan that cannot run says so in `lacks`.
+    Nothing of the data is read. A plan that cannot run says so in `lacks`. Errors: OptionError where the cache of
+    greedy-rls was asked for and cannot be had.
     """
     problem = problem_of(source, checked)
     found = candidates(problem, available)
@@ -238,7 +242,7 @@ def make_plan(
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
     every, cache = None, 0
     try:
-        every = fold_every(source, checked, scratch)
+        every = _fold_every(source, checked, scratch, apart)
         cache = 0 if every is None else bytes_on_disk(source, getattr(checked.options, "loss", "squared"))
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
@@ -250,14 +254,15 @@ def make_plan(
         saved.disk_bytes + 2 * cache, every is None and _is_exact(source, checked, chosen),
         tuple(_notes(source, checked, chosen, saved, certified, cache)),
         iterations=_iterations(source, checked), iteration_seconds=getattr(checked.options, "seconds", None),
-        lacks=lacks, remedy=remedy, tiling=tiling,
+        lacks=lacks, remedy=remedy, tiling=tiling, fold_every=every,
     )  # fmt: skip
 
 
-def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | None:
+def _fold_every(source: Source, checked: Checked, scratch: Path | None, apart: str) -> int | None:
     """Rounds between rewrites of a cache on disk; None: there is none.
 
-    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights.
+    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
+    that would not see it.
     """
     options = checked.options
     if not isinstance(options, GreedyRlsOptions):
@@ -269,6 +274,11 @@ def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | 
                 "fold_every: never, or leave it or the weights out.",
             )
         return None
+    if isinstance(options.fold_every, int) and apart:
+        raise OptionError(
+            f"fold_every: the workers ({apart}) share no folder with this run for the cache.",
+            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
+        )
     return rounds_between_rewrites(
         options.fold_every, source, checked.include.size, checked.settings.k, scratch, loss=options.loss,
         direction=options.direction,
