@@ -1,8 +1,4 @@
-"""A job from its description to a result, that may be interrupted and started again at any moment.
-
-The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
-journal.jsonl (of searches on workers: dsel.journal), and at the end selection.json with selection.zarr.
-"""
+"""A job from its description to a result, that may be interrupted and started again at any moment."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
-from pydantic import ValidationError
 
 from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
@@ -26,17 +21,18 @@ from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source
-from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OutputError
+from dsel.errors import ClusterError, CriterionError, DataError, OutputError
 from dsel.files import read_json, write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.journal import Journal
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.places import Place, Remote, inside, make_folder
 from dsel.planning import Plan
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
+from dsel.run_folder import CHECKPOINT, JOB, JOURNAL, LOG, described, head, job_of, read_checkpoint
+from dsel.search.journal import Journal
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
 from dsel.settings import Checked, check
@@ -44,10 +40,6 @@ from dsel.stats.artefact import ArtefactStore
 from dsel.stats.loo_pass import held_out_store
 
 log = logging.getLogger("dsel")
-
-_JOB, _CHECKPOINT, _JOURNAL = "job.json", "checkpoint.json", "journal.jsonl"
-
-CHECKPOINT_FORMAT = 1
 
 
 def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
@@ -72,7 +64,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         selection = _run(job, source, reporter, interrupts, lock)
         lock.require()
         selection.save(job.out, overwrite=True)
-        (job.out / _CHECKPOINT).unlink(missing_ok=True)
+        (job.out / CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
         return selection
 
@@ -95,7 +87,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Source]:
 def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Plan:
     assert job.out is not None
     checked: Checked = check(source, job.settings())
-    state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
+    state = read_checkpoint(job.out, head(_identity(job, source)))
     around = Surroundings(
         workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job),
         apart=_apart(job),
@@ -108,7 +100,7 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     from dsel.cluster.metrics import progress_metrics
 
     assert job.out is not None
-    journal = Journal(job.out / _JOURNAL) if METHODS[job.method].on_workers else None
+    journal = Journal(job.out / JOURNAL) if METHODS[job.method].on_workers else None
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock, journal)
     around = Surroundings(
         artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
@@ -180,13 +172,13 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
     OutputError where there is no finished job, DataError where its data have changed since.
     """
-    described = read_json(folder / _JOB)
-    if described is None:
-        raise OutputError(f"{folder} holds no job: there is no {_JOB}.", "Name the folder that dsel run wrote to.")
-    job = JobFile.model_validate(described["job"]).model_copy(update={"out": folder.absolute()})
+    about = read_json(folder / JOB)
+    if about is None:
+        raise OutputError(f"{folder} holds no job: there is no {JOB}.", "Name the folder that dsel run wrote to.")
+    job = JobFile.model_validate(about["job"]).model_copy(update={"out": folder.absolute()})
     selection = open_selection(folder)
     source = job.source()
-    if source.fingerprint != described["identity"]["fingerprint"]:
+    if source.fingerprint != about["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with _held(folder, reporter) as (lock, interrupts):
@@ -214,8 +206,8 @@ class _Checkpoints:
     ) -> None:  # fmt: skip
         assert job.out is not None
         self._lock = lock
-        self._path = job.out / _CHECKPOINT
-        self._head = _head(identity)
+        self._path = job.out / CHECKPOINT
+        self._head = head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._every_evaluations = job.checkpoint_evaluations
         self._anytime = METHODS[job.method].anytime
@@ -224,7 +216,7 @@ class _Checkpoints:
         self._journal = journal
         self._last, self._last_evaluations = time.monotonic(), 0
         self._search: AnytimeSearch | None = None
-        self.saved = _read_checkpoint(self._path, self._head)
+        self.saved = read_checkpoint(job.out, self._head)
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
         elif self._path.exists():
@@ -261,19 +253,6 @@ class _Checkpoints:
             self._journal.write("checkpoint", iterations=search.iteration)
             self._journal.publish()
         self._reporter.saved()
-
-
-def _head(identity: dict[str, Any]) -> dict[str, Any]:
-    return {"format": CHECKPOINT_FORMAT, "identity": identity}
-
-
-def _read_checkpoint(path: Place, head: dict[str, Any]) -> dict[str, Any] | None:
-    """The state saved by this very job, if it is there and whole."""
-    saved = read_json(path)
-    if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
-        return None
-    state = saved.get("state")
-    return state if isinstance(state, dict) and state else None
 
 
 def _scratch(job: JobFile) -> Path | None:
@@ -319,25 +298,18 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     return identity
 
 
-def _described(folder: Place) -> dict[str, Any] | None:
-    """What job.json says, or None where it is not there or not whole."""
-    value = read_json(folder / _JOB)
-    identity = value.get("identity") if isinstance(value, dict) else None
-    return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
-
-
 def _describe(job: JobFile, source: Source) -> None:
     """Note what the folder is for; refuse one that is for something else."""
     assert job.out is not None
     identity = _identity(job, source)
-    before = _described(job.out)
+    before = described(job.out)
     if before is not None and before["identity"] != identity:
         what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
         raise OutputError(
             f"{job.out} holds the work of {what}: {_difference(before['identity'], identity)}.",
             "Choose another folder with --out, or remove this one.",
         )
-    write_json(job.out / _JOB, {"identity": identity, "job": job.model_dump(mode="json")})
+    write_json(job.out / JOB, {"identity": identity, "job": job.model_dump(mode="json")})
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -351,7 +323,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
-    before = _described(job.out)
+    before = described(job.out)
     if before is None or not (job.out / "selection.json").is_file():
         return None
     if before["identity"] != _identity(job, source):
@@ -365,16 +337,7 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
 
 def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
-    described = _described(folder)
-    try:
-        job = None if described is None else JobFile.model_validate(described.get("job"))
-    except ValidationError:
-        job = None
-    if job is None:
-        raise MissingInputError(
-            f"{folder} holds no job to resume: there is no {_JOB}, or it is damaged.", "Start it with dsel run."
-        )
-    return run_job(job.model_copy(update={"out": folder.absolute()}), reporter)
+    return run_job(job_of(folder), reporter)
 
 
 def _lock_file(folder: Place) -> LockFile:
@@ -392,7 +355,7 @@ def _held(folder: Place, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]
         reporter.showing(),
         Interrupts(),  # while another run is watched
         locked(_lock_file(folder), reporter.run, str(folder)) as lock,
-        reporter.logging_to(folder / "run.log"),
+        reporter.logging_to(folder / LOG),
         Interrupts() as interrupts,
     ):
         yield lock, interrupts

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dsel.errors import ClusterError, DselError
-from dsel.journal import Journal, valued
 from dsel.search.archive import ParetoArchive, Subset
+from dsel.search.journal import Journal, valued
 from dsel.search.package import Answer, Executor, Lost, Package, Slice
 from dsel.search.progress import Progress
 from dsel.search.stopping import AnytimeSearch, ReadableSearch, Stop

@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
-from dsel.journal import Journal, journalled_values
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
 from dsel.places import Place
 from dsel.search import pareto_engine
 from dsel.search.archive import IsolationFunction
 from dsel.search.dispatch import Dispatch
+from dsel.search.journal import Journal, journalled_values
 from dsel.search.outcome import SearchOutcome
 from dsel.search.package import Carriage, ExecutorFactory, Serial, Work
 from dsel.search.poss import Isolation
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.replay import Columns
 from dsel.search.stopping import Stop, drive
 from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf, forget
 
@@ -148,7 +149,8 @@ def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, 
         if not isinstance(search, SlicedPposs):
             search.recall(journalled_values(journal.path))
         event = "started" if run.state is None else "resumed"
-        journal.write(event, iterations=search.iteration, solutions=search.archive.state())
+        columns = asdict(Columns.of(run.objective, run.k))
+        journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
     executor = backend.executor(work, Carriage(options.evaluation_limit, options.processes))
     dispatch = Dispatch(search, executor, stop, journal, named=_namer(run.objective))
     ended = dispatch.run(run.on_slice)

@@ -18,12 +18,13 @@ import dsel
 from dsel.cluster.futures import DaskFutures, dask_executor
 from dsel.cluster.process_pool import ProcessPool
 from dsel.errors import ClusterError, CriterionError
-from dsel.journal import Journal, replay
 from dsel.objective.stored import store_objective
 from dsel.search.dispatch import Dispatch
+from dsel.search.journal import Journal
 from dsel.search.package import Carriage, Serial
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
+from dsel.search.replay import replay
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets, RunSlices
 from tests.search.cases import random_data, regression
@@ -147,7 +148,7 @@ class TestWorkers:
         journal.write("started", solutions=[])
         search, _ = run(dask_executor(client), criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
         assert len(criterion.calls()) == len(set(criterion.calls())) == search.evaluations
-        assert replay(journal.path, K) == search.archived
+        assert replay(journal.path, K).points == search.archived
 
     def test_slices_come_from_an_objective_that_the_workers_open(self, client, tmp_path) -> None:
         X, Y = random_data(7, m=80, n=25)
@@ -159,7 +160,7 @@ class TestWorkers:
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
-        assert replay(journal.path, 4)[1:] == search.archive.points[1:]
+        assert replay(journal.path, 4).points[1:] == search.archive.points[1:]
 
     def test_a_criterion_that_raises_is_named_with_its_traceback(self, client, tmp_path) -> None:
         with pytest.raises(CriterionError, match=r"columns \[\d+, \d+\]:\n(.*\n)*ZeroDivisionError: no folds left"):
