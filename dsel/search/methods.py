@@ -104,11 +104,13 @@ class PpossAsyOptions(IsolationOptions):
     isolation: as for poss. For a criterion or an isolation function of one's own: evaluation_limit: seconds that one
     evaluation may take before its worker is given up and it goes to another one. processes: worker processes of this
     machine, where there is no Dask cluster (they are spawned: a script that asks for them needs
-    `if __name__ == "__main__":`).
+    `if __name__ == "__main__":`). memory: bytes for an archive's tables, of which every thread of every worker has its
+    own where slices of iterations are made there.
     """
 
     evaluation_limit: Float | None = Field(None, gt=0)
     processes: Int = Field(1, ge=1)
+    memory: Int = Field(8 << 30, gt=0)
 
 
 class PpossOptions(PpossAsyOptions):
@@ -121,7 +123,6 @@ class PpossOptions(PpossAsyOptions):
     """
 
     processors: Int = Field(32, ge=1, le=100_000)
-    memory: Int = Field(8 << 30, gt=0)
 
 
 class FobaOptions(Options):

@@ -25,7 +25,7 @@ from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
 from dsel.search.replay import Columns
 from dsel.search.stopping import Stop, drive
-from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf, forget
+from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf
 
 if TYPE_CHECKING:
     from dsel.search.methods import Run
@@ -83,11 +83,8 @@ def pposs_asy(run: Run) -> SearchOutcome:
         log.info("the rows of a wide matrix are in this process: the search is, too")
         run = replace(run, backend=Backend(journal=run.backend.journal))
     with _for_workers(run) as objective:
-        slices = RunSlices(objective, run.k, run.seed, run.options.isolation)
-        try:
-            return _on_workers(run, sliced, slices, _stop(run))
-        finally:
-            forget(slices.run)
+        slices = RunSlices(objective, run.k, run.seed, run.options.isolation, run.options.memory)
+        return _on_workers(run, sliced, slices, _stop(run))
 
 
 @contextmanager
