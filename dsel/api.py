@@ -46,7 +46,7 @@ def select(
     X, Y: numpy, scipy sparse, pandas, Dask or xarray; or X alone a store's path or a Dataset, which bring their own Y
     where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
     method: poss (also POCSS, where Y = X), pposs, pposs-asy (on workers), forward, omp, foba, backward, rfe, exchange,
-    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.methods.
+    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.options.
     lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not
     centred), none.
     include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from

@@ -16,7 +16,8 @@ from dsel.data.source import Source, part_bytes
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.planning import Plan
 from dsel.search import pareto_engine
-from dsel.search.methods import PossOptions, warm_start
+from dsel.search.methods import warm_start
+from dsel.search.options import PossOptions
 from dsel.search.poss import Poss
 from dsel.stats.blockwise import one_blas_thread
 from dsel.stats.columnwise import groups_of_columns, load_cell

@@ -27,9 +27,9 @@ from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import fits_along, subset_fit
-from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
+from dsel.search.options import GreedyRlsOptions, KfoldOptions, Options
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
-from dsel.search.pposs_method import Backend
+from dsel.search.run import Backend, OnSlice, Run
 from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore

@@ -28,7 +28,7 @@ from dsel.representation import (
     gib,
     tile_budget,
 )
-from dsel.search.methods import GreedyRlsOptions, StopOptions
+from dsel.search.options import GreedyRlsOptions, StopOptions
 from dsel.search.poss import paper_iterations
 from dsel.settings import Checked, problem_of
 from dsel.stages import Saved, Stage, on_gram, reads_chosen_chunks, stages_of

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import OptionError
 from dsel.representation import Problem
-from dsel.search.methods import METHODS, Method, Options
+from dsel.search.methods import METHODS, Method
+from dsel.search.options import Options
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
 from dsel.validation import first_error

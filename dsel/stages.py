@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dsel.data.source import Source
 from dsel.prepared import reduction_key
 from dsel.representation import Representation
-from dsel.search.methods import KfoldOptions
+from dsel.search.options import KfoldOptions
 from dsel.settings import Checked, partial_sums
 from dsel.stats.artefact import ArtefactStore
 from dsel.stats.blockwise import tasks_of_pass

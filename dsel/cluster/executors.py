@@ -8,7 +8,7 @@ from dsel.cluster.compute import NO_WORKER_LIMIT
 from dsel.cluster.process_pool import local_executor
 from dsel.places import Place
 from dsel.search.journal import Journal
-from dsel.search.pposs_method import Backend
+from dsel.search.run import Backend
 
 
 def backend(

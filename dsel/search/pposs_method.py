@@ -5,48 +5,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
-from dsel.places import Place
 from dsel.search import pareto_engine
 from dsel.search.archive import IsolationFunction
 from dsel.search.dispatch import Dispatch
-from dsel.search.journal import Journal, journalled_values
+from dsel.search.journal import journalled_values
 from dsel.search.outcome import SearchOutcome
-from dsel.search.package import Carriage, ExecutorFactory, Serial, Work
+from dsel.search.package import Carriage, Work
 from dsel.search.poss import Isolation
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
 from dsel.search.replay import Columns
+from dsel.search.run import Backend, Run, poss_stop
 from dsel.search.stopping import Stop, drive
 from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf
 
-if TYPE_CHECKING:
-    from dsel.search.methods import Run
-
 log = logging.getLogger("dsel")
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Where the work of a search on workers is done. journal: of its events. folder: one that the workers read too, for
-    the objective's arrays; without one they are sent."""
-
-    executor: ExecutorFactory = Serial
-    journal: Journal | None = None
-    folder: Place | None = None
 
 
 def pposs(run: Run) -> SearchOutcome:
     """PPOSS in rounds: on workers for a criterion or an isolation function of one's own, else in this process."""
     N = run.options.processors
-    stop = _stop(run)
+    stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
     if not _by_calls(run):
         _say_that_it_compiles()
@@ -73,7 +60,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
             search = AsyncPposs(run.objective.n, run.k, seed=run.seed, isolation=_isolation(run))
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
-        return _by_evaluations(run, search, _stop(run))
+        return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
     _say_that_it_compiles()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
@@ -84,7 +71,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
         run = replace(run, backend=Backend(journal=run.backend.journal))
     with _for_workers(run) as objective:
         slices = RunSlices(objective, run.k, run.seed, run.options.isolation, run.options.memory)
-        return _on_workers(run, sliced, slices, _stop(run))
+        return _on_workers(run, sliced, slices, poss_stop(run.options, run.k, run.objective))
 
 
 @contextmanager
@@ -131,12 +118,6 @@ def _by_evaluations(run: Run, search: Pposs | AsyncPposs, stop: Stop) -> SearchO
         raise OptionError("target_r2 cannot be had with a function of one's own.", "Leave it out.")
     columns = tuple(int(j) for j in run.objective.columns)
     return _on_workers(run, search, EvaluateSubsets(run.criterion, run.data, columns, run.objective.included), stop)
-
-
-def _stop(run: Run) -> Stop:
-    from dsel.search.methods import poss_stop
-
-    return poss_stop(run.options, run.k, run.objective)
 
 
 def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, stop: Stop) -> SearchOutcome:
