@@ -12,11 +12,10 @@ from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.places import Place
 from dsel.result.selection import Selection, open_selection
 from dsel.run_folder import JOURNAL, described, head, job_of, read_checkpoint
-from dsel.search.archive import IsolationFunction
+from dsel.search.archive import ISOLATIONS, IsolationFunction
 from dsel.search.journal import read_journal
 from dsel.search.methods import METHODS
 from dsel.search.outcome import improving
-from dsel.search.remembered import ISOLATIONS
 from dsel.search.replay import Columns, Replay, Step
 
 #: Steps that are told at the beginning and at the end.

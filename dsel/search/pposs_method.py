@@ -13,12 +13,11 @@ from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
 from dsel.search import pareto_engine
-from dsel.search.archive import IsolationFunction
+from dsel.search.archive import Isolation, IsolationFunction
 from dsel.search.dispatch import Dispatch
 from dsel.search.journal import journalled_values
 from dsel.search.outcome import SearchOutcome
 from dsel.search.package import Carriage, Work
-from dsel.search.poss import Isolation
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds

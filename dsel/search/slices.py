@@ -6,9 +6,9 @@ import numpy as np
 
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
-from dsel.search.archive import Subset
+from dsel.search.archive import Isolation, Subset
 from dsel.search.package import Slice
-from dsel.search.poss import Isolation, Poss
+from dsel.search.poss import Poss
 
 
 class SliceEngine:

@@ -18,9 +18,8 @@ from uuid import uuid4
 from dsel.errors import CriterionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, let_go_of
-from dsel.search.archive import Subset
+from dsel.search.archive import Isolation, Subset
 from dsel.search.package import Answer, LetGo, Package, Slice
-from dsel.search.poss import Isolation
 from dsel.search.remembered import failure, number
 from dsel.search.slices import SliceEngine
 
