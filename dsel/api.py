@@ -63,7 +63,10 @@ def select(
     in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
     one more pass on the chosen columns (all columns where Y = X).
 
-    Errors: OptionError, DataError, MissingInputError, CapacityError, ClusterError (dsel.errors).
+    Errors (dsel.errors): OptionError and MissingInputError before the first pass; CapacityError where the plan does not
+    fit, or the search's tables do not; DataError for values that cannot be used, with the block they are in;
+    CriterionError with the subset and the traceback; ClusterError; MissingExtraError, AccessError and StorageError for
+    data in object storage.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 20))
@@ -98,7 +101,7 @@ def plan(
     client, or one worker without a limit. calibrate: estimate the time of the passes, which takes a second or two.
     Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and `remedy`.
 
-    Errors: those of `select` that show before the first pass.
+    Errors: those of `select` that show before the first pass, but CapacityError.
     """
     source, settings = _asked(X, Y, **asked)
     checked = check(source, settings)

@@ -48,7 +48,8 @@ class Speed:
 
 
 def calibrated(plan: Plan, source: Source) -> Plan:
-    """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
+    """The plan with an estimate of its seconds. Takes a second or two; reads a few blocks. Errors: those of reading
+    them."""
     return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
 
 

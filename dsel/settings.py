@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Checked:
-    """Settings after every check that needs no data."""
+    """Settings after every check that needs no data; include and exclude are ascending 0-based columns."""
 
     settings: Settings
     method: Method
@@ -56,7 +56,8 @@ class Checked:
 
 
 def check(source: Source, settings: Settings) -> Checked:
-    """Refuse what can be seen without the data: k, the method and its options, columns that are not there."""
+    """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
+    OptionError."""
     n = source.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
         raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
@@ -132,5 +133,6 @@ def problem_of(source: Source, checked: Checked) -> Problem:
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
+    """The labels of at most so many columns, and how many more there are."""
     shown = ", ".join(str(labels[i]) for i in indices[:most])
     return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")
