@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dsel.data.source import Source
 from dsel.errors import DselError, Interrupted, OptionError
 from dsel.files import read_json, write_json
-from dsel.objective.near_dependence import near_dependence
+from dsel.objective.near_dependence import missed, near_dependence
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.pipeline import (
     Surroundings,
@@ -83,20 +83,21 @@ def certify_selection(
     certificates = spread(found)
     selection = replace(
         selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + passes,
-        notes=(*selection.notes, *(note for note in _reserves(objective) if note not in selection.notes)),
+        notes=(*selection.notes, *(note for note in _reserves(objective, settings.k) if note not in selection.notes)),
     )  # fmt: skip
     for certificate in certificates.values():
         log.info("%s", describe(certificate))
     return _with_better(source, settings, selection, statistics, objective, certificates, around)
 
 
-def _reserves(objective: QuadraticObjective) -> Iterator[str]:
+def _reserves(objective: QuadraticObjective, k: int) -> Iterator[str]:
     """What a reader of the proof has to know of the columns."""
     share = None if objective.on_demand else near_dependence(objective.K, objective.lam)
     if share is not None:
         yield (
             f"columns are nearly dependent (beside others {share:.0e} of a column's square is left): what is proved "
-            "leaves out subsets that tell such columns apart"
+            f"may leave out a subset that gains by large coefficients of opposite signs, by {missed(share, k):.0e} "
+            "of ||Y||^2 at most"
         )
 
 

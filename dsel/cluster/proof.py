@@ -21,8 +21,9 @@ from dsel.search.stopping import AnytimeSearch, Stop
 
 log = logging.getLogger("dsel")
 
-#: A future is to take about so long, so that the incumbent is shared often and a lost one costs little.
-FUTURE_SECONDS = 0.3
+#: A future is to take about so long: in the beginning, so that the incumbent is shared often, and at most, so that a
+#: lost one costs little; in between a share of the time so far, so that the last ones end nearly together.
+FIRST_SECONDS, MOST_SECONDS, SHARE_OF_TIME = 0.3, 3.0, 0.01
 #: Futures for each worker at a time, so that none waits for the client.
 _AHEAD = 2
 #: Between two looks at what has come back.
@@ -36,13 +37,14 @@ _explorers: dict[str, Explorer] = {}
 
 
 def explore_task(
-    problem: Problem, name: str, k: int, bound: BoundName, subs: Sequence[Subproblem], incumbent: float, budget: int
-) -> tuple[Explored, float]:
+    problem: Problem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem], incumbent: float,
+    budget: int,
+) -> tuple[Explored, float]:  # fmt: skip
     """On a worker: explore, with arrays that stay there for the next future; and the seconds it took."""
     explorer = _explorers.pop(name, None)  # taken out: another thread makes its own
     if explorer is None:
         _explorers.clear()
-        explorer = Explorer(problem, k, bound)
+        explorer = Explorer(problem, k, bound, pairs=pairs)
     start = time.perf_counter()
     explored = explore_all(explorer, subs, incumbent, budget)
     _explorers[name] = explorer
@@ -55,10 +57,11 @@ def _itself(problem: Problem) -> Problem:
 
 @dataclass
 class Estimate:
-    """Nodes in a subtree, and nodes a second, from what has come back so far."""
+    """Nodes in a subtree, and nodes a second, from what has come back so far; seconds: that all futures took."""
 
     ratio: float = 1.0
     speed: float = 10_000.0
+    seconds: float = 0.0
 
     @staticmethod
     def size(sub: Subproblem, k: int) -> float:
@@ -67,15 +70,16 @@ class Estimate:
 
     def learn(self, size: float, explored: Explored, seconds: float) -> None:
         """A future has come back."""
+        self.seconds += seconds
         if explored.nodes and seconds > 0.0:
             self.speed = 0.7 * self.speed + 0.3 * explored.nodes / seconds
             if not explored.left:
                 self.ratio = 0.7 * self.ratio + 0.3 * explored.nodes / max(size, 1.0)
 
-    @property
-    def budget(self) -> int:
+    def budget(self, workers: int) -> int:
         """Nodes for one future."""
-        return max(int(FUTURE_SECONDS * self.speed), 100)
+        seconds = min(max(FIRST_SECONDS, SHARE_OF_TIME * self.seconds / workers), MOST_SECONDS)
+        return max(int(seconds * self.speed), 100)
 
 
 @dataclass
@@ -130,23 +134,19 @@ class Workers:
         return 1
 
     def _hand_out(self, search: BranchAndBound, problem: Any, waiting: dict[Any, Any], most: int) -> None:
-        budget, k = self.estimate.budget, search.k
+        budget, k = self.estimate.budget(max(most // _AHEAD, 1)), search.k
         if search.open_nodes < most:  # near the end: what is left is split sooner
             budget = budget // 4
         while len(waiting) < most and search.open_nodes:
             share = max(search.open_nodes // most, 1)  # leave some for the others
-
-            def enough(subs: Sequence[Subproblem], share: int = share) -> bool:
-                expected = self.estimate.ratio * sum(self.estimate.size(sub, k) for sub in subs)
-                return len(subs) >= share or expected >= budget
-
-            ticket, subs = search.take(enough)
+            ticket, subs = search.take(share, budget / self.estimate.ratio, lambda sub: self.estimate.size(sub, k))
             if not subs:
                 return
-            name = f"{search.bound_name}-{k}-{problem.key}"
+            name = f"{search.bound_name}-{k}-{search.pairs}-{problem.key}"
             future = self.client.submit(
-                explore_task, problem, name, k, search.bound_name, subs, search.best_value, budget, pure=False
-            )
+                explore_task, problem, name, k, search.bound_name, search.pairs, subs, search.best_value, budget,
+                pure=False,
+            )  # fmt: skip
             waiting[future] = (ticket, subs)
             self.futures += 1
 

@@ -124,10 +124,10 @@ def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
 #: A pivot of at most so many times its floor is steep: a running factor does not tell whether it is above it, and what
 #: it says of the gain is rounding. Such subsets are judged by `eliminated`.
 STEEP_RATIO = 10.0
-#: One of at most this share of its floor (itself 1e-7 of the squared norm) is rounding: the column adds nothing to a
-#: bound. That is far below the tolerance of dependence, but not below what several trifling pivots multiply to in
-#: another order (dsel.objective.near_dependence says whether there are such).
-ROUNDING_RATIO = 1e-5
+#: Bounds eliminate columns in orders of their own, in which pivots may be anything. So much of the floor (itself 1e-7
+#: of the squared norm) is added to each, as a ridge would: more than rounding, so that noise stays noise, and next to
+#: nothing beside what independent columns explain (dsel.objective.near_dependence says how much).
+NOISE_RATIO = 1e-7
 
 
 @compiled()

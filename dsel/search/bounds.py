@@ -8,7 +8,7 @@ For a selection S with q columns still to choose from R:
                 may leave the span of R; Y_S: residual targets)
     leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
 
-None is above the value of any completion, but of one that tells nearly dependent columns apart
+None is above the value of any completion, to rounding and to what the ridge takes that keeps it small
 (dsel.objective.near_dependence); combined is never below the two others. Branch and bound adds to the combined one what
 disjoint cores prove (dsel.search.cores), which needs an incumbent to say anything.
 """
@@ -24,7 +24,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel.objective.evaluate import ROUNDING_RATIO, eliminated
+from dsel.objective.evaluate import NOISE_RATIO, eliminated
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
 
@@ -188,12 +188,13 @@ def column_norms(K: Floats) -> Floats:
 def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
     """Z (t, r): the residual of B_i over the columns after i, divided by its norm, by one elimination from the end.
 
-    sum_{l >= i} z_l z_l' is then what columns i to t explain together. Dependent columns have z = 0. O(t^3 / 3).
+    sum_{l >= i} z_l z_l' is then what columns i to t explain together. Dependent columns have z = 0 but for rounding.
+    O(t^3 / 3).
     """
     G, Z = G.copy(), B.astype(np.float64)
     for a in range(G.shape[0] - 1, -1, -1):
-        d = G[a, a]
-        if d <= ROUNDING_RATIO * floor[a]:
+        d = max(G[a, a], 0.0) + NOISE_RATIO * floor[a]
+        if d <= 0.0:  # a column of zeros
             Z[a] = 0.0
             continue
         u = G[:a, a] / d

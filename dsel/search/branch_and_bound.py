@@ -48,6 +48,10 @@ class Subproblem:
     chosen: tuple[int, ...]
     allowed: Columns
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Bytes travel with the message; an array each would be a frame of its own, of which a part of a proof has many.
+        return _unpacked, (self.lower, self.chosen, self.allowed.tobytes())
+
     def as_list(self) -> list[Any]:
         """As JSON holds it."""
         return [self.lower, list(self.chosen), self.allowed.tolist()]
@@ -56,6 +60,10 @@ class Subproblem:
     def from_list(cls, values: Sequence[Any]) -> Subproblem:
         """From `as_list`."""
         return cls(float(values[0]), tuple(values[1]), np.asarray(values[2], np.int32))
+
+
+def _unpacked(lower: float, chosen: tuple[int, ...], allowed: bytes) -> Subproblem:
+    return Subproblem(lower, chosen, np.frombuffer(allowed, np.int32))
 
 
 class Explorer:
@@ -72,7 +80,7 @@ class Explorer:
                 f"{memory_limit / 2**30:.1f} GiB are allowed.",
                 "Allow more memory, or exclude columns.",
             )
-        self.problem, self.k, self.bound = problem, k, bound
+        self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
         self._memory = memory = Memory()
         target_depths, target_width = (depths, N) if bound == "eigenvalue" else (1, 1)
         floats = {
@@ -271,6 +279,11 @@ class BranchAndBound(ExactSearch):
         return min(self.best_value, self._pruned_before, self._explorer.pruned, *open_)
 
     @property
+    def pairs(self) -> bool:
+        """Whether the last two columns are found by looking at all pairs."""
+        return self._explorer.pairs
+
+    @property
     def open_nodes(self) -> int:
         """Nodes in the heap."""
         return len(self._heap)
@@ -294,21 +307,24 @@ class BranchAndBound(ExactSearch):
                 self._put_back()
         return self.done
 
-    def take(self, enough: Callable[[Sequence[Subproblem]], bool]) -> tuple[int, list[Subproblem]]:
-        """Open nodes for someone else to explore, the least bound first, until there are `enough`; and their ticket.
+    def take(self, most: int, enough: float, size: Callable[[Subproblem], float]) -> tuple[int, list[Subproblem]]:
+        """Open nodes for someone else to explore, the least bound first, until they are so many or their sizes add up
+        to enough; and their ticket.
 
         They stay open, in `lower` and `state`, until `report` or `give_back` is called with the ticket.
         """
         if not self._explorer.idle:
             self._put_back()
         taken: list[Subproblem] = []
-        while self._heap and not enough(taken):
+        together = 0.0
+        while self._heap and len(taken) < most and together < enough:
             lower, _, sub = heapq.heappop(self._heap)
             if lower >= self.best_value - MARGIN * self.problem.c:
                 self._pruned_before = min(self._pruned_before, lower)
                 self._heap.clear()
                 break
             taken.append(sub)
+            together += size(sub)
         self._taken += 1
         if taken:
             self._away[self._taken] = taken
@@ -357,7 +373,7 @@ class BranchAndBound(ExactSearch):
         pruned = min(self._pruned_before, self._explorer.pruned)
         return {
             **self._shared_state(), "nodes": self.iteration, "open": open_,
-            "pruned": None if np.isinf(pruned) else pruned,
+            "pruned": None if np.isinf(pruned) else pruned, "pairs": self.pairs, "most_open": self._most_open,
         }  # fmt: skip
 
     @classmethod
@@ -367,7 +383,10 @@ class BranchAndBound(ExactSearch):
     ) -> BranchAndBound:  # fmt: skip
         """The search as it was when `state` was taken."""
         check_saved(objective, state)
-        search = cls(objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit)
+        search = cls(
+            objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit,
+            most_open=state.get("most_open", MOST_OPEN), pairs=state.get("pairs", True),
+        )  # fmt: skip
         search._take_shared(state)
         search._heap = []
         for values in state["open"]:

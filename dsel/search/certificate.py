@@ -33,7 +33,7 @@ class Certificate:
     """What is proved about the best subset of at most `size` columns (columns that are always included count).
 
     value: f of the best subset known, `members` (local indices; `indices` in the data). bound: no subset is below it
-    (where columns are nearly dependent, none but those that tell them apart: dsel.objective.near_dependence).
+    (where columns are nearly dependent, to the share of ||Y||^2 that dsel.objective.near_dependence.missed gives).
     total: ||Y||^2. better: whether `value` is below that of the subset that was to be certified. nodes, seconds: what
     the proof took, in all its runs.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.evaluate import ROUNDING_RATIO
+from dsel.objective.evaluate import NOISE_RATIO
 from dsel.objective.memory import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
 from dsel.search.branching_layout import (
     ALLOWED,
@@ -130,10 +130,9 @@ def _least(P: Ints, d: int, first: int, a: int, N: int, order: Ints) -> int:
     least = np.inf
     for i in range(first, a + 1):
         z = 0.0
-        if work[i, i] > ROUNDING_RATIO * floor[allowed[d, order[i]]]:
-            for x in range(N):
-                z += cross[i, x] * cross[i, x]
-            z /= work[i, i]
+        for x in range(N):
+            z += cross[i, x] * cross[i, x]
+        z /= max(work[i, i], 0.0) + NOISE_RATIO * floor[allowed[d, order[i]]]
         if z < least:
             least = z
             chosen = i
@@ -148,8 +147,7 @@ def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
     N = cross.shape[1]
     if first < a:
         _exchange(P, order, _least(P, d, first, a, N, order), a, N)
-    if work[a, a] <= ROUNDING_RATIO * floor[allowed[d, order[a]]]:
-        return 0.0
+    work[a, a] = max(work[a, a], 0.0) + NOISE_RATIO * floor[allowed[d, order[a]]]
     z = 0.0
     for x in range(N):
         z += cross[a, x] * cross[a, x]

@@ -76,7 +76,7 @@ def test_the_subtrees_of_a_lost_worker_are_done_again(here):
 def test_a_part_is_a_pure_function(here):
     search = BranchAndBound(here.objective, 7)
     search.advance(50)
-    _, subs = search.take(lambda taken: len(taken) >= 5)
+    _, subs = search.take(5, 1e9, lambda sub: 1.0)
     lower = search.lower
     explorer = Explorer(search.problem, 7)
     first = explore_all(explorer, subs, search.best_value, 300)
@@ -91,6 +91,24 @@ def test_sizes_are_estimated_from_what_came_back():
     estimate = Estimate()
     sub = BranchAndBound(hard_case(), 5).open_subproblems()[0]
     assert estimate.size(sub, 5) == 30 * 29 * 28 / 6
-    before = estimate.budget
+    before = estimate.budget(2)
     estimate.learn(1000.0, explore_all(Explorer(BranchAndBound(hard_case(), 5).problem, 5), [sub], 1e9, 10**6), 1e-4)
-    assert estimate.budget > before
+    assert estimate.budget(2) > before
+
+
+def test_parts_grow_with_the_time_the_proof_takes_and_shrink_with_the_workers():
+    assert Estimate(speed=1e4).budget(2) == 3000
+    assert Estimate(speed=1e4, seconds=100.0).budget(1) == 10_000
+    assert Estimate(speed=1e4, seconds=100.0).budget(2) == 5000
+    assert Estimate(speed=1e4, seconds=1e6).budget(2) == 30_000
+
+
+def test_open_nodes_are_taken_by_number_and_by_size():
+    search = BranchAndBound(hard_case(), 7)
+    search.advance(50)
+    bounds = [sub.lower for sub in search.open_subproblems()]
+    ticket, subs = search.take(4, 1e9, lambda sub: 1.0)
+    assert [sub.lower for sub in subs] == sorted(bounds)[:4]
+    search.give_back(ticket)
+    _, subs = search.take(4, 3.0, lambda sub: 2.0)
+    assert len(subs) == 2

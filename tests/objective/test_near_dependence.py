@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsel.objective.near_dependence import near_dependence
+from dsel.objective.near_dependence import missed, near_dependence
 
 RNG = np.random.default_rng(0)
 
@@ -41,3 +41,17 @@ def test_what_several_trifles_multiply_to_is_noticed() -> None:
     share = near_dependence(chain(7e-4))
     assert share is not None
     assert share < 1e-12
+
+
+@pytest.mark.parametrize("d", [1e-3, 1e-2])
+def test_what_the_ridge_takes_from_a_subset_is_no_more_than_is_said(d: float) -> None:
+    X = RNG.normal(size=(50, 4))
+    X[:, 3] = X[:, 2] + d * X[:, 3]
+    K, y = gram(X), RNG.normal(size=50)
+    share = near_dependence(K)
+    assert share is not None
+    b, whole = X.T @ y, y @ y
+    ridge = 1e-14 * np.diag(np.diag(K))
+    less = b @ np.linalg.solve(K, ridge @ np.linalg.solve(K, b))  # first order of what K + ridge explains less
+    assert 0.0 < less <= missed(share, 4) * whole
+    assert missed(1e-20, 4) == 1.0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import CapacityError, OptionError
+from dsel.search.astar import AStar
 from dsel.search.bounds import BOUNDS, Problem
 from dsel.search.branch_and_bound import BranchAndBound, starting_subset
 from tests.search.exact_cases import (
@@ -50,6 +51,21 @@ def test_near_dependence_is_judged_as_enumeration_does(case, bound, pairs):
     assert search.best_value == pytest.approx(exhaustive(objective, k), abs=1e-6 * objective.c)
 
 
+@pytest.mark.parametrize("d", [4e-4, 7e-4, 1e-3, 1e-2])
+def test_near_dependence_in_a_chain_of_columns_is_no_reason_to_miss_a_subset(d):
+    v, w, x, u, _ = np.eye(5)
+    X = np.stack([v, v + d * w, w + d * x, u, u + v], axis=1)
+    objective = regression(X, (x + 0.3 * u)[:, None])
+    best = exhaustive(objective, 3)
+    for bound in BOUNDS:
+        search = BranchAndBound(objective, 3, bound=bound)
+        search.advance(ALL)
+        assert search.best_value == pytest.approx(best, abs=1e-9 * objective.c)
+    tree = AStar(objective, 3, bound="combined", incumbent=())
+    tree.advance(ALL)
+    assert tree.best_value == pytest.approx(best, abs=1e-9 * objective.c)
+
+
 @given(problems(), st.integers(1, 60))
 @settings(max_examples=80, deadline=None)
 def test_stopped_early_the_bound_is_below_the_optimum_and_the_value_above(case, nodes):
@@ -65,17 +81,18 @@ def test_stopped_early_the_bound_is_below_the_optimum_and_the_value_above(case, 
 
 
 @pytest.mark.parametrize("N", [1, 4])
-@pytest.mark.parametrize("most_open", [0, 20_000])
-def test_resumed_from_its_state_it_ends_with_the_same(N, most_open):
+@pytest.mark.parametrize(("most_open", "pairs"), [(0, True), (20_000, True), (20_000, False)])
+def test_resumed_from_its_state_it_ends_with_the_same(N, most_open, pairs):
     objective = hard_case(N)
-    whole = BranchAndBound(objective, 6, most_open=most_open)
+    whole = BranchAndBound(objective, 6, most_open=most_open, pairs=pairs)
     whole.advance(ALL)
-    search = BranchAndBound(objective, 6, most_open=most_open)
+    search = BranchAndBound(objective, 6, most_open=most_open, pairs=pairs)
     stops = 0
     while not search.advance(search.iteration + 40):
         search = BranchAndBound.restore(objective, json.loads(json.dumps(search.state())))
         stops += 1
     assert stops > 1
+    assert search.state()["pairs"] == pairs
     assert search.best == whole.best
     assert search.lower == pytest.approx(whole.lower)
     assert search.trace[-1].value == whole.trace[-1].value
