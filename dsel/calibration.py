@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from dsel.blas import one_blas_thread
 from dsel.compiled import is_compiled
 from dsel.data.source import Source, part_bytes
 from dsel.objective.quadratic import QuadraticObjective
@@ -19,7 +20,6 @@ from dsel.search import pareto_engine
 from dsel.search.methods import warm_start
 from dsel.search.options import PossOptions
 from dsel.search.poss import Poss
-from dsel.stats.blockwise import one_blas_thread
 from dsel.stats.columnwise import groups_of_columns, load_cell
 from dsel.stats.moments import block_moments
 

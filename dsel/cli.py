@@ -171,14 +171,14 @@ def ingest(
     overwrite: bool = False,
 ) -> None:
     """Write a file into a store, block by block; interrupted, the same command goes on."""
-    from dask.utils import format_bytes, parse_bytes
+    from dask.utils import format_bytes
 
+    from dsel.cluster.local import LocalSpec, worker_memory
     from dsel.data.ingest import ingest as write
 
     report = write(
         source, store, y=y, target=target or (), index=_position(index), weight=weight, dtype=dtype,
-        compression=compression,
-        worker_memory=int(parse_bytes(memory)), overwrite=overwrite,
+        compression=compression, worker_memory=worker_memory(LocalSpec(memory=memory)), overwrite=overwrite,
     )  # fmt: skip
     m, n = report.shape
     typer.echo(
@@ -211,6 +211,19 @@ def _position(column: str | None) -> str | int | None:
     return int(column) if column is not None and column.lstrip("-").isdigit() else column
 
 
+def _say_fault(error: Exception) -> None:
+    """An error that nobody foresaw, whole: it is a fault of dsel, or of what it stands on."""
+    import traceback
+
+    lines = "".join(traceback.format_exception(error))
+    message = f"an error that dsel did not foresee: {type(error).__name__}: {error}"
+    if _chosen["log_format"] is LogFormat.json:
+        fields = {"level": "ERROR", "message": message, "kind": DselError.kind, "exit_code": DselError.exit_code}
+        typer.echo(json.dumps({**fields, "traceback": lines}), err=True)
+    else:
+        typer.echo(f"{lines}dsel: {message}", err=True)
+
+
 def main() -> NoReturn:
     """Entry point: errors of dsel become one line on standard error and their exit code."""
     try:
@@ -220,6 +233,9 @@ def main() -> NoReturn:
         as_json = _chosen["log_format"] is LogFormat.json
         typer.echo(json.dumps(fields) if as_json else f"dsel: {error}", err=True)
         sys.exit(error.exit_code)
+    except Exception as error:
+        _say_fault(error)
+        sys.exit(DselError.exit_code)
     except KeyboardInterrupt:
         typer.echo("dsel: interrupted", err=True)
         sys.exit(130)

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dsel.cluster.specs import ClusterSection, LocalSection
+from dsel.errors import OutputError
 from dsel.job import run_job
 from dsel.job_file import JobFile
 from dsel.reporting import Reporter
@@ -24,7 +25,10 @@ def run_demo(out: Path) -> str:
 
     store = out / "sonar.zarr"
     if not store.exists():
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"The folder {out} cannot be made: {error.strerror}.", "Choose another --out.") from error
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
     reporter = Reporter.for_terminal

@@ -25,5 +25,5 @@ def parse_duration(text: str | float) -> float:
             raise OptionError(f"{text!r} is no duration.", "Write it as 90s, 10m, 2h or 1h30m.") from None
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if not (math.isfinite(seconds) and seconds > 0.0):
-        raise OptionError(f"The duration {text!r} is not above 0.", "Write it as 90s, 10m, 2h or 1h30m.")
+        raise OptionError(f"{text!r} is no duration above 0.", "Write it as 90s, 10m, 2h or 1h30m.")
     return seconds

@@ -22,7 +22,7 @@ from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source
 from dsel.errors import ClusterError, CriterionError, DataError, OutputError
-from dsel.files import read_json, write_json
+from dsel.files import write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
@@ -170,12 +170,9 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     """Attach certificates to the result in `folder`, or better ones than it has; an unfinished proof is gone on with.
 
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
-    OutputError where there is no finished job, DataError where its data have changed since.
+    MissingInputError where there is no finished job, DataError where its data have changed since.
     """
-    about = read_json(folder / JOB)
-    if about is None:
-        raise OutputError(f"{folder} holds no job: there is no {JOB}.", "Name the folder that dsel run wrote to.")
-    job = JobFile.model_validate(about["job"]).model_copy(update={"out": folder.absolute()})
+    about, job = job_of(folder)
     selection = open_selection(folder)
     source = job.source()
     if source.fingerprint != about["identity"]["fingerprint"]:
@@ -337,7 +334,8 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
 
 def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
-    return run_job(job_of(folder), reporter)
+    _, job = job_of(folder)
+    return run_job(job, reporter)
 
 
 def _lock_file(folder: Place) -> LockFile:

@@ -28,17 +28,34 @@ from dsel.import_path import load_function
 from dsel.places import Place, Remote, as_place
 from dsel.secrets import refuse_passwords
 from dsel.settings import Column, Settings
-from dsel.validation import Float, Int, first_error, not_bool
+from dsel.validation import Duration, Float, Int, first_error, not_bool
 
 
 def _place(value: Any) -> Place:
     if not isinstance(value, str | Place):
         raise ValueError("it must be a path, or an s3://, gs:// or az:// URL")
+    if value == "":
+        raise ValueError("it is empty: name a path, or an s3://, gs:// or az:// URL")
     return as_place(value)
 
 
 _Place = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
-_Column = Annotated[Column, BeforeValidator(not_bool)]
+
+
+def _column(value: Any) -> Any:
+    if not isinstance(not_bool(value), str | int):
+        raise ValueError("it must be a label, or an index from 0")
+    return value
+
+
+def _weight(value: Any) -> Any:
+    if not (value is None or value is False or isinstance(value, str)):
+        raise ValueError("it must be the name of a variable, or false for none")
+    return value
+
+
+_Column = Annotated[Column, BeforeValidator(_column)]
+_Weight = Annotated[str | Literal[False] | None, BeforeValidator(_weight)]
 
 
 class CertifySection(BaseModel):
@@ -47,15 +64,9 @@ class CertifySection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    time: Annotated[str | float, BeforeValidator(not_bool)] = "1m"
+    time: Duration = "1m"
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
-
-    @field_validator("time")
-    @classmethod
-    def _a_duration(cls, value: str | float) -> str | float:
-        parse_duration(value)
-        return value
 
     @property
     def seconds(self) -> float:
@@ -83,7 +94,7 @@ class JobFile(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     targets: list[_Column] | None = None
     unsupervised: bool = False
-    sample_weight: str | Literal[False] | None = None
+    sample_weight: _Weight = None
     lam: Float = Field(0.0, ge=0)
     preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
     missing: Literal["refuse", "mean"] = "refuse"
@@ -177,6 +188,24 @@ def _cluster_section(path: Path) -> Any:
     return values["cluster"]
 
 
+def _require_each_key_once(node: Any) -> None:
+    """Refuse a key that a mapping has twice: YAML would pass over the first one without a word."""
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    raise OptionError(
+                        f"the key {key.value!r} is in line {lines[key.value]} and again in line {line}.", "Keep one."
+                    )
+                lines[key.value] = line
+            _require_each_key_once(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _require_each_key_once(value)
+
+
 def _read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
@@ -185,6 +214,9 @@ def _read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
     try:
+        _require_each_key_once(yaml.compose(text, yaml.SafeLoader))
         return yaml.safe_load(text)
+    except OptionError as error:
+        raise OptionError(f"{path}: {error.what}", error.remedy) from error
     except (yaml.YAMLError, ValueError) as error:
         raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error

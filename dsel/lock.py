@@ -78,7 +78,12 @@ class FolderLockFile:
 
     def _written(self, text: str) -> Path:
         temporary = self._path.with_name(f"{LOCK_NAME}-{uuid4().hex[:8]}")
-        temporary.write_text(text)
+        try:
+            temporary.write_text(text)
+        except OSError:  # a full disk
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
         return temporary
 
     def read(self) -> str | None:

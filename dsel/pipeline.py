@@ -33,7 +33,7 @@ from dsel.search.run import Backend, OnSlice, Run
 from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.folds import FoldStatistics, RowsOfFolds, saved_fold_gram
+from dsel.stats.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
 from dsel.stats.ledger import counted
 from dsel.stats.loo_cached_pass import RowsWithCache
 from dsel.stats.loo_pass import RowsOfSource, check_intercept, held_out_errors, held_out_source
@@ -247,6 +247,8 @@ def held_out_rows(source: Source, checked: Checked) -> Source | None:
     if not source.n_targets:
         raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
     check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
+    if isinstance(options, KfoldOptions):
+        require_rows(source, options.folds)
     given = getattr(options, "held_out", None)
     if given is None:
         return None
@@ -346,6 +348,8 @@ def _selection(
         notes += ("the error recomputed from the data differs from the search's by more than 1e-6 of ||Y||^2",)
     if by_criterion and not np.isfinite(best.value):
         notes += ("the criterion is +inf for every subset met",)
+    if not S.size and not dependent.size:
+        notes += ("no column is chosen: no subset that was met has a smaller error than none",)
     if dependent.size:
         fate = "have coefficient 0" if by_criterion else "were left out"
         notes += (

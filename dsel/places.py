@@ -50,6 +50,8 @@ def as_place(where: str | Place) -> Place:
     if isinstance(where, Remote):
         return where
     text = str(where)
+    if where == "":  # an unset variable of a shell, which would be the folder one stands in
+        raise OptionError("A path is empty.", "Name a path, or an s3://, gs:// or az:// URL.")
     scheme, colon, rest = text.partition(":")
     if isinstance(where, Path):
         if colon and scheme in SCHEMES:  # Path("s3://a/b") has lost a slash

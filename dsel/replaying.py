@@ -66,7 +66,7 @@ def replay_run(folder: Place) -> ReplayedRun:
     It reads three small files and the journal, never the data. Errors: MissingInputError where there is no such run,
     OptionError where it is of another method, DataError where the journal is damaged or gives something else.
     """
-    job, journal = job_of(folder), folder / JOURNAL
+    (_, job), journal = job_of(folder), folder / JOURNAL
     if job.method != "pposs-asy":
         raise OptionError(
             f"{folder} is a run of {job.method}: only the merges of pposs-asy are told by a journal.",

@@ -114,6 +114,10 @@ class Reporter:
                 record = log.makeRecord(log.name, level, "", 0, str(error), (), None, extra={"fields": fields})
                 handler.handle(record)
                 raise
+            except Exception as error:
+                fault = (type(error), error, error.__traceback__)
+                handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, "an error nobody foresaw", (), fault))
+                raise
 
     @contextmanager
     def _attached(self, handler: logging.Handler) -> Iterator[None]:

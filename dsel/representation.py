@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from dask.utils import format_bytes
+
 from dsel.errors import CapacityError
 from dsel.objective.quadratic import FEW_TARGETS
 from dsel.stats.blockwise import FAN_IN
@@ -195,8 +197,8 @@ def _remedy(problem: Problem, resources: Resources, gram: Representation) -> str
 
 
 def gib(size: float) -> str:
-    """Bytes in words."""
-    return f"{size / 2**30:.2f} GiB"
+    """Bytes in words, in GiB unless that would be next to 0."""
+    return f"{size / 2**30:.2f} GiB" if size >= 0.01 * 2**30 else format_bytes(int(size))
 
 
 def _limit(size: float) -> int:

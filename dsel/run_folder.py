@@ -6,6 +6,7 @@ on workers: dsel.search.journal), and at the end selection.json with selection.z
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,18 +28,15 @@ def described(folder: Place) -> dict[str, Any] | None:
     return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
 
 
-def job_of(folder: Place) -> JobFile:
-    """The job that `folder` was written by. Errors: MissingInputError where there is none."""
+def job_of(folder: Place) -> tuple[dict[str, Any], JobFile]:
+    """What the job.json of a folder says, and the job. Errors: MissingInputError where there is none."""
     about = described(folder)
-    try:
-        job = None if about is None else JobFile.model_validate(about.get("job"))
-    except ValidationError:
-        job = None
-    if job is None:
-        raise MissingInputError(
-            f"{folder} holds no job to resume: there is no {JOB}, or it is damaged.", "Start it with dsel run."
-        )
-    return job.model_copy(update={"out": folder.absolute()})
+    if about is not None:
+        with suppress(ValidationError):
+            return about, JobFile.model_validate(about.get("job")).model_copy(update={"out": folder.absolute()})
+    raise MissingInputError(
+        f"{folder} holds no job: there is no whole {JOB}.", "Name the folder that dsel run wrote to, or use dsel run."
+    )
 
 
 def head(identity: dict[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,15 @@ nearest valid one."""
 
 from __future__ import annotations
 
+import math
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from dsel.durations import parse_duration
+from dsel.errors import OptionError
 
 
 def not_bool(value: Any) -> Any:
@@ -23,10 +27,44 @@ def _whole(value: Any) -> Any:
     return int(value)
 
 
+def _no_nan(value: float) -> float:
+    if math.isnan(value):
+        raise ValueError("it is not a number")
+    return value
+
+
+def _duration(value: Any) -> Any:
+    if not isinstance(not_bool(value), str | int | float):
+        raise ValueError("it must be a duration, such as 90s, 10m or 2h")
+    try:
+        parse_duration(value)
+    except OptionError as error:
+        raise ValueError(str(error)) from error  # with the key it stands for
+    return value
+
+
 #: A whole number of Python or NumPy, neither text nor a truth value; a number; yes or no and nothing like it.
 Int = Annotated[int, BeforeValidator(_whole)]
-Float = Annotated[float, BeforeValidator(not_bool)]
+Float = Annotated[float, BeforeValidator(not_bool), AfterValidator(_no_nan)]
 Bool = Annotated[bool, Field(strict=True)]
+#: 90s, 10m, 1h30m, or a number of seconds: see dsel.durations.
+Duration = Annotated[str | float, BeforeValidator(_duration)]
+
+#: What pydantic finds, in the words of somebody who writes YAML.
+_MUST_BE = {
+    "string_type": "it must be text (in quotes, where YAML reads something else)",
+    "list_type": "it must be a list, such as [a, b]",
+    "dict_type": "it must be keys with their values",
+    "model_type": "it must be keys with their values",
+    "float_type": "it must be a number",
+    "float_parsing": "it must be a number",
+    "bool_type": "it must be true or false",
+    "bool_parsing": "it must be true or false",
+    "greater_than_equal": "it must be at least {ge}",
+    "greater_than": "it must be above {gt}",
+    "less_than_equal": "it must be at most {le}",
+    "less_than": "it must be below {lt}",
+}
 
 
 def first_error(error: ValidationError, model: type[BaseModel]) -> str:
@@ -54,7 +92,11 @@ def _sentence(problem: Any, model: type[BaseModel]) -> str:
         )
         hint = f" Did you mean {close[0]!r}?" if close else ""
         return f"{key!r} is {problem['input']!r}; it must be {choices}.{hint}"
-    return f"{key!r} is {problem['input']!r}: {problem['msg'].removeprefix('Value error, ').lower()}."
+    if kind in _MUST_BE:
+        found = _MUST_BE[kind].format(**problem.get("ctx", {}))
+    else:
+        found = problem["msg"].removeprefix("Value error, ").removesuffix(".")
+    return f"{key!r} is {problem['input']!r}: {found}."
 
 
 def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ import yaml
 from dsel.data.formats import open_source
 from dsel.errors import DselError, OptionError
 from dsel.job_file import read_job
+from tests.shell import call, run
 from tests.stores import make_store, regression
 
 ROOT = Path(__file__).parents[1]
@@ -26,27 +24,29 @@ SECRETS = {"AWS_SECRET_ACCESS_KEY": PLANTED, "AWS_SESSION_TOKEN": PLANTED, "AZUR
            "MY_OWN_PASSWORD": PLANTED}  # fmt: skip
 
 
-def run(folder: Path, *arguments: str, **keys: Any) -> subprocess.CompletedProcess[str]:
+def job_file(folder: Path, **keys: Any) -> Path:
     job = folder / "job.yaml"
     values = {"store": "data.zarr", "k": 3, "cluster": {"local": {"workers": 1, "memory": "600MB"}}, **keys}
     job.write_text(yaml.safe_dump(values))
-    return subprocess.run(
-        [sys.executable, "-m", "dsel", "run", str(job), *arguments], stdin=subprocess.DEVNULL, cwd=folder,
-        env={**os.environ, **SECRETS}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    return job
 
 
 def everything_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhere(tmp_path: Path) -> None:
+def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
     make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
-    ids = []
-    for again in (False, True):
-        found = run(tmp_path, "--log-format", "json")
-        assert found.returncode == 0, found.stderr
-        lines = [json.loads(line) for line in found.stderr.splitlines()]
+    ids, said = [], ""
+    for again, how in ((False, run), (True, call)):
+        code, out, err = how("run", job_file(tmp_path), "--log-format", "json")
+        assert code == 0, err
+        said += out + err
+        lines = [json.loads(line) for line in err.splitlines()]
         assert all({"time", "level", "run", "message"} <= line.keys() for line in lines)
         (run_id,) = {line["run"] for line in lines}
         ids.append(run_id)
@@ -56,15 +56,15 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
     in_file = [json.loads(line) for line in (tmp_path / "job.result" / "run.log").read_text().splitlines()]
     assert {line["run"] for line in in_file} == set(ids)
 
-    failed = run(tmp_path, "--log-format", "json", "--out", "other", k=99)
-    assert failed.returncode == 64
-    last = json.loads(failed.stderr.splitlines()[-1])
+    code, out, err = call("run", job_file(tmp_path, k=99), "--log-format", "json", "--out", tmp_path / "other")
+    assert code == 64
+    last = json.loads(err.splitlines()[-1])
     assert (last["kind"], last["exit_code"]) == ("option", 64)
 
-    said = (found.stdout + found.stderr + failed.stdout + failed.stderr).encode()
     assert len(everything_in(tmp_path)) > 10_000
-    assert PLANTED.encode() not in everything_in(tmp_path) + said
-    assert b"AWS_SECRET" not in everything_in(tmp_path) + said
+    for secret in (PLANTED, "AWS_SECRET"):
+        assert secret.encode() not in everything_in(tmp_path)
+        assert secret not in said + out + err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dsel.data.ingest import ingest_arrays
 from dsel.data.source import make_source
 from dsel.errors import DataError, Interrupted, OptionError, OutputError
 from dsel.files import read_json, write_json
-from dsel.job import certify_run, run_job
+from dsel.job import _describe, certify_run, run_job
 from dsel.job_file import read_job
 from dsel.pipeline import run_selection
 from dsel.result.selection import open_selection
@@ -32,6 +32,16 @@ def job_file(folder, **more):
     values = {"store": str(store), "k": 5, "method": "omp", "cluster": {"local": {"workers": 1}}, **more}
     path.write_text(yaml.safe_dump(values))
     return read_job(path, folder / "result")
+
+
+def finished(job):
+    """The selection of the job, and its folder as the job would leave it: without workers."""
+    source = make_source(str(job.store))
+    selection = run_selection(source, job.settings())
+    job.out.mkdir()
+    _describe(job, source)
+    selection.save(job.out)
+    return selection
 
 
 def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
@@ -73,7 +83,7 @@ def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
 @pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])
 def test_a_damaged_proof_starts_anew(tmp_path, damage):
     job = job_file(tmp_path)
-    run_job(job)
+    finished(job)
     certify_run(job.out, Effort(nodes=2))
     saved = read_json(job.out / "proof.json")
     if damage == "of another kind":
@@ -86,7 +96,7 @@ def test_a_damaged_proof_starts_anew(tmp_path, damage):
 
 def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
     job = job_file(tmp_path)
-    selection, source = run_job(job), make_source(str(job.store))
+    selection, source = finished(job), make_source(str(job.store))
     seen = []
 
     def signal(search):
@@ -126,7 +136,7 @@ def test_what_cannot_be_certified_is_said(tmp_path):
     job = job_file(tmp_path)
     with pytest.raises(OutputError, match="holds no job"):
         certify_run(tmp_path, Effort(nodes=1))
-    run_job(job)
+    finished(job)
     ingest_arrays(X + 1.0, tmp_path / "store", y=Y, overwrite=True)
     with pytest.raises(DataError, match="was written to since"):
         certify_run(job.out, Effort(nodes=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import dsel
-from dsel.cli import app
-from dsel.errors import DselError, MissingInputError, OutputError
+from dsel import cli
+from dsel.cli import LogFormat, app
+from dsel.errors import MissingInputError, OptionError, OutputError
 
 runner = CliRunner()
 
@@ -55,8 +57,50 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         invoke("show", tmp_path)
     with pytest.raises(MissingInputError, match="no store"):
         invoke("info", tmp_path / "none.zarr")
-    with pytest.raises(DselError, match="no job to resume"):
-        invoke("resume", tmp_path)
+    for command in ("resume", "certify"):
+        with pytest.raises(MissingInputError, match="holds no job"):
+            invoke(command, tmp_path)
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(MissingInputError, match="dsel resume"):  # half finished
+        invoke("show", tmp_path)
+
+
+def test_an_empty_path_is_not_the_folder_one_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (("run", "job.yaml", "--out", ""), ("info", ""), ("generate", "")):
+        with pytest.raises(OptionError, match="path is empty"):
+            invoke(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("memory", ["lots", "0", "-1GB"])
+def test_memory_that_is_none_is_refused(tmp_path: Path, memory: str) -> None:
+    with pytest.raises(OptionError, match="memory is"):
+        invoke("ingest", tmp_path / "t.csv", tmp_path / "t.zarr", "--memory", memory)
+
+
+def test_a_folder_for_the_demo_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be made"):
+        invoke("demo", "--out", tmp_path / "file" / "demo")
+
+
+@pytest.mark.parametrize("log_format", [LogFormat.text, LogFormat.json])
+def test_an_error_nobody_foresaw_is_told_whole_with_an_exit_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("here")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setitem(cli._chosen, "log_format", log_format)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 70
+    said = capsys.readouterr().err
+    told = json.loads(said)["traceback"] if log_format is LogFormat.json else said
+    assert "in broken" in told
+    assert "did not foresee: ZeroDivisionError: here" in said
 
 
 def test_errors_are_one_line_on_standard_error(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +27,7 @@ from dsel.job_file import JobFile, read_job
 from dsel.lock import FolderLockFile, Lock
 from dsel.reporting import Reporter
 from dsel.stats.gram import gram
+from tests.shell import call, run, start, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=3000)
@@ -46,26 +45,6 @@ def write_job(data: Path, **keys: Any) -> Path:
     return path
 
 
-def start(*arguments: Any, **kwargs: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dsel", *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs,
-    )  # fmt: skip
-
-
-def run(*arguments: Any) -> tuple[int, str, str]:
-    process = start(*arguments)
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
-
-
-def wait_for(condition: Any, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 class TestARunFromTheShell:
     def test_it_saves_and_prints_what_select_gives_and_says_when_it_is_done(self, store: Path) -> None:
         job = write_job(store, seed=4)
@@ -79,30 +58,27 @@ class TestARunFromTheShell:
         assert "MiB of" in err  # peak memory of the worker against its limit
         assert all(0 < peak < limit for peak, limit in saved.peak_memory.values())
 
-        code, out, err = run("run", job)
+        code, out, err = call("run", job)
         assert code == 0
         assert "nothing to do" in err
-        code, out, err = run("show", store.parent / "job.result")
+        code, out, err = call("show", store.parent / "job.result")
         assert f"{saved.r2:.4%}" in out
 
-    def test_the_second_run_reads_saved_statistics_instead_of_the_data(self, store: Path) -> None:
-        assert run("run", write_job(store), "--out", store.parent / "one")[0] == 0
-        code, _, err = run("run", write_job(store, k=4), "--out", store.parent / "two")
+    def test_beside_finished_work_saved_statistics_are_read_and_the_work_is_kept(self, store: Path) -> None:
+        assert call("run", write_job(store))[0] == 0
+        other = write_job(store, k=4)
+        code, _, err = call("run", other)
+        assert code == 73
+        assert "k was 5, now 4" in err
+        assert dsel.open_selection(store.parent / "job.result").k == 5
+
+        code, _, err = call("run", other, "--out", store.parent / "two")
         assert code == 0
         assert "the data are not read" in err
         assert dsel.open_selection(store.parent / "two").passes == 1  # the final check alone
 
-    def test_a_folder_with_other_work_is_refused_and_kept(self, store: Path) -> None:
-        assert run("run", write_job(store))[0] == 0
-        code, _, err = run("run", write_job(store, k=3))
-        assert code == 73
-        assert "k was 5, now 3" in err
-        assert dsel.open_selection(store.parent / "job.result").k == 5
-
-    def test_changed_data_are_noticed(self, store: Path) -> None:
-        assert run("run", write_job(store))[0] == 0
         make_store(store, X + 1, Y, chunks=(100, 24))
-        code, _, err = run("run", write_job(store))
+        code, _, err = call("run", write_job(store))
         assert code == 73
         assert "other data" in err
 
@@ -127,7 +103,7 @@ class TestARunFromTheShell:
 def test_exit_codes_and_messages_before_any_worker_starts(
     store: Path, keys: dict[str, Any], code: int, message: str
 ) -> None:
-    found, out, err = run("run", write_job(store, **keys))
+    found, out, err = call("run", write_job(store, **keys))
     assert found == code, err
     assert message in err
     assert "Traceback" not in err
@@ -139,12 +115,12 @@ def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> Non
     bad = X.copy()
     bad[1234, 5] = np.nan
     store = make_store(tmp_path / "data.zarr", bad, Y, chunks=(100, 24))
-    code, _, err = run("run", write_job(store))
+    code, _, err = call("run", write_job(store))
     assert code == 65
     assert "row 1234, column 5" in err
     assert "rows 1200 to 1300" in err
     assert "Traceback" not in err
-    assert run("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
+    assert call("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
 
 
 class TestAJobFile:
@@ -162,6 +138,17 @@ class TestAJobFile:
             ("k: 5\ncertify: {nodes: yes}", "whole number"),
             ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
             ("k: 5\nout: 2026-13-45", "is not YAML"),
+            ("k: 5\nout: ''", "'out' is '': it is empty"),
+            ("k: 5\nlam: 1\nk: 6", "the key 'k' is in line 2 and again in line 4"),
+            ("k: 5\noptions: {seconds: 5, seconds: 6}", "the key 'seconds' is in line 3 and again in line 3"),
+            ("k: 5\ninclude: [1.5]", "'include.0' is 1.5: it must be a label, or an index from 0.$"),
+            ("k: 5\nsample_weight: yes", "'sample_weight' is True: it must be the name of a variable"),
+            ("k: 5\ncertify: yes", "'certify' is True: it must be keys with their values"),
+            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is no duration"),
+            ("k: 5\ncluster: {address: x, wait: yes}", "unknown key 'cluster.wait'"),
+            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "must not be yes or no"),
+            ("k: 5\ncluster: {slurm: {workers: 1, memory: 1GB, walltime: 12:00:00}}", "it must be text .in quotes"),
+            ("k: 5\nout: 5", "s3://, gs:// or az:// URL"),
         ],
     )
     def test_values_that_only_look_right_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
@@ -225,7 +212,7 @@ class TestTheFolderOfAResult:
     @pytest.mark.parametrize("damaged", [{}, [], {"identity": 3}, {"identity": {"job": {}}, "job": {"k": 3}}])
     def test_without_a_whole_description_there_is_nothing_to_resume(self, job: JobFile, damaged: Any) -> None:
         write_json(self.out(job) / "job.json", damaged)
-        with pytest.raises(MissingInputError, match="no job to resume"):
+        with pytest.raises(MissingInputError, match="holds no job"):
             resume_job(self.out(job))
 
     def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
@@ -272,6 +259,29 @@ class TestTheFolderOfAResult:
             run_job(job, Reporter())
         assert not list(self.out(job).glob(f".{name}*"))
 
+    def test_an_error_nobody_foresaw_is_in_the_log_whole(self, job: JobFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("here")
+
+        monkeypatch.setattr("dsel.job._run", broken)
+        with pytest.raises(ZeroDivisionError):
+            run_job(job, Reporter())
+        log = (self.out(job) / "run.log").read_text()
+        assert "in broken" in log
+        assert "ZeroDivisionError: here" in log
+
+    def test_a_lock_for_which_there_is_no_room_leaves_nothing(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path, _: str) -> None:
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(OutputError, match="No space left"):
+            run_job(job, Reporter())
+        assert not list(self.out(job).iterdir())
+
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
         for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
             with pytest.raises(OutputError, match="store"):
@@ -314,7 +324,7 @@ class TestSignals:
             work(interrupts)
 
 
-LONG = {"iterations": 20_000_000, "exchange_every": 50_000}
+LONG = {"iterations": 12_000_000, "exchange_every": 50_000}
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +345,7 @@ class TestInterruption:
         return process.returncode, err
 
     def assert_same(self, store: Path, undisturbed: Any) -> None:
-        code, _, err = run("resume", store.parent / "job.result")
+        code, _, err = call("resume", store.parent / "job.result")
         assert code == 0, err
         found = dsel.open_selection(store.parent / "job.result")
         assert found.front == undisturbed.front  # bit for bit
@@ -348,7 +358,7 @@ class TestInterruption:
     def test_a_signal_leaves_a_checkpoint_exits_75_and_the_job_goes_on(
         self, store: Path, number: signal.Signals, undisturbed: Any
     ) -> None:
-        code, err = self.interrupt(store, number, after=0.4)
+        code, err = self.interrupt(store, number, after=0.3)
         assert code == 75, err
         assert "Traceback" not in err
         saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
@@ -357,7 +367,7 @@ class TestInterruption:
         self.assert_same(store, undisturbed)
 
     def test_killed_at_any_moment_the_job_goes_on_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
-        for after in (0.05, 0.3, 0.6):
+        for after in (0.05, 0.5):
             self.interrupt(store, signal.SIGKILL, after)
         self.assert_same(store, undisturbed)
 
@@ -368,14 +378,14 @@ class TestInterruption:
         log = store.parent / "job.result" / "run.log"
         wait_for(lambda: log.exists() and "INFO search" in log.read_text())
         os.killpg(group, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         assert process.returncode == 75, err
         assert "Traceback" not in err
 
         def alive() -> list[int]:
             return [p.pid for p in psutil.process_iter() if p.pid != os.getpid() and _group_of(p.pid) == group]
 
-        wait_for(lambda: not alive(), seconds=10)
+        wait_for(lambda: not alive())
 
 
 def _group_of(pid: int) -> int:
@@ -388,14 +398,13 @@ def _group_of(pid: int) -> int:
 def test_a_criterion_is_named_by_import_path(store: Path) -> None:
     (store.parent / "mine.py").write_text("def closeness(S):\n    return abs(sum(S) - 40) + len(S) / 100\n")
     job = write_job(store, criterion="mine:closeness", options={"iterations": 3000})
-    found = subprocess.run(
-        [sys.executable, "-m", "dsel", "run", str(job)], cwd=store.parent, capture_output=True, text=True, timeout=300
-    )
-    assert found.returncode == 0, found.stderr
+    process = start("run", job, cwd=store.parent)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
     s = dsel.open_selection(store.parent / "job.result")
     assert sum(s.indices) == 40
     assert s.criterion == pytest.approx(len(s) / 100)
-    code, _, err = run("run", write_job(store, criterion="mine:nothing"), "--out", store.parent / "other")
+    code, _, err = call("run", write_job(store, criterion="mine:nothing"), "--out", store.parent / "other")
     assert code == 64
     assert "cannot be imported" in err
 
@@ -405,9 +414,9 @@ def test_two_runs_do_not_write_to_one_folder(store: Path) -> None:
     first = start("run", job)
     log = store.parent / "job.result" / "run.log"
     wait_for(lambda: log.exists() and "INFO search" in log.read_text())
-    code, _, err = run("run", job)
+    code, _, err = call("run", job)
     first.terminate()
-    first.communicate(timeout=60)
+    first.communicate(timeout=120)
     assert code == 73
     assert "Another run" in err
 
@@ -420,7 +429,7 @@ class TestTheCluster:
 
     def test_not_a_bit_depends_on_the_workers_and_each_chunk_is_read_once(self, store: Path) -> None:
         in_threads, _ = gram(make_source(str(store)))
-        for workers in (1, 3):
+        for workers in (1, 2):
             with local_cluster(LocalSpec(workers, "600MB")) as client:
                 client.run(count_reads)
                 found, _ = gram(make_source(str(store)), compute=make_compute(client))
@@ -464,7 +473,7 @@ def _slow_reads() -> None:
 
 
 def test_the_demo_prints_a_result_worth_reading(tmp_path: Path) -> None:
-    code, out, err = run("demo", "--out", tmp_path / "demo")
+    code, out, err = call("demo", "--out", tmp_path / "demo")
     assert code == 0, err
     assert "forward selection 0.422160" in out
     assert "POSS              0.438258" in out

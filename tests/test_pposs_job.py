@@ -15,8 +15,8 @@ import yaml
 
 import dsel
 from dsel.search.journal import read_journal
+from tests.shell import start, wait_for
 from tests.stores import make_store, regression
-from tests.test_job import start, wait_for
 
 ROOT = Path(__file__).parents[1]
 X, Y = regression(m=400, n=18)

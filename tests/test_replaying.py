@@ -16,8 +16,9 @@ from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.job import run_job
 from dsel.job_file import read_job
 from dsel.replaying import replay_run
+from tests.shell import run, start, wait_for
 from tests.stores import make_store, regression
-from tests.test_job import run, start, wait_for, write_job
+from tests.test_job import write_job
 
 X, Y = regression(m=400, n=18)
 X[:, 5] = 1.0  # constant: no candidate

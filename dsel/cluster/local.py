@@ -53,9 +53,12 @@ def worker_memory(spec: LocalSpec) -> int:
     if spec.memory is None:
         return usable_memory() // worker_count(spec)
     try:
-        return int(parse_bytes(spec.memory))
-    except ValueError as error:
-        raise OptionError(f"memory is {spec.memory!r}.", "Write it as 1GiB or 800MB.") from error
+        found = int(parse_bytes(spec.memory))
+    except ValueError:
+        found = 0
+    if found <= 0:
+        raise OptionError(f"memory is {spec.memory!r}.", "Write it as 1GiB or 800MB.")
+    return found
 
 
 @contextmanager

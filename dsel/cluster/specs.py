@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dsel.durations import parse_duration
 from dsel.errors import OptionError
 from dsel.secrets import is_secret_name, refuse_passwords
-from dsel.validation import Int
+from dsel.validation import Duration, Int
 
 
 def _with_variables(value: Any) -> Any:
@@ -47,13 +47,7 @@ class _Section(BaseModel):
     kind: ClassVar[str]
 
     workers: Int | None = Field(None, ge=1)
-    wait: str | float = "5m"
-
-    @field_validator("wait")
-    @classmethod
-    def _a_duration(cls, value: str | float) -> str | float:
-        parse_duration(value)
-        return value
+    wait: Duration = "5m"
 
     @property
     def wait_seconds(self) -> float:

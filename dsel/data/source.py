@@ -350,13 +350,19 @@ def _matrix(data: Any, what: str) -> Any:
     if sparse and what == "Y":
         data, sparse = _plain(data), False
     if not (sparse or lazy):
-        data = np.asanyarray(data)
+        try:
+            data = np.asanyarray(data)
+        except ValueError as error:
+            raise DataError(
+                f"{what} is no matrix: {error}", "Give rows of one length (of an AnnData: its X)."
+            ) from error
     if lazy and np.isnan(data.shape).any():
         raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
     if data.ndim == 1 and what == "Y":
         data = data[:, None]
     if data.ndim != 2:
-        raise DataError(f"{what} has shape {data.shape}.", "It must have two dimensions: samples x features.")
+        columns = "targets" if what == "Y" else "features"
+        raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
         raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
     if lazy:  # what is in a block shows only when it is there

@@ -19,6 +19,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
+from dask.utils import format_bytes
 
 from dsel.data import convention as names
 from dsel.data.chunking import bounds
@@ -161,7 +162,7 @@ def _check_disk(plan: Plan, start: int) -> None:
         needed, free = bands * plan.band_bytes + spool, shutil.disk_usage(plan.store.parent).free
     if plan.compression == "none" and needed > free:
         raise CapacityError(
-            f"{plan.store} needs {needed / 1e9:.2f} GB more on a disk with {free / 1e9:.2f} GB free.",
+            f"{plan.store} needs {format_bytes(needed)} more on a disk with {format_bytes(free)} free.",
             "Free some space, choose another disk, or try compression or a narrower dtype.",
         )
 

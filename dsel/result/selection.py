@@ -119,6 +119,11 @@ class Selection:
     def __len__(self) -> int:
         return len(self.indices)
 
+    def __str__(self) -> str:
+        from dsel.result.show import render
+
+        return render(self).rstrip()
+
     def save(self, path: str | Place, *, overwrite: bool = False) -> Place:
         """Write selection.json (all but the large arrays) and selection.zarr (those) to the folder `path`.
 
@@ -186,6 +191,11 @@ def open_selection(path: str | Place) -> Selection:
     if folder.name == _JSON:
         folder = folder.parent
     if not (folder / _JSON).is_file():
+        if (folder / "job.json").is_file():
+            raise MissingInputError(
+                f"There is no {_JSON} in {folder} yet: its run goes on, or was stopped (run.log says).",
+                f"If it was stopped: dsel resume {folder}",
+            )
         raise MissingInputError(f"There is no {_JSON} in {folder}.", "Name the folder that a run wrote to.")
     import zarr
 

@@ -43,7 +43,7 @@ def render(selection: Selection, width: int = 100) -> str:
         console.print(_plan(selection.plan))
     for note in selection.notes:
         console.print(f"note: {note}")
-    return console.export_text()
+    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
 
 
 def _path(selection: Selection) -> Any:
@@ -102,6 +102,8 @@ def _plan(plan: dict[str, Any]) -> str:
 
 
 def _cost(selection: Selection) -> str:
+    from dask.utils import format_bytes
+
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    read = f"{selection.passes} passes, {selection.bytes_read / 1e9:.3g} GB read"
+    read = f"{selection.passes} passes, {format_bytes(selection.bytes_read)} read"
     return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"

@@ -15,14 +15,16 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from dsel.blas import one_blas_thread
 from dsel.errors import OptionError
 from dsel.objective.evaluate import STEEP_RATIO
-from dsel.objective.memory import Floats
+from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
@@ -35,6 +37,8 @@ AStarBound = Literal["eigenvalue", "combined"]
 _NODE_BYTES = 450
 #: Up to so many columns a closed subset is kept as bits, else as its members.
 _MOST_BITS = 2048
+#: With so many columns at most several threads cost more than they bring.
+_SMALL = 512
 
 _Allowed = tuple[int, ...] | None
 
@@ -115,12 +119,17 @@ class AStar(ExactSearch):
     def _corrected(self, node: _Node, q: int, reduced: Reduced) -> Children:
         """Children with bounds from a reduced problem that is not complete, and errors from the objective."""
         assert self._problem is not None
-        R = np.setdiff1d(np.arange(self.objective.n), node.members)
+        R = self._others(node)
         _, gain, f = self._problem.singles(node.members, R)
         free = self._problem.free(node.members, R)
         found = reduced.children(node.members, q, R[free])
         u = np.maximum(f - gain[free], 0.0)
         return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
+
+    def _others(self, node: _Node) -> Ints:
+        left = np.ones(self.objective.n, np.bool_)
+        left[list(node.members)] = False
+        return np.flatnonzero(left)
 
     def _children_of(self, node: _Node, q: int, reduced: Reduced) -> Children:
         """Children with the values of Theorem 4; near dependence the errors are the objective's."""
@@ -128,7 +137,7 @@ class AStar(ExactSearch):
             return reduced.children(node.members, q)
         if not reduced.complete:
             return self._corrected(node, q, reduced)
-        R = np.setdiff1d(np.arange(self.objective.n), node.members)
+        R = self._others(node)
         R = R[self._problem.free(node.members, R)]
         found = reduced.children(node.members, q, R)
         for x in np.flatnonzero(found.steep):
@@ -174,6 +183,10 @@ class AStar(ExactSearch):
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on until so many nodes were expanded; True when done, out of memory, or f <= target."""
+        with one_blas_thread() if self.objective.n <= _SMALL else nullcontext():
+            return self._advance(until, target)
+
+    def _advance(self, until: int, target: float | None) -> bool:
         while not self.done and not self.memory_full:
             if target is not None and self.best_value <= target:
                 return True

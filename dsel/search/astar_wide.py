@@ -29,6 +29,8 @@ from dsel.search.secular import downdated
 #: Children of a node that are made at once.
 MADE_AT_ONCE = 256
 _ROUNDING = 1e-13
+#: What `allowed` is in an entry that stands for the children of a node which are not made yet.
+_OTHERS: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,29 +98,31 @@ class WideAStar(AStar):
         super().__init__(objective, k, **settings)
 
     def _children(self, node: _Node) -> list[_Node] | None:
-        """The best children that are not made yet and, last, an entry for the others: `allowed` says how many were made
-        before."""
+        """The best children that are not made yet and, last, an entry for the others."""
         assert self._reduced is not None
         self.objective.need(node.members, self._likely)
-        q, made = self.k - len(node.members), 0 if node.allowed is None else node.allowed[0]
-        found = self._reduced.children(node.members, q)
+        found = self._reduced.children(node.members, self.k - len(node.members))
         if not found.columns.size:
             return None
         f = found.u if math.isinf(self.gamma) else found.l + self.gamma * found.u
         order = np.argsort(f, kind="stable")
         best = int(found.u.argmin())  # the next incumbent is made first
         order = np.concatenate([[best], order[order != best]])
-        now, rest = order[made : made + MADE_AT_ONCE], order[made + MADE_AT_ONCE :]
-        children = []
-        for i in now:
+        children: list[_Node] = []
+        looked_at = 0
+        for i in order:
+            if len(children) == MADE_AT_ONCE:
+                break
+            looked_at += 1
             members = (*node.members, int(found.columns[i]))
             key = tuple(sorted(members))
             if key not in self._closed:
                 self._closed.add(key)
                 children.append(_Node(members, max(float(found.l[i]), node.l), float(found.u[i]), None))
+        rest = order[looked_at:]
         if rest.size:
             l, u = max(float(found.l[rest].min()), node.l), float(found.u[rest].min())
-            children.append(_Node(node.members, l, u, (made + MADE_AT_ONCE,)))
+            children.append(_Node(node.members, l, u, _OTHERS))
         return children
 
     def _likely(self) -> Ints:

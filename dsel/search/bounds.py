@@ -33,8 +33,8 @@ BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
 
 #: Directions of K or M with at most this share of the largest eigenvalue are rounding.
 _ROUNDING = 1e-14
-#: Pivots that differ from their floor by less than this share of it are computed again, to the last bit.
-_BORDER = 1e-3
+#: Pivots within this factor of their floor are computed again, to the last bit.
+_BORDER = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class Problem:
             pivot = L[p, p] ** 2 * np.maximum(left[p + 1], 0.0) / np.where(left[p] > 0.0, left[p], np.inf)
             share = np.where(place <= p, np.minimum(share, pivot / self.floor[l]), share)
         free = share > 1.0
-        for x in np.flatnonzero(np.abs(share - 1.0) < _BORDER):  # too near to say so in this way
+        for x in np.flatnonzero((share < _BORDER) & (share * _BORDER > 1.0)):  # too near to say so in this way
             free[x] = self.independent((*S, int(R[x])))
         return np.asarray(free)
 

@@ -303,7 +303,7 @@ def _from_root(P: Ints, d: int, s: int, t: int) -> None:
         j = columns[p]
         error[SHARE, d] *= rows[p, p] / root[j, j]
         error[ROOM, d] = min(error[ROOM, d], root[j, j] / floor[j])
-        scale = 1.0 / np.sqrt(rows[p, p])
+        scale = 1.0 / np.sqrt(max(rows[p, p], floor[j]))  # it passed, but after several trifles it may be rounding
         for i in range(s + t):
             rows[i, p] *= scale
         for x in range(N):

@@ -67,6 +67,7 @@ def _poss(run: Run) -> SearchOutcome:
             recombination=options.recombination, memory_limit=options.memory,
         )  # fmt: skip
         warm_start(search, options, run.seed)
+    search.warm_up()
     ended = drive(search, poss_stop(options, run.k, objective), run.on_slice)
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
 

@@ -28,8 +28,8 @@ class StopOptions(Options):
     """When a Pareto search ends.
 
     iterations: T, by default floor(2 e k^2 n) for the k columns still to choose of n candidates. It ends sooner by
-    seconds, target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations without improvement), or
-    bound (a proven lower bound on f).
+    seconds (once it is compiled), target (f, or the criterion), target_r2 (1 - f / ||Y||^2), patience (iterations
+    without improvement), or bound (a proven lower bound on f).
     """
 
     iterations: Int | None = Field(None, ge=1)

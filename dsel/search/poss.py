@@ -175,6 +175,10 @@ class Poss:
         self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
         return self._run(until, _NO_SCRIPT)
 
+    def warm_up(self) -> None:
+        """Compile what `advance` needs, the first time on a machine: no clock of a stopping rule is to count that."""
+        self.advance(self.iteration)
+
     def _run(self, until: int, script: NDArray[np.int64]) -> bool:
         while True:
             status = engine.run(self._memory.P, until, script)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
+
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
@@ -17,12 +19,14 @@ from dsel.search.archive import Isolation, IsolationFunction
 from dsel.search.dispatch import Dispatch
 from dsel.search.journal import journalled_values
 from dsel.search.outcome import SearchOutcome
-from dsel.search.package import Carriage, Work
+from dsel.search.package import Carriage, Slice, Work
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
+from dsel.search.pposs_engine import run_rounds
 from dsel.search.pposs_rounds import PpossRounds
 from dsel.search.replay import Columns
 from dsel.search.run import Backend, Run, poss_stop
+from dsel.search.slices import SliceEngine
 from dsel.search.stopping import Stop, drive
 from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf
 
@@ -35,7 +39,7 @@ def pposs(run: Run) -> SearchOutcome:
     stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
     if not _by_calls(run):
-        _say_that_it_compiles()
+        _say_that_it_compiles(run_rounds)
         whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
         options = run.options
         if run.state is None:
@@ -43,6 +47,7 @@ def pposs(run: Run) -> SearchOutcome:
             rounds = PpossRounds(run.objective, run.k, **of)
         else:
             rounds = PpossRounds.restore(run.objective, run.state, options.memory)
+        rounds.warm_up()
         ended = drive(rounds, whole, run.on_slice)
         return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()))
     if run.state is None:
@@ -60,7 +65,9 @@ def pposs_asy(run: Run) -> SearchOutcome:
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
         return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
-    _say_that_it_compiles()
+    if not is_compiled(pareto_engine.run):
+        _say_that_it_compiles(pareto_engine.run)
+        _compile_slices()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
     else:
@@ -87,9 +94,15 @@ def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
         stored.place.unlink(missing_ok=True)
 
 
-def _say_that_it_compiles() -> None:
-    if not is_compiled(pareto_engine.run):
+def _say_that_it_compiles(function: Callable[..., Any]) -> None:
+    if not is_compiled(function):
         log.info("compiling the search for this machine: about half a minute, only this once")
+
+
+def _compile_slices() -> None:
+    """Compile what a slice needs before any clock runs; workers on this machine find it in the cache."""
+    smallest = QuadraticObjective(np.eye(2), np.ones((2, 1)), 3.0)
+    SliceEngine(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
 
 
 def _isolation(run: Run) -> Isolation | IsolationFunction:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel.compiled import compiled
 from dsel.objective.memory import Floats
 
 _STEPS = 80
@@ -18,68 +19,93 @@ _STEPS = 80
 def downdated(d: Floats, Z: Floats, q: int) -> Floats:
     """(q, t) the q largest eigenvalues of diag(d) - z z' for every column z of Z (r, t); d (r,) descends, q <= r.
 
-    Accurate to rounding times d_1. O(q t r) a step, about six steps.
+    Accurate to rounding times d_1. O(q t r) a step, about six steps; compiled.
     """
     r, t = Z.shape
     assert d.shape == (r,)
     assert 0 <= q <= r
-    squares = np.square(Z)
     found = np.empty((q, t))
-    scale = max(float(np.abs(d).max(initial=0.0)), float(squares.sum(axis=0).max(initial=0.0)))
-    for i in range(q):
-        high = np.full(t, d[i])
-        low = np.full(t, d[i + 1]) if i + 1 < r else d[i] - squares.sum(axis=0)
-        found[i] = _root(d, squares, i, low, high, scale)
+    _all_roots(np.ascontiguousarray(d), np.ascontiguousarray(np.square(Z.T)), found)
     return found
 
 
-def _root(d: Floats, squares: Floats, i: int, low: Floats, high: Floats, scale: float) -> Floats:
-    """The root between low and high, (t,). Where there is none inside, it is the end it lies nearest to."""
-    tolerance = 4.0 * np.finfo(float).eps * scale
-    a, b = low.copy(), high.copy()
-    pole_above, pole_below = d[i], d[i + 1] if i + 1 < d.size else -np.inf
+@compiled()
+def _all_roots(d: Floats, squares: Floats, found: Floats) -> None:
+    """The first eigenvalues for every row of squares (t, r), into found (q, t)."""
+    r = d.size
+    totals = np.empty(squares.shape[0])
+    scale = 0.0
+    for j in range(r):
+        scale = max(scale, abs(d[j]))
+    for c in range(squares.shape[0]):
+        total = 0.0
+        for j in range(r):
+            total += squares[c, j]
+        totals[c] = total
+        scale = max(scale, total)
+    tolerance = 4.0 * np.finfo(np.float64).eps * scale
+    for c in range(squares.shape[0]):
+        for i in range(found.shape[0]):
+            low = d[i + 1] if i + 1 < r else d[i] - totals[c]
+            found[i, c] = _root(d, squares[c], i, low, d[i], tolerance)
+
+
+@compiled()
+def _root(d: Floats, squares: Floats, i: int, low: float, high: float, tolerance: float) -> float:
+    """The root between low and high. Where there is none inside, it is the end it lies nearest to."""
+    a = low
+    b = high
     x = 0.5 * (a + b)
-    waiting = b - a > tolerance
     for _ in range(_STEPS):
-        if not waiting.any():
+        if b - a <= tolerance:
             break
-        gaps = d[:, None] - x
-        gaps[gaps == 0.0] = np.finfo(float).tiny
-        terms = squares / gaps
-        slopes = terms / gaps
-        above, below = terms[: i + 1].sum(axis=0), terms[i + 1 :].sum(axis=0)
-        value = 1.0 - above - below
+        above = 0.0
+        below = 0.0
+        slope_above = 0.0
+        slope_below = 0.0
+        for j in range(d.size):
+            gap = d[j] - x
+            if gap == 0.0:
+                gap = np.finfo(np.float64).tiny
+            term = squares[j] / gap
+            if j <= i:
+                above += term
+                slope_above += term / gap
+            else:
+                below += term
+                slope_below += term / gap
         # g falls from +inf to -inf between the poles: the root is to the right of x where g > 0.
-        right = value > 0.0
-        a, b = np.where(right, x, a), np.where(right, b, x)
-        x_next = _two_poles(
-            x, above, below, slopes[: i + 1].sum(axis=0), slopes[i + 1 :].sum(axis=0), pole_above, pole_below
-        )
-        close = np.abs(x_next - x) <= tolerance
-        inside = (x_next > a) & (x_next < b)
-        x_next = np.where(inside | close, x_next, 0.5 * (a + b))
-        x = np.where(waiting, x_next, x)
-        waiting &= ~close & (b - a > tolerance)
-    return np.clip(x, low, high)
+        if 1.0 - above - below > 0.0:
+            a = x
+        else:
+            b = x
+        x_next = _two_poles(x, above, below, slope_above, slope_below, d[i], d[i + 1] if i + 1 < d.size else -np.inf)
+        if abs(x_next - x) <= tolerance:
+            x = x_next
+            break
+        x = x_next if a < x_next < b else 0.5 * (a + b)
+    return min(max(x, low), high)
 
 
+@compiled()
 def _two_poles(
-    x: Floats, above: Floats, below: Floats, slope_above: Floats, slope_below: Floats, p: float, q: float
-) -> Floats:
-    """Root of 1 - (A + B / (p - x)) - (C + D / (q - x)), with value and slope of both parts matched at x."""
-    with np.errstate(all="ignore"):
-        gap_p = p - x
-        B = slope_above * gap_p**2
-        constant = 1.0 - (above - slope_above * gap_p)
-        if np.isinf(q):
-            return np.asarray(p - B / (constant - below))
-        gap_q = q - x
-        D = slope_below * gap_q**2
-        constant = constant - (below - slope_below * gap_q)
-        # constant (p - y)(q - y) - B (q - y) - D (p - y) = 0, in u = p - y > 0 with w = p - q >= 0, q - y = u - w.
-        w = p - q
-        linear = -constant * w - B - D
-        discriminant = np.sqrt(np.maximum(linear**2 - 4.0 * constant * B * w, 0.0))
-        # The root with 0 < u < w, written without cancellation.
-        u = np.where(linear < 0.0, 2.0 * B * w / (discriminant - linear), (-linear - discriminant) / (2.0 * constant))
-        return np.asarray(p - u)
+    x: float, above: float, below: float, slope_above: float, slope_below: float, p: float, q: float
+) -> float:
+    """Root of 1 - (A + B / (p - x)) - (C + D / (q - x)), with value and slope of both parts matched at x; NaN where
+    rounding leaves none."""
+    gap_p = p - x
+    B = slope_above * gap_p**2
+    constant = 1.0 - (above - slope_above * gap_p)
+    if np.isinf(q):
+        return p - B / (constant - below) if constant != below else np.nan
+    gap_q = q - x
+    D = slope_below * gap_q**2
+    constant = constant - (below - slope_below * gap_q)
+    # constant (p - y)(q - y) - B (q - y) - D (p - y) = 0, in u = p - y > 0 with w = p - q >= 0, q - y = u - w.
+    w = p - q
+    linear = -constant * w - B - D
+    discriminant: float = np.sqrt(max(linear**2 - 4.0 * constant * B * w, 0.0))
+    # The root with 0 < u < w, written without cancellation.
+    if linear < 0.0:
+        return p - 2.0 * B * w / (discriminant - linear)
+    return p - (-linear - discriminant) / (2.0 * constant) if constant != 0.0 else np.nan

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
+from dsel.blas import one_blas_thread
 from dsel.data.source import Block, Source, load_block, load_weights, part_bytes
 from dsel.stats.ledger import Counted, note
 
@@ -69,21 +69,6 @@ def _on_worker(
 ) -> Counted:
     with one_blas_thread():
         return _counting(blocks, parts, per_block, merge, columns, target_columns)
-
-
-@lru_cache(maxsize=1)
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-def one_blas_thread() -> Any:
-    """A context in which BLAS uses one thread: more would fight the worker next door, and change the last bits.
-
-    The setting belongs to the process: contexts of several threads must not overlap.
-    """
-    return _blas().limit(limits=1, user_api="blas")
 
 
 def merge_all(parts: Sequence[Counted], merge: Merge) -> Counted:

@@ -18,9 +18,10 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.blas import one_blas_thread
 from dsel.data.source import Block, Source, StoredRows, load_block, load_weights
 from dsel.data.stored_array import StoredArray
-from dsel.stats.blockwise import FAN_IN, one_blas_thread
+from dsel.stats.blockwise import FAN_IN
 from dsel.stats.ledger import note
 
 #: A task takes consecutive column chunks, one at a time: so many tasks a pass are enough for any cluster.

@@ -76,6 +76,12 @@ def fold_bytes(source: Source, folds: int, repeats: int) -> int:
     return folds * repeats * partial_bytes(source)
 
 
+def require_rows(source: Source, folds: int) -> None:
+    """Refuse more folds than there are rows. Errors: OptionError."""
+    if source.m < max(folds, 4):
+        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
+
+
 def fold_gram(
     source: Source, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
     compute: Callable[[Any], Any] | None = None,
@@ -84,8 +90,7 @@ def fold_gram(
 
     A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
     """
-    if source.m < max(folds, 4):
-        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
+    require_rows(source, folds)
     fill, passes = fill_values(source, missing, compute)
     per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=source.name)
     found: FoldMoments = reduce_blocks(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel.errors import DataError, OptionError
-from dsel.objective.quadratic import QuadraticObjective
 from dsel.stats.moments import Floats, Moments
+
+if TYPE_CHECKING:
+    from dsel.objective.quadratic import QuadraticObjective
 
 Preprocess = Literal["standardize", "center", "unit", "none"]
 PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
@@ -66,6 +68,7 @@ class ColumnScales:
 
         Errors: DataError where the targets are constant, so that there is nothing to explain.
         """
+
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
         B = B + self.weight * np.outer(self.mean_x, self.mean_y) if raw else B
@@ -133,6 +136,8 @@ class Statistics(ColumnScales):
 
         Errors: DataError where the targets are constant, so that there is nothing to explain.
         """
+        from dsel.objective.quadratic import QuadraticObjective  # with numba, that workers of a pass do without
+
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
         scale = scaling.scale_x

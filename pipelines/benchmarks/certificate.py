@@ -153,7 +153,7 @@ def run(quick: bool) -> None:
     if data is not None:
         objective = regression(*data)
         report["nodes_per_second"] = nodes_per_second(objective, SPEED_K)
-        report["workers"] = speedup(objective, SPEEDUP_K_QUICK if quick else SPEEDUP_K, 2)
+        report["workers"] = speedup(objective, SPEEDUP_K_QUICK if quick else SPEEDUP_K, 2 if quick else 4)
         report["speedup_2"] = report["workers"]["speedup"]
         print(f"\nDepth-first, sonar, k = {SPEED_K}: {report['nodes_per_second']:,.0f} nodes a second")
         print(f"Two workers on {report['workers']['cores']} cores: {report['speedup_2']:.2f} times as fast as one")

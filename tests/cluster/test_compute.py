@@ -32,8 +32,8 @@ def test_inside_a_task_its_own_threads_do_the_work(client: Any, tmp_path: Path) 
     """Its client would wait for a worker that waits for it."""
     store = make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
     assert active_client() is client
-    assert client.submit(active_client).result(timeout=30) is None
-    found = client.submit(dsel.select, str(store), k=3, method="forward").result(timeout=60)
+    assert client.submit(active_client).result(timeout=120) is None
+    found = client.submit(dsel.select, str(store), k=3, method="forward").result(timeout=120)
     assert found.indices == dsel.select(X, Y, k=3, method="forward").indices
 
 

@@ -70,7 +70,7 @@ def test_what_anndata_writes_is_read(tmp_path: Path, zarr_format: int) -> None:
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
-@pytest.mark.parametrize("chunk", [7, 200, 10**6])
+@pytest.mark.parametrize("chunk", [17, 200, 10**6])
 def test_chunks_change_nothing(tmp_path: Path, monkeypatch: Any, zarr_format: int, chunk: int) -> None:
     monkeypatch.setattr(sparse_store, "BLOCK_BYTES", 800)
     X, y = sparse_data()

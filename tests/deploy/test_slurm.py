@@ -135,7 +135,7 @@ def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expect
     assert "Stopped by SIGTERM" in site.log()
     time.sleep(1)  # Slurm refuses a second run while the first one's shell ends; it would wait two minutes by itself
     site.call("scontrol", "update", f"jobid={job}", "StartTime=now")
-    site.wait_for(lambda: "result in" in site.log(), 60)
+    site.wait_for(lambda: "result in" in site.log())
     assert "going on from the checkpoint" in site.log()
     assert dsel.open_selection(site.folder / "result").indices == expected.indices
     site.wait_for(lambda: not list(site.folder.glob(".dsel-*")))

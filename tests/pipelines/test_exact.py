@@ -27,6 +27,7 @@ def test_a_row_of_table_2_stands_beside_the_papers() -> None:
     assert row["optimum"]["proven"]
     for label, bound in (("f=l", 0.0), ("f=l+u", 0.635), ("f=l+2u", 0.639), ("f=u", 0.639)):
         assert row["search"][label]["bound"] == pytest.approx(bound, abs=5e-4)
+    assert row["search"]["f=l"]["error"] == pytest.approx(423909, abs=1.0)
     assert row["compared"]["SOMP"] == pytest.approx(431650, abs=1.0)
     assert row["compared"]["ISOLS"] == row["search"]["f=u"]["error"]
 

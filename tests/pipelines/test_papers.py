@@ -6,31 +6,28 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from pipelines.papers import poss_table_2
+from pipelines.papers.__main__ import app
 
 ROOT = Path(__file__).parents[2]
 
 
-def last_line(*arguments: str) -> dict[str, Any]:
-    found = subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
-    )
-    values: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
-    return values
-
-
-def test_in_poss_table_2_poss_leads_the_greedy_methods_on_sonar() -> None:
-    table = last_line("pipelines.papers", "poss-table-2", "--splits", "4", "--only", "sonar")
-    means = {row["method"]: row["mean"] for row in table["rows"] if row.get("mean") is not None}
+def test_in_poss_table_2_poss_leads_the_greedy_methods_on_sonar(capsys: pytest.CaptureFixture[str]) -> None:
+    poss_table_2.run(2, ["sonar"], processes=1, seed=0)
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    means = {row["method"]: row["mean"] for row in last["rows"] if row.get("mean") is not None}
     assert means["POSS"] > max(means[name] for name in ("FR", "OMP", "FoBa", "RFE"))
     assert 0.45 < means["POSS"] < 0.62  # the paper's mean and standard deviation over 100 splits: .5365, .0410
 
 
-def test_pocss_table_1_reaches_the_papers_error_ratio_on_sonar() -> None:
-    table = last_line("pipelines.papers", "pocss-table-1", "--runs", "1", "--only", "sonar")
-    best = {row["method"]: row.get("best") for row in table["rows"]}
+def test_pocss_table_1_reaches_the_papers_error_ratio_on_sonar(capsys: pytest.CaptureFixture[str]) -> None:
+    found = CliRunner().invoke(app, ["pocss-table-1", "--runs", "1", "--only", "sonar"])
+    assert found.exit_code == 0
+    best = {row["method"]: row.get("best") for row in json.loads(found.stdout.splitlines()[-1])["rows"]}
     assert best["POCSS"] == pytest.approx(2.524, abs=1e-3)
     assert best["Greedy"] == pytest.approx(2.852, abs=1e-3)
 

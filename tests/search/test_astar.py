@@ -67,7 +67,7 @@ def test_children_have_the_values_of_theorem_4(N):
 
 
 @given(problems(), st.sampled_from(("eigenvalue", "combined")), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_with_f_equal_to_l_the_answer_is_that_of_enumeration(case, bound, prune):
     objective, k = case
     search = AStar(objective, k, bound=bound, incumbent=() if prune else None)
@@ -80,7 +80,7 @@ def test_with_f_equal_to_l_the_answer_is_that_of_enumeration(case, bound, prune)
 
 
 @given(nearly_dependent(), st.sampled_from(("eigenvalue", "combined")))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_near_dependence_is_judged_as_enumeration_does(case, bound):
     objective, k, incumbent = case
     search = AStar(objective, k, bound=bound, incumbent=incumbent or None)
@@ -91,7 +91,7 @@ def test_near_dependence_is_judged_as_enumeration_does(case, bound):
 
 
 @given(problems(), st.sampled_from((0.3, 1.0, 5.0)), st.sampled_from(("eigenvalue", "combined")))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_with_a_weight_the_answer_is_within_the_bounds_of_the_theorems(case, gamma, bound):
     objective, k = case
     search = AStar(objective, k, gamma=gamma, bound=bound)
@@ -163,11 +163,10 @@ def test_wrong_options_are_refused():
 @pytest.mark.parametrize(
     ("name", "columns", "k", "gamma", "error"),
     [("libras", 45, 3, 0.0, 6010), ("libras", 45, 3, math.inf, 6169), ("libras", 45, 5, math.inf, 5686),
-     ("spectf", 22, 5, 0.0, 423909), ("spectf", 22, 5, 1.0, 428514), ("spectf", 22, 5, 2.0, 433697),
      ("spectf", 22, 10, math.inf, 377314)],
 )  # fmt: skip
 def test_the_errors_of_table_2(name, columns, k, gamma, error):
-    # The paper has 428524 and 377282 for the fourth and the last, perhaps from an approximate initial decomposition.
+    # The paper has 377282 for the last, perhaps from an approximate initial decomposition.
     X, Y = halves(name, columns)
     objective = regression(X, Y)
     search = AStar(objective, k, gamma=gamma, target_gram=Y.T @ Y)
@@ -175,12 +174,19 @@ def test_the_errors_of_table_2(name, columns, k, gamma, error):
     assert objective.value(search.answer) == pytest.approx(error, abs=1.0)
 
 
-@pytest.mark.parametrize(("gamma", "bound"), [(1.0, 0.635), (2.0, 0.639), (10.0, 0.639), (math.inf, 0.639)])
-def test_the_bounds_of_table_2(gamma, bound):
+@pytest.mark.parametrize(
+    ("gamma", "error", "bound"),
+    [(1.0, 428514, 0.635), (2.0, 433697, 0.639), (10.0, None, 0.639), (math.inf, None, 0.639)],
+)
+def test_the_errors_and_bounds_of_table_2(gamma, error, bound):
+    # The paper has 428524 for the first. That of f = l is in tests/pipelines/test_exact.py.
     X, Y = halves("spectf", 22)
     search = AStar(regression(X, Y), 5, gamma=gamma, target_gram=Y.T @ Y)
     search.advance(ALL)
-    assert search.suboptimality / search.objective.value(search.answer) == pytest.approx(bound, abs=5e-4)
+    value = search.objective.value(search.answer)
+    assert search.suboptimality / value == pytest.approx(bound, abs=5e-4)
+    if error is not None:
+        assert value == pytest.approx(error, abs=1.0)
 
 
 @pytest.mark.parametrize(("gamma", "error"), [(0.0, 1.154e6), (5.0, 1.154e6), (math.inf, 1.169e6)])
@@ -206,7 +212,7 @@ def truncated(X, Y, r_x, r_y, rng):
 
 
 @given(st.integers(0, 10_000), st.sampled_from((1, 3, 0)), st.sampled_from(("plain", "dependent", "duplicates")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_truncated_reduction_weakens_the_bound_and_never_breaks_it(seed, N, kind):
     X, Y = data(seed, kind, max(N, 1))
     targets = Y if N else X

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dsel.search.methods import METHODS
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.search import methods, pposs_method
+from dsel.search.methods import METHODS, Run
+from dsel.search.poss import Poss
+from dsel.search.slices import SliceEngine
+from dsel.search.stopping import drive
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -27,7 +32,43 @@ def test_no_number_is_taken_from_a_truth_value_and_no_whole_number_from_text(nam
 def test_options_that_are_yes_or_no_take_nothing_else():
     with pytest.raises(ValidationError):
         METHODS["astar"].options(prune=1)
+    with pytest.raises(ValidationError, match="not a number"):
+        METHODS["poss"].options(target=float("nan"))
     assert METHODS["astar"].options(prune=True).prune
+
+
+@pytest.mark.parametrize("name", ["poss", "pposs"])
+def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
+    module = {"poss": methods, "pposs": pposs_method}[name]
+    objective = QuadraticObjective(np.eye(6), np.ones((6, 1)), 7.0)
+    done = []
+    warm_up = Poss.warm_up
+
+    def warmed(search):
+        before = search.state()
+        warm_up(search)
+        assert search.state() == before
+        done.append("compiled")
+
+    def driven(*arguments):
+        done.append("driven")
+        return drive(*arguments)
+
+    monkeypatch.setattr(Poss, "warm_up", warmed)
+    monkeypatch.setattr(module, "drive", driven)
+    METHODS[name].run(Run(objective, 3, 0, METHODS[name].options(iterations=100)))
+    assert done == ["compiled", "driven"]
+
+
+def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
+    done = []
+    monkeypatch.setattr(pposs_method, "is_compiled", lambda _: False)
+    monkeypatch.setattr(SliceEngine, "run", lambda _, part: done.append((part.start, part.stop)) or ())
+    objective = QuadraticObjective(np.eye(6), np.ones((6, 1)), 7.0)
+    options = METHODS["pposs-asy"].options(iterations=100)
+    METHODS["pposs-asy"].run(Run(objective, 3, 0, options))
+    assert done[0] == (0, 1)
+    assert done[1] == (0, 100)
 
 
 def test_numbers_may_be_written_as_yaml_gives_them():

@@ -288,7 +288,7 @@ def test_with_isolation_exchange_searches_have_room_for_what_they_add(N: int | N
 
 
 def test_exchange_searches_find_the_optimum_that_single_flips_take_long_to() -> None:
-    obj = problem(4, None, n=24)
+    obj = problem(4, None, n=16)
     optimum = brute_force(obj, 5)
     assert optimum == pytest.approx(_after(obj, exchange_every=10), rel=1e-9)
     assert _after(obj, exchange_every=0) > optimum * (1 + 1e-9)

@@ -1,0 +1,33 @@
+"""How the tests run together on few cores, each file by one process (--dist loadfile)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Matrices here are small: threads of BLAS would only wait for one another. Processes that tests start keep what they
+# have compiled, whatever this one was told: each would compile all of dsel again.
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+#: Handed out in this order, then the others, short ones. The first and the one after the gap compile a search each, a
+#: minute where nothing is cached; what starts beside them needs neither, so that no two processes compile the same.
+#: Long ones are not left for the end, where one core would wait.
+FIRST = (
+    "search/test_poss.py",
+    "test_style.py", "stats/test_eigen.py", "data/test_ingest.py", "search/test_greedy_rls.py",
+    "search/test_branch_and_bound.py",
+    "test_job.py", "deploy/test_slurm.py", "cloud/test_job.py", "cluster/test_futures.py", "test_greedy_rls_job.py",
+    "deploy/test_kubernetes.py", "search/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",
+    "test_select.py", "test_wide.py", "test_pposs_job.py", "objective/test_on_demand.py", "test_certify.py",
+    "stats/test_loo_cached_pass.py", "cloud/test_publication.py", "test_planning.py", "test_batch.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    place = {here / name: i for i, name in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.path, len(FIRST)))
