@@ -1,3 +1,5 @@
+"""python -m dsel: the command line."""
+
 from dsel.cli import main
 
 main()

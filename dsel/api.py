@@ -46,7 +46,7 @@ def select(
     X, Y: numpy, scipy sparse, pandas, Dask or xarray; or X alone a store's path or a Dataset, which bring their own Y
     where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
     method: poss (also POCSS, where Y = X), pposs, pposs-asy (on workers), forward, omp, foba, backward, rfe, exchange,
-    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.methods.
+    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.options.
     lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not
     centred), none.
     include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
@@ -63,7 +63,10 @@ def select(
     in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
     one more pass on the chosen columns (all columns where Y = X).
 
-    Errors: OptionError, DataError, MissingInputError, CapacityError, ClusterError (dsel.errors).
+    Errors (dsel.errors): OptionError and MissingInputError before the first pass; CapacityError where the plan does not
+    fit, or the search's tables do not; DataError for values that cannot be used, with the block they are in;
+    CriterionError with the subset and the traceback; ClusterError; MissingExtraError, AccessError and StorageError for
+    data in object storage.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 20))
@@ -98,7 +101,7 @@ def plan(
     client, or one worker without a limit. calibrate: estimate the time of the passes, which takes a second or two.
     Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and `remedy`.
 
-    Errors: those of `select` that show before the first pass.
+    Errors: those of `select` that show before the first pass, but CapacityError.
     """
     source, settings = _asked(X, Y, **asked)
     checked = check(source, settings)

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Literal
 
-from dsel import bucket
+from dsel import bucket_errors
 from dsel.bucket import Remote, TakenError, Version
 from dsel.errors import OutputError, StorageError
 from dsel.lock import LOCK_NAME
@@ -62,14 +62,14 @@ class BucketLockFile:
 
     def _put(self, data: bytes, mode: Literal["create"] | Version) -> bool:
         """Whether it holds `data` now. A request whose answer got lost may have been carried out."""
-        for attempt in range(bucket.AGAIN + 1):
+        for attempt in range(bucket_errors.AGAIN + 1):
             try:
                 self._version = self._object.put(data, mode)
                 return True
             except TakenError:
                 return self._read() == data
             except StorageError as error:
-                if attempt == bucket.AGAIN or error.attempts > 1:
+                if attempt == bucket_errors.AGAIN or error.attempts > 1:
                     raise
-            time.sleep(bucket.pause(attempt))
+            time.sleep(bucket_errors.pause(attempt))
         raise AssertionError

@@ -17,7 +17,8 @@ from dsel.data.source import Source, part_bytes
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.planning import Plan
 from dsel.search import pareto_engine
-from dsel.search.methods import PossOptions, warm_start
+from dsel.search.methods import warm_start
+from dsel.search.options import PossOptions
 from dsel.search.poss import Poss
 from dsel.stats.columnwise import groups_of_columns, load_cell
 from dsel.stats.moments import block_moments
@@ -47,7 +48,8 @@ class Speed:
 
 
 def calibrated(plan: Plan, source: Source) -> Plan:
-    """The plan with an estimate of its time. Takes a second or two; reads a few blocks."""
+    """The plan with an estimate of its seconds. Takes a second or two; reads a few blocks. Errors: those of reading
+    them."""
     return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
 
 

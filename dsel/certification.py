@@ -15,10 +15,10 @@ from dsel.objective.near_dependence import missed, near_dependence
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.pipeline import (
     Surroundings,
-    _by_gain,
-    _in_data_units,
-    _objective,
-    _statistics,
+    by_gain,
+    candidates_of,
+    in_data_units,
+    statistics_of,
 )
 from dsel.places import Place
 from dsel.prepared import of_gram
@@ -68,9 +68,9 @@ def certify_selection(
         )
     around = around or Surroundings()
     checked = check(source, settings)
-    statistics, passes = _statistics(source, settings, around)
+    statistics, passes = statistics_of(source, settings, around)
     whole = statistics.objective(settings.preprocess, settings.lam)
-    objective, _ = _objective(source, checked, statistics, whole)
+    objective, _ = candidates_of(source, checked, statistics, whole)
     found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         # The proof's own earlier work is in its node count already: only bound and value are merged.
@@ -229,9 +229,9 @@ def _with_better(
         return replace(selection, front=rows)
     included = list(objective.included)
     ready = of_gram(source, settings, statistics, around.compute)
-    S, _ = _by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
+    S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
     fit = ready.fit(S, settings.lam)
-    coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
+    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
     note = f"the certificate's search found these columns: they explain {1.0 - fit.rss / fit.total:.4%}, those of "
     return replace(
         selection,

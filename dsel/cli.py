@@ -139,6 +139,15 @@ def show(folder: Folder) -> None:
 
 
 @app.command()
+def replay(folder: Folder) -> None:
+    """Replay the journal of a pposs-asy run: how its best subset grew, and whether its merges give what was saved."""
+    from dsel.places import as_place
+    from dsel.replaying import replay_run
+
+    typer.echo(replay_run(as_place(folder)))
+
+
+@app.command()
 def info(store: Store) -> None:
     """Say what is in a store."""
     from dsel.data.info import describe, render

@@ -1,8 +1,4 @@
-"""A job from its description to a result, that may be interrupted and started again at any moment.
-
-The folder of a result holds job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log,
-journal.jsonl (of searches on workers: dsel.journal), and at the end selection.json with selection.zarr.
-"""
+"""A job from its description to a result, that may be interrupted and started again at any moment."""
 
 from __future__ import annotations
 
@@ -10,13 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dask.utils import format_bytes
-from pydantic import ValidationError
 
 from dsel.bucket_lock import BucketLockFile
 from dsel.certification import Effort, certify_selection
@@ -26,17 +21,18 @@ from dsel.cluster.executors import backend
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.proof import Workers
 from dsel.data.source import Source
-from dsel.errors import ClusterError, CriterionError, DataError, MissingInputError, OptionError, OutputError
-from dsel.files import read_json, write_json
+from dsel.errors import ClusterError, CriterionError, DataError, OutputError
+from dsel.files import write_json
 from dsel.interrupts import Interrupts
 from dsel.job_file import JobFile
-from dsel.journal import Journal
 from dsel.lock import FolderLockFile, Lock, LockFile, locked
 from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
 from dsel.places import Place, Remote, inside, make_folder
 from dsel.planning import Plan
 from dsel.reporting import Reporter
 from dsel.result.selection import Selection, open_selection
+from dsel.run_folder import CHECKPOINT, JOB, JOURNAL, LOG, described, head, job_of, read_checkpoint
+from dsel.search.journal import Journal
 from dsel.search.methods import METHODS
 from dsel.search.stopping import AnytimeSearch
 from dsel.settings import Checked, check
@@ -44,10 +40,6 @@ from dsel.stats.artefact import ArtefactStore
 from dsel.stats.loo_pass import held_out_store
 
 log = logging.getLogger("dsel")
-
-_JOB, _CHECKPOINT, _JOURNAL = "job.json", "checkpoint.json", "journal.jsonl"
-
-CHECKPOINT_FORMAT = 1
 
 
 def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
@@ -60,7 +52,6 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    _check_cache(job)
     source = job.source()
     _plan(job, source, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
@@ -73,7 +64,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         selection = _run(job, source, reporter, interrupts, lock)
         lock.require()
         selection.save(job.out, overwrite=True)
-        (job.out / _CHECKPOINT).unlink(missing_ok=True)
+        (job.out / CHECKPOINT).unlink(missing_ok=True)
         log.info("result in %s", job.out)
         return selection
 
@@ -96,10 +87,11 @@ def plan_job(job: JobFile) -> tuple[Plan, Source]:
 def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Plan:
     assert job.out is not None
     checked: Checked = check(source, job.settings())
-    state = _read_checkpoint(job.out / _CHECKPOINT, _head(_identity(job, source)))
+    state = read_checkpoint(job.out, head(_identity(job, source)))
     around = Surroundings(
-        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job)
-    )
+        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job),
+        apart=_apart(job),
+    )  # fmt: skip
     held_out = held_out_rows(source, checked)
     return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
@@ -108,11 +100,11 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
     from dsel.cluster.metrics import progress_metrics
 
     assert job.out is not None
-    journal = Journal(job.out / _JOURNAL) if METHODS[job.method].on_workers else None
+    journal = Journal(job.out / JOURNAL) if METHODS[job.method].on_workers else None
     checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock, journal)
     around = Surroundings(
         artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
-        on_stage=checkpoints.on_stage, scratch=_scratch(job),
+        on_stage=checkpoints.on_stage, scratch=_scratch(job), apart=_apart(job),
     )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
@@ -180,10 +172,10 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     workers: processes on this machine that prove together. Interrupted, what is proved so far is saved. Errors:
     MissingInputError where there is no finished job, DataError where its data have changed since.
     """
-    described, job = _job_of(folder)
+    about, job = job_of(folder)
     selection = open_selection(folder)
     source = job.source()
-    if source.fingerprint != described["identity"]["fingerprint"]:
+    if source.fingerprint != about["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with _held(folder, reporter) as (lock, interrupts):
@@ -211,8 +203,8 @@ class _Checkpoints:
     ) -> None:  # fmt: skip
         assert job.out is not None
         self._lock = lock
-        self._path = job.out / _CHECKPOINT
-        self._head = _head(identity)
+        self._path = job.out / CHECKPOINT
+        self._head = head(identity)
         self._every = 0.0 if METHODS[job.method].rounds else job.checkpoint_seconds
         self._every_evaluations = job.checkpoint_evaluations
         self._anytime = METHODS[job.method].anytime
@@ -221,7 +213,7 @@ class _Checkpoints:
         self._journal = journal
         self._last, self._last_evaluations = time.monotonic(), 0
         self._search: AnytimeSearch | None = None
-        self.saved = _read_checkpoint(self._path, self._head)
+        self.saved = read_checkpoint(job.out, self._head)
         if self.saved is not None:
             log.info("going on from the checkpoint in %s", self._path)
         elif self._path.exists():
@@ -260,23 +252,16 @@ class _Checkpoints:
         self._reporter.saved()
 
 
-def _head(identity: dict[str, Any]) -> dict[str, Any]:
-    return {"format": CHECKPOINT_FORMAT, "identity": identity}
-
-
-def _read_checkpoint(path: Place, head: dict[str, Any]) -> dict[str, Any] | None:
-    """The state saved by this very job, if it is there and whole."""
-    saved = read_json(path)
-    if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
-        return None
-    state = saved.get("state")
-    return state if isinstance(state, dict) and state else None
-
-
 def _scratch(job: JobFile) -> Path | None:
     """Where a cache may lie: in the folder of the result, if that is one and the workers see it."""
     shared = job.cluster.chosen.kind in ("local", "slurm", "scheduler_file")
     return job.out / "cache" if shared and isinstance(job.out, Path) else None
+
+
+def _apart(job: JobFile) -> str:
+    """The kind of cluster, where its workers are on machines of their own and share no folder with this run."""
+    kind = job.cluster.chosen.kind
+    return kind if kind in ("slurm", "kubernetes", "gateway") and _scratch(job) is None else ""
 
 
 def _artefacts(job: JobFile) -> ArtefactStore:
@@ -302,17 +287,6 @@ def _check_places(job: JobFile) -> None:
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 
 
-def _check_cache(job: JobFile) -> None:
-    """Refuse a cache of greedy-rls that was asked for and that workers on other machines do not see. Errors:
-    OptionError."""
-    elsewhere = job.cluster.chosen.kind in ("slurm", "kubernetes", "gateway")
-    if isinstance(job.options.get("fold_every"), int) and elsewhere and _scratch(job) is None:
-        raise OptionError(
-            f"fold_every: the workers ({job.cluster.chosen.kind}) share no folder with this run for the cache.",
-            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
-        )
-
-
 def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     identity = {"job": job.identity(), "fingerprint": source.fingerprint}
     held_out = job.options.get("held_out")
@@ -321,25 +295,18 @@ def _identity(job: JobFile, source: Source) -> dict[str, Any]:
     return identity
 
 
-def _described(folder: Place) -> dict[str, Any] | None:
-    """What job.json says, or None where it is not there or not whole."""
-    value = read_json(folder / _JOB)
-    identity = value.get("identity") if isinstance(value, dict) else None
-    return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
-
-
 def _describe(job: JobFile, source: Source) -> None:
     """Note what the folder is for; refuse one that is for something else."""
     assert job.out is not None
     identity = _identity(job, source)
-    before = _described(job.out)
+    before = described(job.out)
     if before is not None and before["identity"] != identity:
         what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
         raise OutputError(
             f"{job.out} holds the work of {what}: {_difference(before['identity'], identity)}.",
             "Choose another folder with --out, or remove this one.",
         )
-    write_json(job.out / _JOB, {"identity": identity, "job": job.model_dump(mode="json")})
+    write_json(job.out / JOB, {"identity": identity, "job": job.model_dump(mode="json")})
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -353,7 +320,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
-    before = _described(job.out)
+    before = described(job.out)
     if before is None or not (job.out / "selection.json").is_file():
         return None
     if before["identity"] != _identity(job, source):
@@ -367,20 +334,8 @@ def _already_done(job: JobFile, source: Source) -> Selection | None:
 
 def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
     """Go on with the job that `folder` was written by. Errors: MissingInputError where there is none."""
-    _, job = _job_of(folder)
+    _, job = job_of(folder)
     return run_job(job, reporter)
-
-
-def _job_of(folder: Place) -> tuple[dict[str, Any], JobFile]:
-    """What the job.json of a folder says, and the job. Errors: MissingInputError where there is none."""
-    described = _described(folder)
-    if described is not None:
-        with suppress(ValidationError):
-            job = JobFile.model_validate(described.get("job"))
-            return described, job.model_copy(update={"out": folder.absolute()})
-    raise MissingInputError(
-        f"{folder} holds no job: there is no whole {_JOB}.", "Name the folder that dsel run wrote to, or use dsel run."
-    )
 
 
 def _lock_file(folder: Place) -> LockFile:
@@ -398,7 +353,7 @@ def _held(folder: Place, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]
         reporter.showing(),
         Interrupts(),  # while another run is watched
         locked(_lock_file(folder), reporter.run, str(folder)) as lock,
-        reporter.logging_to(folder / "run.log"),
+        reporter.logging_to(folder / LOG),
         Interrupts() as interrupts,
     ):
         yield lock, interrupts

@@ -126,13 +126,13 @@ class JobFile(BaseModel):
         return self
 
     def source(self) -> Source:
-        """From what."""
+        """From what. Errors: MissingInputError, DataError, OptionError about the store; it reads labels alone."""
         return make_source(
             str(self.store), targets=self.targets, unsupervised=self.unsupervised, sample_weight=self.sample_weight
         )
 
     def settings(self) -> Settings:
-        """What to select."""
+        """What to select. Errors: OptionError where the criterion cannot be imported."""
         return Settings(
             k=self.k, method=self.method, lam=self.lam, preprocess=self.preprocess, missing=self.missing,
             include=tuple(self.include), exclude=tuple(self.exclude), seed=self.seed, options=dict(self.options),

@@ -22,14 +22,14 @@ from dsel.import_path import import_path
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
 from dsel.places import Place
-from dsel.planning import Plan, fold_every, make_plan, resources
+from dsel.planning import Plan, make_plan, resources
 from dsel.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.result.selection import FrontRow, PathRow, Selection, TraceRow
 from dsel.search.criterion import CriterionPoss
 from dsel.search.greedy_rls import fits_along, subset_fit
-from dsel.search.methods import GreedyRlsOptions, KfoldOptions, OnSlice, Options, Run
+from dsel.search.options import GreedyRlsOptions, KfoldOptions, Options
 from dsel.search.outcome import FrontPoint, PathPoint, SearchOutcome
-from dsel.search.pposs_method import Backend
+from dsel.search.run import Backend, OnSlice, Run
 from dsel.search.work import bind, takes_data
 from dsel.settings import Checked, Settings, check, some_names
 from dsel.stats.artefact import ArtefactStore
@@ -64,6 +64,7 @@ class Surroundings:
     on_stage: Callable[[str], None] | None = None
     backend: Backend = field(default_factory=Backend)
     scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
+    apart: str = ""  # the kind of a cluster whose workers share no folder with this process, if it is one
 
 
 class _Clock:
@@ -104,14 +105,13 @@ def plan_selection(
     default whether there are; certified: whether a proof is to follow."""
     return make_plan(
         source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
-        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch,
+        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch, apart=around.apart,
         keeps=around.persist is not None if keeps is None else keeps,
     )  # fmt: skip
 
 
 def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
     settings = checked.settings
-    every = fold_every(source, checked, around.scratch)
     clock = _Clock(around.on_stage)
     folds = None
     with clock.stage("statistics"):
@@ -124,20 +124,22 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
             ready = in_shards(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
-        objective, notes = _objective(source, checked, ready.statistics, whole)
-        rows = _rows(source, checked, ready.statistics, folds, every, around) if checked.method.rounds else None
+        objective, notes = candidates_of(source, checked, ready.statistics, whole)
+        rows = (
+            _rows(source, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
+        )
         outcome = _search(source, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
             whole = ready.objective(settings.lam)
-            objective, _ = _objective(source, checked, ready.statistics, whole)
+            objective, _ = candidates_of(source, checked, ready.statistics, whole)
         if outcome.chosen is not None:
             independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
         else:
             best = outcome.best(settings.k - len(checked.include))
             members = [int(objective.columns[j]) for j in best.members]
-            independent, dependent = _by_gain(whole, objective.included, members)
+            independent, dependent = by_gain(whole, objective.included, members)
         path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
         outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
         if rows is not None:
@@ -157,7 +159,7 @@ def _with_folds(
     """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        return _statistics(source, settings, around, tiling)[0], None
+        return statistics_of(source, settings, around, tiling)[0], None
     statistics, folds, _ = saved_fold_gram(
         source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
         compute=around.compute,
@@ -165,14 +167,14 @@ def _with_folds(
     return statistics, folds
 
 
-def _statistics(
+def statistics_of(
     source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
 ) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
     return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
 
 
-def _objective(
+def candidates_of(
     source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
 ) -> tuple[QuadraticObjective, tuple[str, ...]]:
     """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
@@ -306,7 +308,7 @@ def _search(
     )
 
 
-def _by_gain(
+def by_gain(
     whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Included columns, then the others, each next one being that of the largest gain after those before it; and those
@@ -332,7 +334,7 @@ def _selection(
     path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
-    coefficients, intercept = _in_data_units(statistics, settings.preprocess, S, fit)
+    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
     notes += outcome.notes
     if rows is not None and rows.recoded:
         notes += ("labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is",)
@@ -414,7 +416,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Place) else "data in memory"
 
 
-def _in_data_units(
+def in_data_units(
     statistics: ColumnScales, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""

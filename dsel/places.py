@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from dsel.bucket import SCHEMES, Entry, Remote, zarr_objects
+from dsel.bucket import SCHEMES, Entry, Remote
+from dsel.bucket_zarr import zarr_objects
 from dsel.errors import OptionError
 
 __all__ = [

@@ -7,19 +7,16 @@ beforehand how many rounds it makes; `exact` is False where it does not, and the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 from dask.utils import format_bytes
-from numpy.typing import NDArray
 
 from dsel.data.source import Source
 from dsel.errors import CapacityError, OptionError
-from dsel.prepared import reduction_key
 from dsel.representation import (
     FED,
     INTERPRETER,
@@ -31,34 +28,17 @@ from dsel.representation import (
     gib,
     tile_budget,
 )
-from dsel.search.methods import GreedyRlsOptions, KfoldOptions, StopOptions
+from dsel.search.options import GreedyRlsOptions, StopOptions
 from dsel.search.poss import paper_iterations
-from dsel.settings import Checked, partial_sums, problem_of
+from dsel.settings import Checked, problem_of
+from dsel.stages import Saved, Stage, on_gram, reads_chosen_chunks, stages_of
 from dsel.stats.artefact import ArtefactStore
-from dsel.stats.blockwise import tasks_of_pass
-from dsel.stats.columnwise import by_rows, groups_of_columns, tasks_of_columns
-from dsel.stats.folds import fold_keys
-from dsel.stats.gram import columns_of_read, partial_bytes, without_targets
 from dsel.stats.ledger import Ledger
 from dsel.stats.loo_cached_pass import bytes_on_disk, rounds_between_rewrites
-from dsel.stats.loo_pass import would_cache
 from dsel.stats.tiles import Tiling, plan_tiles
 
 #: What a worker holds more where rounds run compiled code (numba; measured 50 MiB).
 COMPILED = 64 << 20
-#: Bytes that a manifest and the headers of saved arrays take.
-_HEADERS = 4096
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Passes of one kind: how many, the bytes they read, the tasks of their graphs, multiplications and additions."""
-
-    name: str
-    passes: int
-    bytes_read: int
-    tasks: int
-    flops: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,8 @@ class Plan:
     one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
     whether passes, bytes and tasks are known. iterations: of the search, where they are known and it is in this
     process; iteration_seconds: at most so long. seconds: of the passes, from a calibration, where there was one;
-    search_seconds: of the search, likewise. lacks, remedy: why it cannot run.
+    search_seconds: of the search, likewise. lacks, remedy: why it cannot run. fold_every: rounds between rewrites of a
+    cache on disk, None without one.
     """
 
     problem: Problem
@@ -92,6 +73,7 @@ class Plan:
     lacks: str = ""
     remedy: str = ""
     tiling: Tiling | None = None
+    fold_every: int | None = None
 
     @property
     def representation(self) -> str:
@@ -212,13 +194,15 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
 def make_plan(
     source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
     state: dict[str, Any] | None = None, held_out: Source | None = None, keeps: bool = True, certified: bool = False,
-    scratch: Path | None = None,
+    scratch: Path | None = None, apart: str = "",
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
     search; held_out: rows that the method tests its steps on; keeps: whether there are workers that can keep column
-    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls.
+    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls; apart: the kind of
+    a cluster whose workers share no folder with this process.
 
-    Nothing of the data is read. A plan that cannot run says so in `lacks`.
+    Nothing of the data is read. A plan that cannot run says so in `lacks`. Errors: OptionError where the cache of
+    greedy-rls was asked for and cannot be had.
     """
     problem = problem_of(source, checked)
     found = candidates(problem, available)
@@ -238,26 +222,27 @@ def make_plan(
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
     every, cache = None, 0
     try:
-        every = fold_every(source, checked, scratch)
+        every = _fold_every(source, checked, scratch, apart)
         cache = 0 if every is None else bytes_on_disk(source, getattr(checked.options, "loss", "squared"))
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
-    saved = _Saved.find(source, checked, chosen, artefacts)
-    stages = tuple(_stages(source, checked, chosen, tiling, saved, state, held_out, every))
+    saved = Saved.find(source, checked, chosen, artefacts)
+    stages = tuple(stages_of(source, checked, chosen, tiling, saved, state, held_out, every))
     return Plan(
         problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name), stages,
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         saved.disk_bytes + 2 * cache, every is None and _is_exact(source, checked, chosen),
         tuple(_notes(source, checked, chosen, saved, certified, cache)),
         iterations=_iterations(source, checked), iteration_seconds=getattr(checked.options, "seconds", None),
-        lacks=lacks, remedy=remedy, tiling=tiling,
+        lacks=lacks, remedy=remedy, tiling=tiling, fold_every=every,
     )  # fmt: skip
 
 
-def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | None:
+def _fold_every(source: Source, checked: Checked, scratch: Path | None, apart: str) -> int | None:
     """Rounds between rewrites of a cache on disk; None: there is none.
 
-    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights.
+    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
+    that would not see it.
     """
     options = checked.options
     if not isinstance(options, GreedyRlsOptions):
@@ -269,6 +254,11 @@ def fold_every(source: Source, checked: Checked, scratch: Path | None) -> int | 
                 "fold_every: never, or leave it or the weights out.",
             )
         return None
+    if isinstance(options.fold_every, int) and apart:
+        raise OptionError(
+            f"fold_every: the workers ({apart}) share no folder with this run for the cache.",
+            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
+        )
     return rounds_between_rewrites(
         options.fold_every, source, checked.include.size, checked.settings.k, scratch, loss=options.loss,
         direction=options.direction,
@@ -286,51 +276,14 @@ def _iterations(source: Source, checked: Checked) -> int | None:
     return options.iterations or paper_iterations(settings.k, source.n)
 
 
-def _on_gram(chosen: Representation) -> bool:
-    return chosen.name in ("gram", "tiles")
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """What is saved already: statistics, the eigendecomposition; and the bytes of what will be."""
-
-    statistics: bool = False
-    reduction: bool = False
-    disk_bytes: int = 0
-
-    @classmethod
-    def find(cls, source: Source, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> _Saved:
-        """Look for them."""
-        if artefacts is None or source.fingerprint is None:
-            return cls()
-        options, settings = checked.options, checked.settings
-        if isinstance(options, KfoldOptions):
-            key, keys = fold_keys(source.fingerprint, settings.missing, options.folds, options.repeats, settings.seed)
-            one = 8 * source.n * (5 + source.n_targets + source.n) + _HEADERS
-            there = all(map(artefacts.has, (key, *keys.values())))
-            return cls(there, disk_bytes=0 if there else (1 + len(keys)) * one)
-        kind = "gram" if _on_gram(chosen) else "columns"
-        statistics = artefacts.has(ArtefactStore.key(source.fingerprint, kind=kind, missing=checked.settings.missing))
-        reduced = chosen.name in ("rows", "sketch")
-        reduction = reduced and artefacts.has(reduction_key(source, checked.settings, chosen))
-        numbers = source.n * (5 + source.n_targets + (source.n if _on_gram(chosen) else 0))
-        disk = 0 if statistics else 8 * numbers + _HEADERS
-        disk += 8 * chosen.rank * (source.m + source.n) + _HEADERS if reduced and not reduction else 0
-        return cls(statistics, reduction, disk)
-
-
 def _is_exact(source: Source, checked: Checked, chosen: Representation) -> bool:
     """Whether passes, bytes and tasks are known."""
     forward = getattr(checked.options, "direction", "forward") == "forward"
-    return forward and _on_gram(chosen) and not _reads_chosen_chunks(source)
-
-
-def _reads_chosen_chunks(source: Source) -> bool:
-    return source.store is not None and bool(source.n_targets) and len(source.store.column_bounds) > 2
+    return forward and on_gram(chosen) and not reads_chosen_chunks(source)
 
 
 def _notes(
-    source: Source, checked: Checked, chosen: Representation, saved: _Saved, certified: bool, cache: int
+    source: Source, checked: Checked, chosen: Representation, saved: Saved, certified: bool, cache: int
 ) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -345,26 +298,10 @@ def _notes(
             f"Gram rows come {chosen.rows_a_pass} a pass, once for every column that ever enters a solution: planned "
             f"for {checked.settings.k} of them, the least; one that is alone in its batch takes a pass of its own"
         )
-    if _reads_chosen_chunks(source):
+    if reads_chosen_chunks(source):
         yield "the last pass reads the chunks of the columns chosen alone: fewer bytes than planned"
     if certified:
         yield "the proof reads no data, unless it finds a better subset: one more pass then"
-
-
-def _stages(
-    source: Source, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: _Saved,
-    state: dict[str, Any] | None, held_out: Source | None, every: int | None,
-) -> Iterator[Stage]:  # fmt: skip
-    if not _on_gram(chosen):
-        yield from _columns(source, checked, chosen, saved)
-    else:
-        if not saved.statistics:
-            yield from _statistics(source, checked, tiling)
-        yield from _rounds(source, checked, state, every)
-    if held_out is not None and _steps(source, checked):
-        yield _held_out(held_out, checked)
-    if _on_gram(chosen) or source.n_targets:
-        yield _check(source, checked)
 
 
 def _instead(other: Representation) -> str:
@@ -382,135 +319,3 @@ def _worker_bytes(chosen: Representation, source: Source, checked: Checked) -> i
     arrays = 3 * 8 * source.n * (checked.settings.k + source.n_targets)
     block = source.nbytes // max(len(source.blocks), 1)
     return max(chosen.worker_bytes, math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / FED))
-
-
-def _pass(
-    name: str, source: Source, partial: int, flops: int, columns: NDArray[np.int64] | None = None, share: bool = False
-) -> Stage:
-    return Stage(name, 1, source.bytes_of_pass(columns), tasks_of_pass(source, partial, share), flops)
-
-
-def _together(name: str, passes: Sequence[Stage]) -> Stage:
-    """Passes of one kind as one stage."""
-    return Stage(
-        name,
-        sum(p.passes for p in passes),
-        sum(p.bytes_read for p in passes),
-        sum(p.tasks for p in passes),
-        sum(p.flops for p in passes),
-    )
-
-
-def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iterator[Stage]:
-    """The means that stand for missing values, and the Gram matrices."""
-    m, n, N = source.m, source.n, source.n_targets
-    if checked.settings.missing == "mean":
-        yield _pass("means", without_targets(source), 16 * n, m * n)
-    flops = m * n * (n + 2 * N)
-    if tiling is None:
-        sums = partial_sums(checked)
-        repeats = int(getattr(checked.options, "repeats", 1))
-        yield _pass("folds" if sums > 1 else "Gram matrix", source, sums * partial_bytes(source), repeats * flops)
-        return
-    passes = [
-        _pass(
-            "", source if i == 0 else without_targets(source), sum(strip.nbytes for strip in read),
-            2 * m * sum(strip.nbytes // 8 for strip in read), columns_of_read(source, read),
-        )
-        for i, read in enumerate(tiling.reads)
-    ]  # fmt: skip
-    yield _together("Gram matrix by tiles", passes)
-
-
-def _columns(source: Source, checked: Checked, chosen: Representation, saved: _Saved) -> Iterator[Stage]:
-    """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
-    cells, unread = groups_of_columns(source), True
-    groups, of_rows = len(cells), by_rows(cells)
-
-    def passes(name: str, count: int, flops: int, *, targets: bool = False, sums: str = "rows") -> Stage:
-        """sums: over what a pass sums ("rows": over those alone, "columns", or "" where it stacks both)."""
-        nonlocal unread
-        reads = int(unread and count > 0) if chosen.in_memory else count
-        additive = sums == ("rows" if of_rows else "columns")
-        tasks = 0 if source.in_memory else count * tasks_of_columns(groups, additive)
-        tasks += groups if chosen.in_memory and reads else 0
-        unread = unread and not count
-        return Stage(name, reads, reads * source.x_bytes + source.y_bytes * (count if targets else 0), tasks, flops)
-
-    m, n, k = source.m, source.n, checked.settings.k
-    if not saved.statistics:
-        if checked.settings.missing == "mean":
-            yield passes("means", 1, m * n)
-        yield passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True)
-    if chosen.name == "shards":
-        if not source.n_targets:
-            both = (passes("", 1, m * m * n, sums="columns"), passes("", 1, 2 * m * m * n))
-            yield _together("row Gram matrix", both)
-        if chosen.bound_rows:
-            yield passes("rows for bounds", 1, 0, sums="")
-        rows = math.ceil(k / chosen.rows_a_pass)
-        yield passes("Gram rows", rows, 2 * m * n * rows * chosen.rows_a_pass)
-    elif not saved.reduction:
-        others = chosen.passes - 2  # without the norms and the check
-        right = 1 if chosen.name == "rows" else (others + 1) // 2
-        halves = (passes("", right, chosen.flops, sums="columns"), passes("", others - right, 0))
-        yield _together("eigendecomposition", halves)
-    if not source.n_targets:
-        last = passes("check", 1, 2 * m * n * k)
-        blocks = 1 if source.store is None else len(source.store.column_bounds) - 1
-        fetched = source.x_bytes * min(k, blocks) // blocks  # the chosen columns come first
-        yield replace(last, bytes_read=last.bytes_read + fetched)
-
-
-def _steps(source: Source, checked: Checked) -> int:
-    """Rounds that the method makes at least: columns to insert, or to take away."""
-    base = checked.include.size
-    if not checked.method.rounds or checked.settings.k == base:
-        return 0
-    if getattr(checked.options, "direction", "forward") == "backward":
-        return max(0, source.n - checked.exclude.size - checked.settings.k)
-    return min(checked.settings.k, source.n - checked.exclude.size) - base
-
-
-def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
-    """Passes of methods that value subsets on the rows of the data."""
-    options, steps = checked.options, _steps(source, checked)
-    if not steps or isinstance(options, KfoldOptions):
-        return
-    m, n, N = source.m, source.n, source.n_targets
-    grid = getattr(options, "lam_grid", None)
-    if grid is not None and state is None:
-        lams = 17 if grid == "auto" else len(grid)
-        yield _pass("lam", source, 8 * lams, 2 * m * n * (n + lams * N), share=True)
-    direction = getattr(options, "direction", "forward")
-    if direction == "forward" and would_cache(source):
-        return
-    done = 0 if state is None else len(state["path"])
-    first = n - checked.exclude.size if direction == "backward" else checked.include.size
-    passes = []
-    for step in range(done, steps):
-        size = first - step if direction == "backward" else first + step
-        one = _pass("", source, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True)
-        if every is not None and step > every:  # of the cache, which may be lost
-            recomputed = m * n * (2 * (step % every) + 8 * N)
-            one = replace(one, passes=0, bytes_read=8 * m * (n + N + 1), flops=recomputed)
-        passes.append(one)
-    yield _together("rounds of leave-one-out", passes)
-
-
-def _held_out(held_out: Source, checked: Checked) -> Stage:
-    """One pass over other rows, all columns of them at most."""
-    k = checked.settings.k
-    flops = 2 * held_out.m * k * k * max(1, held_out.n_targets)
-    return _pass("held-out rows", held_out, 8 * (k + 1), flops, share=True)
-
-
-def _check(source: Source, checked: Checked) -> Stage:
-    """The final pass on the chosen columns: of chunked columns the widest chunks that k columns can touch."""
-    k, N = checked.settings.k, source.n_targets or source.n
-    columns = None
-    if source.store is not None and source.n_targets:
-        widths = np.diff(source.store.column_bounds)
-        widest = np.sort(np.argsort(-widths, kind="stable")[:k])
-        columns = np.asarray(source.store.column_bounds)[:-1][widest]
-    return _pass("check", source, 8 * k * (k + N), 2 * source.m * k * (k + 2 * N), columns)

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import OptionError
 from dsel.representation import Problem
-from dsel.search.methods import METHODS, Method, Options
+from dsel.search.methods import METHODS, Method
+from dsel.search.options import Options
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
 from dsel.validation import first_error
@@ -45,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Checked:
-    """Settings after every check that needs no data."""
+    """Settings after every check that needs no data; include and exclude are ascending 0-based columns."""
 
     settings: Settings
     method: Method
@@ -55,7 +56,8 @@ class Checked:
 
 
 def check(source: Source, settings: Settings) -> Checked:
-    """Refuse what can be seen without the data: k, the method and its options, columns that are not there."""
+    """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
+    OptionError."""
     n = source.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
         raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
@@ -131,5 +133,6 @@ def problem_of(source: Source, checked: Checked) -> Problem:
 
 
 def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
+    """The labels of at most so many columns, and how many more there are."""
     shown = ", ".join(str(labels[i]) for i in indices[:most])
     return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")

@@ -18,10 +18,10 @@ from dsel.data.source import make_source
 from dsel.interrupts import Interrupts
 from dsel.job import _Checkpoints
 from dsel.job_file import JobFile
-from dsel.journal import Journal
 from dsel.lock import FolderLockFile, locked
 from dsel.pipeline import Surroundings, run_selection
 from dsel.reporting import Reporter
+from dsel.search.journal import Journal
 from tests.search.cases import random_data
 
 X, Y = random_data(3, m=50, n=14)

@@ -15,7 +15,7 @@ from dsel.cluster.compute import make_compute
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.source import make_source
 from dsel.errors import OptionError, OutputError
-from dsel.job import _check_cache, run_job
+from dsel.job import plan_job, run_job
 from dsel.job_file import read_job
 from dsel.pipeline import Surroundings, run_selection
 from dsel.search.greedy_rls import GreedyRls
@@ -157,8 +157,10 @@ def test_a_cache_that_workers_elsewhere_do_not_see_is_refused_before_the_pass(st
         store, method="greedy-rls", lam=1.0, options={"fold_every": 2},
         cluster={"kubernetes": {**keys, "image": "dsel:1"}},
     )  # fmt: skip
-    with pytest.raises(OptionError, match="fold_every: the workers"):
-        run_job(read_job(job))
+    for planned_or_run in (plan_job, run_job):
+        with pytest.raises(OptionError, match=r"fold_every: the workers \(kubernetes\)"):
+            planned_or_run(read_job(job))  # type: ignore[operator]
     assert not (store.parent / "job.result").exists()
     # Slurm's nodes see the folder of the result
-    _check_cache(read_job(write_job(store, options={"fold_every": 2}, cluster={"slurm": keys})))
+    job = write_job(store, method="greedy-rls", lam=1.0, options={"fold_every": 2}, cluster={"slurm": keys})
+    assert plan_job(read_job(job))[0].fold_every == 2

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import dsel
-from dsel.journal import read_journal
+from dsel.search.journal import read_journal
 from tests.shell import start, wait_for
 from tests.stores import make_store, regression
 

@@ -1,0 +1,1 @@
+"""Where workers come from and what is done on them: the only home of `distributed`."""

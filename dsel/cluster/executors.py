@@ -6,9 +6,9 @@ from typing import Any
 
 from dsel.cluster.compute import NO_WORKER_LIMIT
 from dsel.cluster.process_pool import local_executor
-from dsel.journal import Journal
 from dsel.places import Place
-from dsel.search.pposs_method import Backend
+from dsel.search.journal import Journal
+from dsel.search.run import Backend
 
 
 def backend(

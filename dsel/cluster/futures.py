@@ -15,9 +15,9 @@ from typing import Any
 
 from dsel.cluster.arrivals import arrivals
 from dsel.cluster.compute import NO_WORKER_LIMIT, check_workers
-from dsel.errors import ClusterError, CriterionError
+from dsel.errors import ClusterError, CriterionError, DselError
 from dsel.search import work as on_worker
-from dsel.search.package import Answer, Carriage, Executor, ExecutorFactory, Lost, Package, Work
+from dsel.search.package import Answer, Carriage, Executor, ExecutorFactory, LetGo, Lost, Package, Work
 from dsel.search.remembered import cannot_travel
 
 log = logging.getLogger("dsel")
@@ -26,12 +26,19 @@ log = logging.getLogger("dsel")
 _AHEAD = 2
 #: Between two looks at which workers there are, and at what they are doing.
 _LOOK_SECONDS = 1.0
+#: So long, at the end, workers are waited for that are to let go of what they keep.
+_LET_GO_SECONDS = 5
 #: An answer that has not arrived after so long went with its worker.
 _GATHER_SECONDS = 30
 
 
 def _itself(work: Work) -> Work:
     return work
+
+
+def _call(functions: tuple[LetGo, ...]) -> None:
+    for function in functions:
+        function()
 
 
 def _do(work: Work, package: Package) -> Answer:
@@ -147,7 +154,7 @@ class DaskFutures:
         error = future.exception()
         if isinstance(error, KilledWorker):
             return Lost(str(error), suspect=True)
-        if isinstance(error, ClusterError):
+        if isinstance(error, DselError):
             raise error
         raise CriterionError(
             f"The work could not be begun on a worker: {type(error).__name__}: {error}.",
@@ -179,9 +186,17 @@ class DaskFutures:
             log.warning("worker %s is left to its evaluation, which cannot be stopped", address)
 
     def close(self) -> None:
-        """Cancel what is out; a scheduler that is lost has forgotten it already."""
+        """Cancel what is out, and have the workers let go of what they keep; a scheduler that is lost has forgotten
+        both already."""
         if self.client.status == "running":
             with suppress(OSError, TimeoutError):
                 self.client.cancel([future for _, future, _ in self._out.values()])
+                self._let_go()
         self._out.clear()
         self._work = None
+
+    def _let_go(self) -> None:
+        """On every worker that answers in time."""
+        functions = self._plain_work.let_go()
+        if functions:
+            self.client.sync(self.client._run, _call, functions, on_error="ignore", callback_timeout=_LET_GO_SECONDS)

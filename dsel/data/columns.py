@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ KEEP_BYTES = 256 << 20
 
 #: What this process has read, by fingerprint of the store (the last one).
 _kept: dict[str, dict[str, NDArray[np.float64]]] = {}
+
+
+def _forget(key: str) -> None:
+    _kept.pop(key, None)
 
 
 class ColumnData:
@@ -53,6 +58,10 @@ class ColumnData:
     def Y(self) -> NDArray[np.float64]:
         """(m, N) the targets; (m, 0) where there are none."""
         return self._cached("y") if self.n_targets else np.empty((self.m, 0))
+
+    def let_go(self) -> tuple[Callable[[], None], ...]:
+        """Small functions by which another process, too, lets go of what it keeps of these data."""
+        return () if self._key is None else (partial(_forget, self._key),)
 
     def _cached(self, which: str) -> NDArray[np.float64]:
         kept = self._own

@@ -81,8 +81,10 @@ def ingest_arrays(
 ) -> IngestReport:
     """Write arrays that are in memory, X (m x n) and optionally Y (m x N or m) and weights (m,), into a new `store`.
 
-    Errors: DataError for shapes, dtypes or labels that do not fit; OutputError and CapacityError about the
-    store.
+    features, targets, samples: labels of X's columns, Y's columns and the rows, by default x0, y0, ...; compression:
+    none, zstd or lz4; chunks: rows and columns of a chunk of X, by default those that suit a worker of 1 GiB.
+    Errors: DataError for shapes, dtypes or labels that do not fit; OptionError for chunks or a compression that there
+    are not; OutputError and CapacityError about the store.
     """
     source = ArraySource(x, y, features, targets, samples, weight)
     return write_source(

@@ -32,7 +32,7 @@ class Fold:
 
 
 def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
-    """Squared errors of the fold's rows, in the layout of `leave_one_out.block_errors`. O(n s^2).
+    """Squared errors of the fold's rows, in the layout of `leave_one_out_rows.block_errors`. O(n s^2).
 
     inf where the rows outside do not determine the coefficients.
     """

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.leave_one_out import (
+from dsel.objective.leave_one_out import LooRound, flat_size
+from dsel.objective.leave_one_out_rows import (
     UNDETERMINED,
-    LooRound,
     RowView,
     Weighing,
-    flat_size,
     member_rows,
     plain_errors,
     residuals,
@@ -138,7 +137,7 @@ class LooCache:
                 self._blocks.append(_Block(rows, t, weighing, flip, np.empty(0), t.copy(), np.empty(0)))
 
     def errors(self, round: LooRound) -> Floats:
-        """As `leave_one_out.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        """As `leave_one_out_rows.block_errors`, over all rows, for rounds that ask for insertions alone."""
         assert not round.remove
         last = self._last
         step = last is not None and self._updates < REBUILD_AFTER

@@ -7,8 +7,7 @@ For a subset S of size s, with A = (K_SS + lam I)^-1 and a_j = A K_Sj, the table
 
 so that inserting j gains m_j / d_j, and for every column i of S the loss G_ii / A_ii of deleting it, with G = A M_SS A
 (with B: w = A B_S, G = w w'). After one flip all of it follows from the parent's table in O(n s): a few combinations
-of the rows K_S and M_S. Subsets that differ in several columns are valued from the same numbers in O(s^2) without
-touching the n others.
+of the rows K_S and M_S. What several flips at once come to: dsel.objective.several_flips.
 """
 
 from __future__ import annotations
@@ -16,35 +15,28 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.compiled import compiled
-from dsel.objective.evaluate import entry
 from dsel.objective.memory import (
     A_J,
     CANNOT_TELL,
     DEPTH,
     ERROR_OF_EMPTY,
     FLOOR,
-    GUESSED,
     H_G,
     K_DIAGONAL,
     K_J,
     LAM,
-    LEADING,
     M_DIAGONAL,
     MOMENT,
     MU_J,
     N_COLUMNS,
     N_TARGETS,
-    ON_DEMAND,
     OUTCOME,
     POSITION,
     RESIDUAL,
     SCALARS,
     SIZE,
-    SMALL,
     STATUS,
-    TAIL,
     TOLERANCE,
-    UNKNOWN,
     Y_J,
     A,
     C,
@@ -54,7 +46,6 @@ from dsel.objective.memory import (
     G,
     H,
     Ints,
-    J,
     K,
     S,
     V,
@@ -64,7 +55,6 @@ from dsel.objective.memory import (
     int_vector,
     matrix,
     row,
-    single_matrix,
     vector,
 )
 
@@ -121,7 +111,7 @@ def copy(P: Ints, source: int, z: int) -> None:
 
 
 @compiled(fast=True)
-def _gather(P: Ints, z: int, j: int, x: int) -> None:
+def gather(P: Ints, z: int, j: int, x: int) -> None:
     """k = K_Sj and, with M, mu = M_Sj into the vectors of flipped column number x."""
     _gather_from(P, K, z, j, np.int64(K_J + x))
     if P[N_TARGETS] == 0:
@@ -143,7 +133,7 @@ def _gather_from(P: Ints, place: int, z: int, j: int, into: int) -> None:
 
 
 @compiled(fast=True)
-def _project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
+def project(P: Ints, z: int, j: int, x: int, first: int, last: int) -> None:
     """a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j), for the members i from first to last."""
     inverse, inner, table, vectors = cube(P, A), cube(P, G), cube(P, D), matrix(P, V)
     s = int_matrix(P, STATUS)[z, SIZE]
@@ -218,8 +208,8 @@ def insert(P: Ints, z: int, j: int) -> bool:
     m = table[z, MOMENT, j]
     # Typed, not literal, integers here and below: numba compiles a callee anew for every literal argument.
     first = np.int64(0)
-    _gather(P, z, j, first)
-    _project(P, z, j, first, first, int_matrix(P, STATUS)[z, SIZE])
+    gather(P, z, j, first)
+    project(P, z, j, first, first, int_matrix(P, STATUS)[z, SIZE])
     gram = row(P, K, j)
     for l in range(P[N_COLUMNS]):
         along[0, l] = gram[l]
@@ -374,220 +364,3 @@ def rebuild(P: Ints, z: int, columns: Ints, s: int) -> bool:
             return False
     int_matrix(P, STATUS)[z, DEPTH] = 0
     return True
-
-
-@compiled(fast=True)
-def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
-    """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
-
-    +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell. Where entries of
-    K among the columns inserted are not known (P[GUESSED] is 1 then) it is a lower bound.
-
-    Deleting I and inserting J: with Z = A_II^-1 a_IJ,
-        D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
-    O(s |I|) for one insertion, O(s^2) for each more.
-    """
-    position, flipped = int_matrix(P, POSITION), int_matrix(P, J)
-    P[GUESSED] = 0
-    if int_matrix(P, STATUS)[z, CANNOT_TELL]:
-        return -np.inf
-    inside = np.int64(0)
-    outside = np.int64(0)
-    for x in range(n_flips):
-        i = position[z, flips[x]]
-        if i >= 0:
-            flipped[0, inside] = i
-            inside += 1
-        else:
-            flipped[1, outside] = flips[x]
-            outside += 1
-    for x in range(outside):
-        j = flipped[1, x]
-        _gather(P, z, j, x)
-        if x < outside - 1:
-            _project(P, z, j, x, np.int64(0), int_matrix(P, STATUS)[z, SIZE])
-        else:  # the last one meets the others' projections with its own K_Sj and M_Sj
-            for b in range(inside):
-                _project(P, z, j, x, flipped[0, b], flipped[0, b] + 1)
-    if outside > 0:
-        _residual_block(P, z, outside)
-    f = vector(P, F)[z]
-    if inside > 0:
-        f = _delete_block(P, z, inside, outside)
-        if f == -np.inf:
-            return f
-    if outside > 1 and P[GUESSED]:
-        return _bound_block(P, f, outside)
-    return _insert_block(P, f, outside)
-
-
-@compiled(fast=True)
-def _residual_block(P: Ints, z: int, outside: int) -> None:
-    """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
-    table, vectors, flipped = cube(P, D), matrix(P, V), int_matrix(P, J)
-    small = cube(P, SMALL)
-    P[GUESSED] = 0
-    s = int_matrix(P, STATUS)[z, SIZE]
-    for x in range(outside):
-        j = flipped[1, x]
-        small[0, x, x] = table[z, TOLERANCE, j]
-        small[1, x, x] = table[z, MOMENT, j]
-        for b in range(x):
-            l = flipped[1, b]
-            d = 0.0
-            m = 0.0
-            if P[N_TARGETS] > 0:
-                for i in range(s):
-                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
-                for target in range(P[N_TARGETS]):
-                    m -= table[z, RESIDUAL + target, j] * table[z, RESIDUAL + target, l]
-            else:
-                for i in range(s):
-                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
-                    m += vectors[MU_J + x, i] * vectors[A_J + b, i] + vectors[K_J + x, i] * vectors[Y_J + b, i]
-                m -= entry(P, C, j, l)
-            k = entry(P, K, j, l)
-            if np.isnan(k):
-                k = _guess(P, j, l, x, b)
-            elif P[ON_DEMAND]:
-                matrix(P, UNKNOWN)[x, b] = 0.0
-            small[0, x, b] = k - d
-            small[0, b, x] = k - d
-            small[1, x, b] = -m
-            small[1, b, x] = -m
-
-
-@compiled(fast=True)
-def _guess(P: Ints, j: int, l: int, x: int, b: int) -> float:
-    """The leading coordinates' part of K_jl; by Cauchy and Schwarz the rest is at most what goes to UNKNOWN[x, b]."""
-    tail = vector(P, TAIL)
-    matrix(P, UNKNOWN)[x, b] = tail[j] * tail[l]
-    P[GUESSED] = 1
-    return _leading_part(P, j, l)
-
-
-@compiled(fast=True)
-def _leading_part(P: Ints, j: int, l: int) -> float:
-    """The leading coordinates' part of K_jl."""
-    leading = single_matrix(P, LEADING)
-    k = 0.0
-    for p in range(leading.shape[1]):
-        k += np.float64(leading[j, p]) * np.float64(leading[l, p])
-    return k
-
-
-@compiled()
-def _bound_block(P: Ints, f: float, outside: int) -> float:
-    """A lower bound on f after inserting the columns J, where entries of K among them are not known.
-
-    With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any bound
-    `least` from below on the least eigenvalue of I + O. There are two by Gershgorin: from the largest that entries of O
-    can be; and from D less the Gram matrix of the columns' other coordinates, which has no negative eigenvalue and the
-    squares of TAIL as its diagonal. The second is the better one for three columns and more.
-    """
-    small, floor, flipped, unknown = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J), matrix(P, UNKNOWN)
-    tail = vector(P, TAIL)
-    D_JJ, M_JJ = small[0], small[1]
-    gain = 0.0
-    first = 1.0
-    second = 1.0
-    for x in range(outside):
-        j = flipped[1, x]
-        d = D_JJ[x, x]
-        if STEEP * d <= floor[j]:
-            return np.inf
-        if d <= STEEP * floor[j]:
-            return -np.inf
-        gain += max(M_JJ[x, x], 0.0) / d
-        largest = 0.0
-        leading = 0.0
-        for b in range(outside):
-            if b != x:
-                scale = np.sqrt(d * D_JJ[b, b]) if D_JJ[b, b] > 0.0 else 0.0
-                off = unknown[max(x, b), min(x, b)]
-                known = D_JJ[x, b]
-                largest += (abs(known) + off) / scale if scale > 0.0 else np.inf
-                k = entry(P, K, j, flipped[1, b])
-                if not np.isnan(k):
-                    known += _leading_part(P, j, flipped[1, b]) - k
-                leading += abs(known) / scale if scale > 0.0 else np.inf
-        first = min(first, 1.0 - largest)
-        second = min(second, 1.0 - tail[j] * tail[j] / d - leading)
-    least = max(first, second)
-    return f - gain / least if least > 0.0 else -np.inf
-
-
-@compiled(fast=True)
-def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
-    """f after deleting the block I of members, with what that gives back to the columns J added to D and M.
-
-    -inf as soon as a member is STEEP.
-    """
-    inverse, inner, vectors, flipped = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, J)
-    small, members, floor = cube(P, SMALL), int_matrix(P, S), vector(P, FLOOR)
-    D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
-    for b in range(inside):
-        i = flipped[0, b]
-        for x in range(outside):
-            Z[b, x] = vectors[A_J + x, i]
-            Y[b, x] = vectors[Y_J + x, i]
-        for c in range(inside):
-            l = flipped[0, c]
-            A_II[b, c] = inverse[z, i, l]
-            G_II[b, c] = inner[z, i, l] if P[N_TARGETS] == 0 else 0.0
-            for target in range(P[N_TARGETS]):
-                G_II[b, c] += inner[z, i, target] * inner[z, l, target]
-    f = vector(P, F)[z]
-    for b in range(inside):
-        d = A_II[b, b]
-        g = G_II[b, b]
-        j = members[z, flipped[0, b]]
-        if d * floor[j] * STEEP > 1.0:
-            return -np.inf
-        f += g / d
-        for x in range(outside):
-            u = Z[b, x] / d
-            for l in range(x + 1):
-                v = Z[b, l] / d
-                D_JJ[x, l] += u * Z[b, l]
-                M_JJ[x, l] += u * Y[b, l] + v * Y[b, x] + u * v * g
-                D_JJ[l, x] = D_JJ[x, l]
-                M_JJ[l, x] = M_JJ[x, l]
-        for r in range(b + 1, inside):
-            ratio = A_II[r, b] / d
-            other = (G_II[r, b] - ratio * g) / d
-            for x in range(outside):
-                Y[r, x] += other * Z[b, x] - ratio * Y[b, x]
-                Z[r, x] -= ratio * Z[b, x]
-        for r in range(b + 1, inside):
-            ratio = A_II[r, b] / d
-            for l in range(b + 1, inside):
-                other = A_II[b, l] / d
-                G_II[r, l] += ratio * other * g - ratio * G_II[b, l] - other * G_II[r, b]
-                A_II[r, l] -= ratio * A_II[b, l]
-    return f
-
-
-@compiled()
-def _insert_block(P: Ints, f: float, outside: int) -> float:
-    """f after inserting the columns J one after another, given their residual Gram D and cross-moments M."""
-    small, floor, flipped = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J)
-    D_JJ, M_JJ = small[0], small[1]
-    for x in range(outside):
-        d = D_JJ[x, x]
-        if STEEP * d <= floor[flipped[1, x]]:
-            return np.inf
-        if d <= STEEP * floor[flipped[1, x]]:
-            return -np.inf
-        m = M_JJ[x, x]
-        f -= max(m, 0.0) / d
-        for a in range(x + 1, outside):
-            u = D_JJ[a, x] / d
-            rest = M_JJ[x, a] - u * m
-            for b in range(a, outside):
-                M_JJ[a, b] -= u * M_JJ[x, b] + D_JJ[b, x] / d * rest
-        for a in range(x + 1, outside):
-            u = D_JJ[a, x] / d
-            for b in range(x + 1, outside):
-                D_JJ[a, b] -= u * D_JJ[x, b]
-    return f

@@ -13,7 +13,7 @@ from dsel.errors import ClusterError, OutputError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.places import Place, make_folder, write_bytes
 
-#: Objectives opened in this process, by digest: the last one only, for they are large.
+#: Objectives opened in this process, by digest: the last one only, for they are large, and no longer than its search.
 _opened: dict[str, QuadraticObjective] = {}
 
 
@@ -38,6 +38,11 @@ class StoredObjective:
             _opened.clear()
             _opened[self.digest] = found
         return _opened[self.digest]
+
+
+def let_go_of(digest: str) -> None:
+    """Let go of an objective that this process has opened, if it has."""
+    _opened.pop(digest, None)
 
 
 def store_objective(objective: QuadraticObjective, folder: Place) -> StoredObjective:

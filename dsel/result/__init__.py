@@ -1,0 +1,1 @@
+"""The answer: what is saved and printed."""

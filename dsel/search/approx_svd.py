@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.checks import check_size
 from dsel.search.forward import forward
-from dsel.search.greedy_path import Path, check_size
+from dsel.search.greedy_path import Path
 from dsel.search.outcome import SearchOutcome
 from dsel.search.two_stage import principal_directions
 
@@ -21,7 +22,7 @@ def approx_svd(objective: QuadraticObjective, k: int) -> SearchOutcome:
 
     With Y = U_k Sigma_k the cross-Gram is B = X'Y = V_k Lambda_k, Lambda_k the k largest eigenvalues of K.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     values, V = principal_directions(objective, k)
     leading = QuadraticObjective(
         K=objective.K,

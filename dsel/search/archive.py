@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 from dsel.search.outcome import FrontPoint
 
@@ -22,6 +22,11 @@ def together(members: Subset) -> Hashable:
 def min_index(members: Subset) -> Hashable:
     """Subsets compete with the same least column only (the paper's Theorem 2)."""
     return members[0]
+
+
+#: Those that have a name.
+Isolation = Literal["none", "min-index"]
+ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
 
 
 class ParetoArchive:

@@ -13,7 +13,8 @@ import scipy.linalg
 
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.greedy_path import Path, cheapest, check_size, rebuilt
+from dsel.search.checks import check_size
+from dsel.search.greedy_path import Path, cheapest, rebuilt
 from dsel.search.outcome import SearchOutcome
 
 #: Ridge, as a share of the mean squared norm of the columns, that stands for the minimum-norm solution of a
@@ -28,7 +29,7 @@ def backward(objective: QuadraticObjective, k: int) -> SearchOutcome:
     Points of at most k columns are kept. O(n^3), three n x n matrices of memory; the solution is built anew
     each time its size has halved.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     path, taken = Path(objective), []
     solution = rebuilt(objective, objective.n, range(objective.n))
     fresh = solution.size
@@ -54,7 +55,7 @@ def rfe(objective: QuadraticObjective, k: int) -> SearchOutcome:
     they are those of a tiny ridge, in the limit the solution of minimum norm. O(n^3): the inverse is
     downdated, and computed anew each time the number of columns has halved.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     path, taken = Path(objective), []
     targets = _targets(objective)
     left = list(range(objective.n))

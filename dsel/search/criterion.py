@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsel.errors import OptionError
-from dsel.search.archive import IsolationFunction, Subset
-from dsel.search.poss import Isolation
+from dsel.search.archive import Isolation, IsolationFunction, Subset
 from dsel.search.remembered import Remembered, failure, number
 
 Criterion = Callable[[Subset], float]

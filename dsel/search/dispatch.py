@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dsel.errors import ClusterError, DselError
-from dsel.journal import Journal, valued
 from dsel.search.archive import ParetoArchive, Subset
+from dsel.search.journal import Journal, valued
 from dsel.search.package import Answer, Executor, Lost, Package, Slice
 from dsel.search.progress import Progress
 from dsel.search.stopping import AnytimeSearch, ReadableSearch, Stop
@@ -36,14 +36,27 @@ class AskingSearch(ReadableSearch, Protocol):
     first_units: int
 
     @property
-    def evaluations(self) -> int: ...
+    def evaluations(self) -> int:
+        """Values that came in (of slices: iterations)."""
+
     @property
-    def settled(self) -> int: ...
-    def finished(self, limit: int) -> bool: ...
-    def ask(self, most: int, workers: int, limit: int) -> Package | None: ...
-    def tell(self, package: Package, found: Sequence[Any]) -> None: ...
-    def news(self) -> list[tuple[Subset, float]]: ...
-    def give_back(self, package: Package, suspect: bool) -> None: ...
+    def settled(self) -> int:
+        """Iterations whose outcome is in."""
+
+    def finished(self, limit: int) -> bool:
+        """Whether `limit` iterations are made and nothing is out."""
+
+    def ask(self, most: int, workers: int, limit: int) -> Package | None:
+        """The next package, of at most `most` units, for so many workers; None where there is none for now."""
+
+    def tell(self, package: Package, found: Sequence[Any]) -> None:
+        """What a package came to: see `Answer.found`."""
+
+    def news(self) -> list[tuple[Subset, float]]:
+        """What was put before the archive since the last call, in that order."""
+
+    def give_back(self, package: Package, suspect: bool) -> None:
+        """The package was lost: its units are asked again; suspect: each alone."""
 
 
 @dataclass

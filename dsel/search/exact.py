@@ -7,6 +7,7 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.checks import check_size
 from dsel.search.outcome import FrontPoint, Improvement
 
 
@@ -20,8 +21,7 @@ class ExactSearch:
     kind: str
 
     def __init__(self, objective: QuadraticObjective, k: int, bound_name: str) -> None:
-        if not 1 <= k <= objective.n:
-            raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= columns.")
+        check_size(k, objective.n)
         self.objective, self.k, self.bound_name = objective, k, bound_name
         self.best: tuple[int, ...] = ()
         self.best_value = objective.c

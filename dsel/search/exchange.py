@@ -12,9 +12,10 @@ from typing import Literal
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.search.checks import check_size
 from dsel.search.draws import permutation
 from dsel.search.forward import forward
-from dsel.search.greedy_path import NO_GAIN, Path, check_size, largest, rebuilt
+from dsel.search.greedy_path import NO_GAIN, Path, largest, rebuilt
 from dsel.search.outcome import SearchOutcome
 
 Start = Literal["random", "forward"]
@@ -28,7 +29,7 @@ def exchange(
     start: k random columns, or the columns of forward selection (one local optimum then, whatever
     `restarts`). A sweep over all members costs O(n k^2). The trace counts sweeps.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     if start not in ("random", "forward") or restarts < 1:
         raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
     path = Path(objective)

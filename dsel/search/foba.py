@@ -13,7 +13,8 @@ from dsel.errors import OptionError
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
-from dsel.search.greedy_path import NO_GAIN, Path, cheapest, check_size, largest, rebuilt
+from dsel.search.checks import check_size
+from dsel.search.greedy_path import NO_GAIN, Path, cheapest, largest, rebuilt
 from dsel.search.omp import correlation
 from dsel.search.outcome import SearchOutcome
 
@@ -37,7 +38,7 @@ def foba(objective: QuadraticObjective, k: int, nu: float = 0.5, path_factor: in
     insertion that led to the present size gained (0 < nu < 1). O(path_factor n k^2) and more for each
     deletion.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     if not 0.0 < nu < 1.0 or path_factor < 1:
         raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
     length = path_factor * k

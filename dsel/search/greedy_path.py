@@ -8,22 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dsel.errors import OptionError
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.search.checks import check_size
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 
 #: A step that changes f by at most this share of ||Y||^2 brings nothing: it cannot be told from rounding.
 NO_GAIN = 1e-12
 #: Scores that differ by at most this share are equal, and the lowest index is taken.
 TIE = 1e-12
-
-
-def check_size(objective: QuadraticObjective, k: int) -> None:
-    """Refuse a k that no subset of the candidates can have."""
-    if not 1 <= k <= objective.n:
-        raise OptionError(f"k is {k}, but there are {objective.n} columns to choose from.", "1 <= k <= n.")
 
 
 def largest(scores: Floats) -> int:
@@ -74,7 +68,7 @@ class Path:
 
 def grow(objective: QuadraticObjective, k: int, score: Callable[[Solution], Floats]) -> SearchOutcome:
     """Insert the column of the largest score (n,), k times or until no score is above rounding. O(n k^2)."""
-    check_size(objective, k)
+    check_size(k, objective.n)
     solution, path = Solution(objective, k), Path(objective)
     while solution.size < k:
         scores = score(solution)

@@ -38,10 +38,17 @@ class LooRows(Protocol):
 
     passes: int
 
-    def problem(self, lam: float) -> LooProblem: ...
-    def errors(self, round: LooRound) -> Floats: ...
-    def lam_errors(self, lams: Floats, members: Ints) -> Floats: ...
-    def counts(self) -> dict[str, Any]: ...
+    def problem(self, lam: float) -> LooProblem:
+        """What all rounds with this penalty share."""
+
+    def errors(self, round: LooRound) -> Floats:
+        """Errors of S, S + j and S - i in the layout of `split_errors`; one pass over the rows."""
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """(lams,) errors with the columns `members`, for every penalty; one pass."""
+
+    def counts(self) -> dict[str, Any]:
+        """What the passes came to, for the result."""
 
 
 class GreedyRls:

@@ -55,8 +55,17 @@ class Lost:
     suspect: bool
 
 
-#: What is done with a package, on a worker: picklable.
-Work = Callable[[Package], Answer]
+#: Small to send: lets go of something that a process keeps from one package to the next.
+LetGo = Callable[[], None]
+
+
+class Work(Protocol):
+    """What is done with a package, on a worker: picklable."""
+
+    def __call__(self, package: Package) -> Answer: ...
+
+    def let_go(self) -> tuple[LetGo, ...]:
+        """For every process that did some of it, once it is done: so that nothing of it stays in memory."""
 
 
 class Executor(Protocol):
@@ -121,3 +130,5 @@ class Serial:
 
     def close(self) -> None:
         self._waiting.clear()
+        for let_go in self._work.let_go():
+            let_go()

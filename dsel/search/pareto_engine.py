@@ -39,8 +39,9 @@ from dsel.objective.memory import (
     matrix,
     vector,
 )
-from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild, value_after_flips
+from dsel.objective.neighbour_table import copy, delete, fill_outcome, insert, rebuild
 from dsel.objective.pair_bound import bound_after_insertions
+from dsel.objective.several_flips import value_after_flips
 from dsel.search.climb import climb, disturbed
 from dsel.search.random import draw_flips, stream, uniform
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from dsel.objective.memory import know_pairs, pool_bytes
 from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
+from dsel.search.archive import Isolation
+from dsel.search.checks import check_seed, check_size
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.random import binomial_cdf
-
-Isolation = Literal["none", "min-index"]
 
 _TRACE_ROWS = 8192
 #: Iterations that are looked ahead for entries of K, at first and at most.
@@ -33,7 +33,6 @@ _WORK_OF_ITERATION = 500
 #: Entries of K that are kept at most.
 _MOST_KNOWN = 1 << 21
 _NO_SCRIPT = np.empty(0, np.int64)
-SEED_LIMIT = 2**63
 
 
 def paper_iterations(k: int, n: int) -> int:
@@ -68,10 +67,8 @@ class Poss:
         memory_limit: int = 8 << 30,
     ) -> None:
         n = objective.n
-        if not 1 <= k <= n:
-            raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
-        if not 0 <= seed < SEED_LIMIT:
-            raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
+        check_size(k, n)
+        check_seed(seed)
         self.objective = objective
         self.k = k
         self.isolation = isolation

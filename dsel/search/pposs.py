@@ -11,9 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.errors import OptionError
-from dsel.search.archive import IsolationFunction, Subset
+from dsel.search.archive import Isolation, IsolationFunction, Subset
 from dsel.search.package import Package
-from dsel.search.poss import Isolation
 from dsel.search.remembered import Remembered, number
 
 #: A package is no shorter than this part of what it is to be at most: a shorter one costs more to send than it takes.

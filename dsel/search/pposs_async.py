@@ -12,12 +12,10 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.archive import IsolationFunction, ParetoArchive, Subset
+from dsel.search.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.package import Package, Slice
-from dsel.search.poss import Isolation
 from dsel.search.pposs import Asking
-from dsel.search.remembered import ISOLATIONS
 
 #: Subsets of one package that may be drawn from an archive still young, where values cost next to nothing.
 _YOUNG = 64

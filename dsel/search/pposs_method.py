@@ -5,51 +5,38 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from dsel.compiled import is_compiled
 from dsel.errors import OptionError
-from dsel.journal import Journal, journalled_values
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
-from dsel.places import Place
 from dsel.search import pareto_engine
-from dsel.search.archive import IsolationFunction
+from dsel.search.archive import Isolation, IsolationFunction
 from dsel.search.dispatch import Dispatch
+from dsel.search.journal import journalled_values
 from dsel.search.outcome import SearchOutcome
-from dsel.search.package import Carriage, ExecutorFactory, Serial, Slice, Work
-from dsel.search.poss import Isolation
+from dsel.search.package import Carriage, Slice, Work
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_engine import run_rounds
 from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.replay import Columns
+from dsel.search.run import Backend, Run, poss_stop
 from dsel.search.slices import SliceEngine
 from dsel.search.stopping import Stop, drive
-from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf, forget
-
-if TYPE_CHECKING:
-    from dsel.search.methods import Run
+from dsel.search.work import EvaluateSubsets, RunSlices, ValueOf
 
 log = logging.getLogger("dsel")
-
-
-@dataclass(frozen=True)
-class Backend:
-    """Where the work of a search on workers is done. journal: of its events. folder: one that the workers read too, for
-    the objective's arrays; without one they are sent."""
-
-    executor: ExecutorFactory = Serial
-    journal: Journal | None = None
-    folder: Place | None = None
 
 
 def pposs(run: Run) -> SearchOutcome:
     """PPOSS in rounds: on workers for a criterion or an isolation function of one's own, else in this process."""
     N = run.options.processors
-    stop = _stop(run)
+    stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
     if not _by_calls(run):
         _say_that_it_compiles(run_rounds)
@@ -77,7 +64,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
             search = AsyncPposs(run.objective.n, run.k, seed=run.seed, isolation=_isolation(run))
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
-        return _by_evaluations(run, search, _stop(run))
+        return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
     if not is_compiled(pareto_engine.run):
         _say_that_it_compiles(pareto_engine.run)
         _compile_slices()
@@ -89,11 +76,8 @@ def pposs_asy(run: Run) -> SearchOutcome:
         log.info("the rows of a wide matrix are in this process: the search is, too")
         run = replace(run, backend=Backend(journal=run.backend.journal))
     with _for_workers(run) as objective:
-        slices = RunSlices(objective, run.k, run.seed, run.options.isolation)
-        try:
-            return _on_workers(run, sliced, slices, _stop(run))
-        finally:
-            forget(slices.run)
+        slices = RunSlices(objective, run.k, run.seed, run.options.isolation, run.options.memory)
+        return _on_workers(run, sliced, slices, poss_stop(run.options, run.k, run.objective))
 
 
 @contextmanager
@@ -148,12 +132,6 @@ def _by_evaluations(run: Run, search: Pposs | AsyncPposs, stop: Stop) -> SearchO
     return _on_workers(run, search, EvaluateSubsets(run.criterion, run.data, columns, run.objective.included), stop)
 
 
-def _stop(run: Run) -> Stop:
-    from dsel.search.methods import poss_stop
-
-    return poss_stop(run.options, run.k, run.objective)
-
-
 def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, stop: Stop) -> SearchOutcome:
     options, backend = run.options, run.backend
     journal = backend.journal
@@ -161,7 +139,8 @@ def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, 
         if not isinstance(search, SlicedPposs):
             search.recall(journalled_values(journal.path))
         event = "started" if run.state is None else "resumed"
-        journal.write(event, iterations=search.iteration, solutions=search.archive.state())
+        columns = asdict(Columns.of(run.objective, run.k))
+        journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
     executor = backend.executor(work, Carriage(options.evaluation_limit, options.processes))
     dispatch = Dispatch(search, executor, stop, journal, named=_namer(run.objective))
     ended = dispatch.run(run.on_slice)

@@ -9,8 +9,9 @@ import numpy as np
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
+from dsel.search.archive import Isolation
 from dsel.search.outcome import Improvement
-from dsel.search.poss import Isolation, Poss
+from dsel.search.poss import Poss
 from dsel.search.pposs_engine import run_rounds
 
 

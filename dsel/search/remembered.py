@@ -16,12 +16,10 @@ import numpy as np
 from dsel.compiled import compiled
 from dsel.errors import CriterionError, OptionError
 from dsel.objective.memory import Floats, Ints
-from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, min_index, together
+from dsel.search.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
+from dsel.search.checks import check_seed, check_size
 from dsel.search.outcome import FrontPoint, Improvement, improving
-from dsel.search.poss import SEED_LIMIT, Isolation
 from dsel.search.random import binomial_cdf, draw_flips, stream, uniform
-
-ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
 
 
 class Remembered:
@@ -31,10 +29,8 @@ class Remembered:
     """
 
     def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
-        if not 1 <= k <= n:
-            raise OptionError(f"k is {k}, but there are {n} columns to choose from.", "1 <= k <= columns.")
-        if not 0 <= seed < SEED_LIMIT:
-            raise OptionError(f"seed is {seed}; it is a whole number from 0 to 2^63 - 1.")
+        check_size(k, n)
+        check_seed(seed)
         if isinstance(isolation, str) and isolation not in ISOLATIONS:
             raise OptionError(f"isolation is {isolation!r}; it is 'none', 'min-index' or a function of a subset.")
         self.n = n

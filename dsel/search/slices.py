@@ -6,20 +6,23 @@ import numpy as np
 
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
-from dsel.search.archive import Subset
+from dsel.search.archive import Isolation, Subset
 from dsel.search.package import Slice
-from dsel.search.poss import Isolation, Poss
+from dsel.search.poss import Poss
 
 
 class SliceEngine:
     """An engine that stays with its worker from one slice to the next, with its archive and neighbour tables.
 
     What the snapshot brings that is better than its own comes in, made from the nearest subset it has. The snapshot
-    never brings anything worse: what is here was sent with an earlier answer.
+    never brings anything worse: what is here was sent with an earlier answer. memory: bytes its tables may take.
+    Errors: CapacityError.
     """
 
-    def __init__(self, objective: QuadraticObjective, k: int, seed: int, isolation: Isolation = "none") -> None:
-        self._poss = Poss(objective, k, seed=seed, isolation=isolation)
+    def __init__(
+        self, objective: QuadraticObjective, k: int, seed: int, isolation: Isolation = "none", memory: int = 8 << 30
+    ) -> None:
+        self._poss = Poss(objective, k, seed=seed, isolation=isolation, memory_limit=memory)
 
     def run(self, part: Slice) -> tuple[tuple[Subset, float], ...]:
         """The iterations of the slice; (subset, f) of what then is archived here and not in the snapshot."""

@@ -44,20 +44,30 @@ class ReadableSearch(Protocol):
     """A search that can be read at any moment."""
 
     @property
-    def best_value(self) -> float: ...
+    def best_value(self) -> float:
+        """The least f (or criterion) so far of at most k columns."""
+
     @property
-    def last_gain(self) -> int: ...
+    def last_gain(self) -> int:
+        """Iteration at which `best_value` last fell."""
+
     @property
-    def total(self) -> float: ...
-    def state(self) -> dict[str, Any]: ...
+    def total(self) -> float:
+        """||Y||^2, or what else differences of f are compared to."""
+
+    def state(self) -> dict[str, Any]:
+        """All that a restart needs, as JSON holds it."""
 
 
 class AnytimeSearch(ReadableSearch, Protocol):
     """A search that advances by iterations."""
 
     @property
-    def iteration(self) -> int: ...
-    def advance(self, until: int, target: float | None) -> bool: ...
+    def iteration(self) -> int:
+        """Iterations made so far."""
+
+    def advance(self, until: int, target: float | None) -> bool:
+        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
 
 
 def drive(

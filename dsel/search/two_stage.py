@@ -12,8 +12,9 @@ import scipy.linalg
 from dsel.errors import OptionError
 from dsel.objective.memory import Floats
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.checks import check_size
 from dsel.search.draws import weighted_sample
-from dsel.search.greedy_path import Path, check_size
+from dsel.search.greedy_path import Path
 from dsel.search.outcome import SearchOutcome
 
 #: Directions with at most this share of the largest eigenvalue are taken as rounding.
@@ -37,7 +38,7 @@ def two_stage(objective: QuadraticObjective, k: int, seed: int = 0) -> SearchOut
     the k leading right singular vectors; QR with column pivoting of V_k' on the sample, scaled by 1 /
     sqrt(min(1, 2 p_j)), keeps k of them.
     """
-    check_size(objective, k)
+    check_size(k, objective.n)
     _, V = principal_directions(objective, k)
     path = Path(objective)
     path.steps = path.evaluated = 1

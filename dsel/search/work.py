@@ -1,6 +1,6 @@
 """What is done on a worker with a package: values of subsets by a criterion, or a slice of iterations.
 
-Module-level caches are what a worker keeps from one package to the next.
+Module-level caches are what a worker keeps from one package to the next; `let_go` empties them when all is done.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from dsel.errors import CriterionError
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.objective.stored import StoredObjective
-from dsel.search.archive import Subset
-from dsel.search.package import Answer, Package, Slice
-from dsel.search.poss import Isolation
+from dsel.objective.stored import StoredObjective, let_go_of
+from dsel.search.archive import Isolation, Subset
+from dsel.search.package import Answer, LetGo, Package, Slice
 from dsel.search.remembered import failure, number
 from dsel.search.slices import SliceEngine
 
@@ -26,6 +27,8 @@ from dsel.search.slices import SliceEngine
 _running: dict[str, tuple[Subset, float]] = {}
 #: Search engines with their archives and tables, by the run they belong to: the last run's alone, for they are large.
 _engines: dict[str, list[SliceEngine]] = {}
+#: Runs that are over: a slice that was still being made then leaves nothing behind.
+_over: deque[str] = deque(maxlen=1000)
 _lock = threading.Lock()
 
 
@@ -80,6 +83,11 @@ class EvaluateSubsets:
                 _running.pop(package.key, None)
         return Answer(tuple(values), time.perf_counter() - start, error)
 
+    def let_go(self) -> tuple[LetGo, ...]:
+        """Of the data and of the objective."""
+        data: tuple[LetGo, ...] = () if self.data is None else self.data.let_go()
+        return (*data, *_of(self.criterion.objective)) if isinstance(self.criterion, ValueOf) else data
+
     def _value(self, criterion: Callable[[Subset], Any], members: Subset) -> float:
         try:
             value = criterion(members)
@@ -99,21 +107,30 @@ class ValueOf:
         return opened.value(S)
 
 
-def forget(run: str) -> None:
-    """Let go of the engines of a run that has ended in this process."""
+def _of(objective: StoredObjective | QuadraticObjective) -> tuple[LetGo, ...]:
+    return (partial(let_go_of, objective.digest),) if isinstance(objective, StoredObjective) else ()
+
+
+def _end(run: str) -> None:
+    """Let go of the engines of a run that is over."""
     with _lock:
+        _over.append(run)
         _engines.pop(run, None)
 
 
 @dataclass(frozen=True)
 class RunSlices:
-    """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves. run: the
-    name of the run, that workers may tell it from others."""
+    """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves. memory:
+    bytes for the tables of an archive; there is one for each slice that a worker makes at a time. run: the name of the
+    run, that workers may tell it from others.
+
+    Errors: CapacityError where the tables need more than `memory`."""
 
     objective: StoredObjective | QuadraticObjective
     k: int
     seed: int
     isolation: Isolation = "none"
+    memory: int = 8 << 30
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def __call__(self, package: Package) -> Answer:
@@ -123,12 +140,17 @@ class RunSlices:
             engine = idle.pop() if idle else None  # taken out: another thread takes another one
         if engine is None:
             opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
-            engine = SliceEngine(opened, self.k, self.seed, self.isolation)
+            engine = SliceEngine(opened, self.k, self.seed, self.isolation, self.memory)
         start = time.perf_counter()
         survivors = engine.run(package.load)
         seconds = time.perf_counter() - start
         with _lock:
             for other in [other for other in _engines if other != self.run]:
                 del _engines[other]
-            _engines.setdefault(self.run, []).append(engine)
+            if self.run not in _over:
+                _engines.setdefault(self.run, []).append(engine)
         return Answer(survivors, seconds)
+
+    def let_go(self) -> tuple[LetGo, ...]:
+        """Of the engines and of the objective."""
+        return (partial(_end, self.run), *_of(self.objective))

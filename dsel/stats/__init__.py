@@ -1,0 +1,1 @@
+"""Passes over the data, block by block, and the artefacts they leave."""

@@ -13,19 +13,8 @@ import numpy as np
 
 from dsel.data.source import Block, Source
 from dsel.errors import CapacityError, DataError, OutputError
-from dsel.objective.leave_one_out import (
-    Intercept,
-    LooProblem,
-    LooRound,
-    Loss,
-    RowView,
-    cached_errors,
-    cached_rows,
-    cached_rows_after,
-    flat_size,
-    prepare,
-    problem_after,
-)
+from dsel.objective.leave_one_out import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
+from dsel.objective.leave_one_out_rows import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.memory import Floats
 from dsel.stats.blockwise import reduce_blocks
 from dsel.stats.cache_cost import best_every

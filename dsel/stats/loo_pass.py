@@ -14,21 +14,10 @@ from dsel.data.source import Block, Source, load_block, load_weights, make_sourc
 from dsel.data.sparse_store import is_sparse
 from dsel.data.stored_array import StoredArray
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out import (
-    THRESHOLD,
-    Intercept,
-    LamSpectrum,
-    LooProblem,
-    LooRound,
-    Loss,
-    RowView,
-    block_errors,
-    block_lam_errors,
-    flat_size,
-    lam_spectrum,
-    not_labels,
-)
+from dsel.objective.leave_one_out import Intercept, LooProblem, LooRound, flat_size
 from dsel.objective.leave_one_out_cache import LooCache, cache_bytes
+from dsel.objective.leave_one_out_lam import LamSpectrum, block_lam_errors, lam_spectrum
+from dsel.objective.leave_one_out_rows import THRESHOLD, Loss, RowView, block_errors, not_labels
 from dsel.objective.memory import Floats, Ints
 from dsel.places import Place, as_place
 from dsel.stats.blockwise import reduce_blocks
@@ -214,7 +203,7 @@ def held_out_errors(
 
 
 def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
-    from dsel.objective.leave_one_out import rows_of
+    from dsel.objective.leave_one_out_rows import rows_of
 
     where = f"held-out rows {block.start} to {block.stop}"
     if not np.isfinite(np.asarray(y, np.float64)).all():

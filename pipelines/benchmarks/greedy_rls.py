@@ -18,7 +18,7 @@ from dsel.cluster.compute import make_compute, peak_memory
 from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.data.generate import generate_regression
 from dsel.data.source import Block, Source, make_source
-from dsel.objective.leave_one_out import block_errors
+from dsel.objective.leave_one_out_rows import block_errors
 from dsel.objective.memory import Floats
 from dsel.search.greedy_rls import GreedyRls
 from dsel.stats.blockwise import reduce_blocks

@@ -28,16 +28,17 @@ from dsel.objective.stored import StoredObjective, store_objective
 from dsel.search.archive import Subset
 from dsel.search.dispatch import AskingSearch, Dispatch
 from dsel.search.forward import forward
-from dsel.search.methods import OnSlice
 from dsel.search.package import Carriage, Work
 from dsel.search.poss import Poss, paper_iterations
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
 from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.run import OnSlice
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets, RunSlices
 from pipelines.benchmarks import scaling_report
 from pipelines.benchmarks.in_turn import least_found
+from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
@@ -66,25 +67,6 @@ class Costly:
         else:
             time.sleep(COST)
         return self.objective.value(S)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One measured run. processors: logical ones, 0 where asynchronous, and so `rounds`. client: processor seconds of
-    the client's process, which holds the scheduler."""
-
-    workers: int
-    processors: int
-    evaluations: int
-    seconds: float
-    packages: int
-    client: float
-    rounds: int
-
-    @property
-    def speed(self) -> float:
-        """Evaluations a second."""
-        return self.evaluations / self.seconds
 
 
 @contextmanager

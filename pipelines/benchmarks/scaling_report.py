@@ -8,16 +8,14 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 
 from dsel.objective.memory import Floats
 from dsel.search.dispatch import PACKAGE_SECONDS
-
-if TYPE_CHECKING:
-    from pipelines.benchmarks.scaling import Run
+from pipelines.benchmarks.measured_run import Run
 
 
 @dataclass(frozen=True)

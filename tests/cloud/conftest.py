@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from dsel import bucket
+from dsel import bucket_connection, bucket_errors, bucket_zarr
 from tests.cloud.faults import FaultProxy
 
 #: In the environment of every test here, and nowhere else afterwards.
@@ -44,8 +44,8 @@ def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fa
         "AWS_REGION": "us-east-1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(bucket, "FIRST_PAUSE", timedelta(milliseconds=5))
-    monkeypatch.setattr(bucket, "LONGEST_PAUSE", timedelta(milliseconds=20))
+    monkeypatch.setattr(bucket_errors, "FIRST_PAUSE", timedelta(milliseconds=5))
+    monkeypatch.setattr(bucket_errors, "LONGEST_PAUSE", timedelta(milliseconds=20))
     forget_connections()
     yield s3_server
     forget_connections()
@@ -62,5 +62,5 @@ def url(proxy: FaultProxy, request: pytest.FixtureRequest) -> str:
 
 def forget_connections() -> None:
     """They keep the environment that they were opened in."""
-    bucket.connection.cache_clear()
-    bucket.zarr_objects.cache_clear()
+    bucket_connection.connection.cache_clear()
+    bucket_zarr.zarr_objects.cache_clear()

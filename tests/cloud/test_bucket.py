@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dsel import bucket
+from dsel import bucket_connection
 from dsel.bucket import Remote, TakenError
 from dsel.data.source import make_source
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
@@ -132,7 +132,7 @@ class TestFaults:
         self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place.write_bytes(BYTES)
-        monkeypatch.setattr(bucket, "SILENCE", timedelta(seconds=0.2))
+        monkeypatch.setattr(bucket_connection, "SILENCE", timedelta(seconds=0.2))
         forget_connections()
         proxy.reset()
         proxy.slow_seconds = 1.0
@@ -146,7 +146,7 @@ class TestFaults:
     def test_there_is_a_limit_and_the_error_names_object_attempts_and_remedy(
         self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, kind: Kind, why: str
     ) -> None:
-        monkeypatch.setattr(bucket, "RETRIES", 3)
+        monkeypatch.setattr(bucket_connection, "RETRIES", 3)
         forget_connections()
         proxy.reset()
         proxy.rule = always(kind)
@@ -225,7 +225,7 @@ def test_the_other_storages_are_opened_by_their_own_environment(scheme: str, mon
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
     forget_connections()
-    store = bucket.connection(scheme, "name", "some/prefix")
+    store = bucket_connection.connection(scheme, "name", "some/prefix")
     assert type(store).__name__ == {"gs": "GCSStore", "az": "AzureStore"}[scheme]
     assert store.prefix == "some/prefix"
     forget_connections()

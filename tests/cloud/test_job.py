@@ -17,7 +17,8 @@ import yaml
 from typer.testing import CliRunner
 
 import dsel
-from dsel.bucket import Remote, connection
+from dsel.bucket import Remote
+from dsel.bucket_connection import connection
 from dsel.certification import Effort
 from dsel.cli import app
 from dsel.data.ingest import ingest, ingest_arrays

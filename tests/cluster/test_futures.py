@@ -18,12 +18,13 @@ import dsel
 from dsel.cluster.futures import DaskFutures, dask_executor
 from dsel.cluster.process_pool import ProcessPool
 from dsel.errors import ClusterError, CriterionError
-from dsel.journal import Journal, replay
 from dsel.objective.stored import store_objective
 from dsel.search.dispatch import Dispatch
+from dsel.search.journal import Journal
 from dsel.search.package import Carriage, Serial
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
+from dsel.search.replay import replay
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets, RunSlices
 from tests.search.cases import random_data, regression
@@ -82,6 +83,27 @@ class Stillborn:
 
     def __reduce__(self):
         return os._exit, (1,)
+
+
+def kept(client) -> tuple[int, int, int]:
+    """Search engines, objectives and data that the workers hold, all together."""
+
+    def here() -> tuple[int, int, int]:
+        from dsel.data import columns
+        from dsel.objective import stored
+        from dsel.search import work
+
+        return sum(map(len, work._engines.values())), len(stored._opened), len(columns._kept)
+
+    return tuple(map(sum, zip(*client.run(here).values(), strict=True)))
+
+
+def wait_until_idle(client) -> None:
+    def running(dask_worker) -> int:
+        return len(dask_worker.state.executing) + len(dask_worker.state.long_running)
+
+    while any(client.run(running).values()):
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +169,7 @@ class TestWorkers:
         journal.write("started", solutions=[])
         search, _ = run(dask_executor(client), criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
         assert len(criterion.calls()) == len(set(criterion.calls())) == search.evaluations
-        assert replay(journal.path, K) == search.archived
+        assert replay(journal.path, K).points == search.archived
 
     def test_slices_come_from_an_objective_that_the_workers_open(self, client, tmp_path) -> None:
         X, Y = random_data(7, m=80, n=25)
@@ -159,7 +181,30 @@ class TestWorkers:
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
-        assert replay(journal.path, 4)[1:] == search.archive.points[1:]
+        assert replay(journal.path, 4).points[1:] == search.archive.points[1:]
+
+    @pytest.mark.parametrize("rules", [{"iterations": 200_000}, {"iterations": 10**9, "seconds": 1.0}], ids=str)
+    def test_once_it_is_over_nothing_of_it_stays_in_a_worker_s_memory(self, client, tmp_path, rules) -> None:
+        objective, held = regression(*random_data(7, m=80, n=25)), []
+        work = RunSlices(store_objective(objective, tmp_path), 4, 2)
+        search = SlicedPposs(objective, 4, seed=2)
+        Dispatch(search, DaskFutures(client, work, Carriage()), Stop(**rules)).run(lambda _: held.append(kept(client)))
+        assert max(held) > (0, 0, 0)
+        wait_until_idle(client)  # a slice that nobody waits for any more is made to its end
+        assert kept(client) == (0, 0, 0)
+
+    def test_neither_do_the_data_of_a_criterion(self, client, tmp_path) -> None:
+        from tests.stores import make_store
+
+        X, Y = random_data(1, m=60, n=7)
+        path = make_store(tmp_path / "data.zarr", X, Y, chunks=(25, 4))
+
+        def criterion(S, data) -> float:
+            return float(abs(data.Y[:, 0] - data.columns(S).sum(axis=1)).mean())
+
+        found = dsel.select(str(path), k=2, method="pposs", criterion=criterion, iterations=120, processors=24)
+        assert found.counts["packages"] > 0
+        assert kept(client) == (0, 0, 0)
 
     def test_a_criterion_that_raises_is_named_with_its_traceback(self, client, tmp_path) -> None:
         with pytest.raises(CriterionError, match=r"columns \[\d+, \d+\]:\n(.*\n)*ZeroDivisionError: no folds left"):

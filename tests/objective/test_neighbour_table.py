@@ -12,6 +12,7 @@ from dsel.objective import memory as at
 from dsel.objective import neighbour_table as table
 from dsel.objective.memory import MOST_FLIPS
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.objective.several_flips import value_after_flips
 from dsel.objective.solution import Solution
 from tests.objective.test_quadratic import objective
 from tests.oracles.literal_poss import Criterion, Floats, least_squares
@@ -83,7 +84,7 @@ def test_several_flips_at_once_are_valued_without_making_them(
         flip(solution, j)
     after = frozenset(solution.members) ^ frozenset(flips)
     columns = np.random.default_rng(seed).permutation(sorted(flips))
-    value = table.value_after_flips(solution._memory.P, 0, columns, len(columns))
+    value = value_after_flips(solution._memory.P, 0, columns, len(columns))
     assert value == pytest.approx(f(after), abs=1e-9 * obj.c)
     assert_sound(solution, 1e-9 * obj.c)
 
@@ -147,10 +148,10 @@ def test_where_a_deletion_leaves_only_rounding_the_table_says_that_it_cannot_tel
     obj = nearly_dependent(N, 1e-3)
     solution = Solution(obj, LIMIT, [0, 10, 6])
     flips = np.array([10, 7])
-    assert table.value_after_flips(solution._memory.P, 0, flips, 2) == -np.inf
+    assert value_after_flips(solution._memory.P, 0, flips, 2) == -np.inf
     flips = np.array([6, 7])
     expected = obj.value([0, 10, 7])
-    assert table.value_after_flips(solution._memory.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
+    assert value_after_flips(solution._memory.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
 
 
 @pytest.mark.parametrize("N", [1, 3, 12, None])
@@ -164,9 +165,9 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
     assert solution.free()[11]
     columns = np.array([1, 10])
     # Near the tolerance the table leaves the verdict to an evaluation; a plain copy needs none.
-    assert table.value_after_flips(solution._memory.P, 0, columns, 2) == -np.inf
+    assert value_after_flips(solution._memory.P, 0, columns, 2) == -np.inf
     copied = Solution(nearly_dependent(N, 0.0), LIMIT, [0, 6])
-    assert table.value_after_flips(copied._memory.P, 0, columns, 2) == np.inf
+    assert value_after_flips(copied._memory.P, 0, columns, 2) == np.inf
     with pytest.raises(OptionError, match="Column 10 depends on the columns before it"):
         Solution(obj, LIMIT, [0, 10])
 

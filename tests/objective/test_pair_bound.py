@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from dsel.objective import memory as at
-from dsel.objective.neighbour_table import fill_outcome, rebuild, value_after_flips
+from dsel.objective.neighbour_table import fill_outcome, rebuild
 from dsel.objective.pair_bound import bound_after_insertions
+from dsel.objective.several_flips import value_after_flips
 from tests.search.cases import random_data, self_expression
 
 

@@ -15,9 +15,10 @@ import scipy.stats
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.solution import Solution
+from dsel.search.archive import Isolation
 from dsel.search.criterion import CriterionPoss
 from dsel.search.outcome import FrontPoint
-from dsel.search.poss import Isolation, Poss, paper_iterations
+from dsel.search.poss import Poss, paper_iterations
 from dsel.search.random import binomial_cdf
 from dsel.search.remembered import draw_columns, draw_parent
 from tests.datasets import load, standardised

@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+import dsel
+from dsel.errors import CapacityError
 from dsel.objective.stored import digest_of, store_objective
 from dsel.search.criterion import CriterionPoss
 from dsel.search.package import Slice
@@ -132,6 +134,16 @@ class TestSlices:
             assert {z.members: z.value for z in search.archived[1:]} == here
             for S, f in here.items():
                 assert f == pytest.approx(objective.value(S))
+
+    def test_tables_heed_the_memory_that_they_are_given(self, tmp_path) -> None:
+        objective = regression(self.X, self.Y)
+        with pytest.raises(CapacityError, match="let the option memory be more"):
+            SliceEngine(objective, 4, 2, memory=10_000)
+        asked = {"k": 4, "method": "pposs-asy", "isolation": "min-index", "seed": 2}
+        enough = dsel.select(self.X, self.Y, **asked)
+        assert dsel.select(self.X, self.Y, memory=1 << 20, **asked).front == enough.front
+        with pytest.raises(CapacityError, match="let the option memory be more"):
+            dsel.select(self.X, self.Y, memory=100_000, **asked)
 
     def test_a_fresh_engine_does_the_same_with_the_same_snapshot(self) -> None:
         objective = regression(self.X, self.Y)

@@ -1,7 +1,8 @@
 """The journal of a search on workers: one JSON line an event, written as it happens.
 
-Events (each with `at`, seconds since 1970): started and resumed (with the archive then), sent, merged (what was put
-before the archive, in that order), lost, workers (their number changed), checkpoint, failed, ended. A process that is
+Events (each with `at`, seconds since 1970): started and resumed (with the archive then, and what its subsets are of:
+see `dsel.search.replay.Columns`), sent, merged (what was put before the archive, in that order), lost, workers (their
+number changed), checkpoint, failed, ended. A process that is
 killed in the middle of a line leaves half a line, which readers pass over and the next writer cuts off. In object
 storage, where nothing can be appended to, it is put anew at every checkpoint, now and then between, and at the end.
 """
@@ -19,8 +20,7 @@ from typing import Any
 
 from dsel.errors import OutputError
 from dsel.places import Place, Remote
-from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, together
-from dsel.search.outcome import FrontPoint
+from dsel.search.archive import Subset
 
 #: An event waits at most about so many seconds (and for the next one) until it is in object storage.
 _PUBLISH_SECONDS = 10.0
@@ -94,7 +94,7 @@ def _cut_half_line(path: Path) -> None:
         os.truncate(path, whole)
 
 
-def read_journal(path: Path) -> Iterator[dict[str, Any]]:
+def read_journal(path: Place) -> Iterator[dict[str, Any]]:
     """The events in order; half a line at the end is passed over."""
     if not path.exists():
         return
@@ -109,26 +109,12 @@ def valued(found: Iterable[tuple[Subset, float]]) -> list[list[Any]]:
     return [[list(S), f if f < math.inf else None] for S, f in found]
 
 
-def _found(event: dict[str, Any]) -> Iterator[tuple[Subset, float]]:
+def found_in(event: dict[str, Any]) -> Iterator[tuple[Subset, float]]:
+    """What a merged event put before the archive, in that order."""
     for S, f in event["found"]:
         yield tuple(S), math.inf if f is None else f
 
 
 def journalled_values(path: Path) -> dict[Subset, float]:
     """The value of every subset that the journal holds one of: what need not be evaluated again."""
-    return {S: f for event in read_journal(path) if event["event"] == "merged" for S, f in _found(event)}
-
-
-def replay(path: Path, k: int, isolation: IsolationFunction = together) -> list[FrontPoint]:
-    """The archive that the journal of an asynchronous run leads to, by its merges alone, in their order.
-
-    Merges after the last checkpoint of a process that died are undone where the next one resumed.
-    """
-    archive = ParetoArchive(k, isolation)
-    for event in read_journal(path):
-        if event["event"] in ("started", "resumed"):
-            archive = ParetoArchive.restore(k, event["solutions"], isolation)
-        elif event["event"] == "merged":
-            for S, f in _found(event):
-                archive.offer(S, f)
-    return archive.points
+    return {S: f for event in read_journal(path) if event["event"] == "merged" for S, f in found_in(event)}

@@ -1,0 +1,59 @@
+"""What a method is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsel.objective.quadratic import QuadraticObjective
+from dsel.places import Place
+from dsel.search.criterion import Criterion
+from dsel.search.greedy_rls import LooRows
+from dsel.search.journal import Journal
+from dsel.search.options import StopOptions
+from dsel.search.package import ExecutorFactory, Serial
+from dsel.search.poss import paper_iterations
+from dsel.search.stopping import AnytimeSearch, Stop
+
+OnSlice = Callable[[AnytimeSearch], None]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where the work of a search on workers is done. journal: of its events. folder: one that the workers read too, for
+    the objective's arrays; without one they are sent."""
+
+    executor: ExecutorFactory = Serial
+    journal: Journal | None = None
+    folder: Place | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
+
+    objective: QuadraticObjective
+    k: int
+    seed: int
+    options: Any
+    state: dict[str, Any] | None = None
+    on_slice: OnSlice | None = None
+    criterion: Criterion | None = None  # of ascending columns in the data; in place of the objective's f
+    rows: LooRows | None = None  # of methods that value subsets on the rows of the data
+    data: Any = None  # second argument of a criterion f(S, data)
+    backend: Backend = field(default_factory=Backend)
+
+
+def poss_stop(options: StopOptions, k: int, objective: QuadraticObjective) -> Stop:
+    """The stopping rules that the options ask for; the paper's T where they do not say."""
+    target = options.target
+    if options.target_r2 is not None:
+        target = (1.0 - options.target_r2) * objective.total
+    return Stop(
+        iterations=options.iterations or paper_iterations(k, objective.n),
+        seconds=options.seconds,
+        target=target,
+        patience=options.patience,
+        bound=options.bound,
+    )
