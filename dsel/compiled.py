@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
+
+log = logging.getLogger("dsel")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -37,3 +40,9 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     stats = getattr(function, "stats", None)
     folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
     return folder is not None and any(folder.glob(f"*.{function.__name__}-*.nbi"))
+
+
+def say_that_it_compiles(function: Callable[..., Any], what: str = "the search") -> None:
+    """A line in the log before the first call on a machine, which takes long."""
+    if not is_compiled(function):
+        log.info("compiling %s for this machine: about half a minute, only this once", what)

@@ -9,7 +9,6 @@ ends only when its subtree is done.
 from __future__ import annotations
 
 import heapq
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.blas import one_blas_thread
-from dsel.compiled import is_compiled
+from dsel.compiled import say_that_it_compiles
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.memory import Ints, Memory
 from dsel.objective.quadratic import QuadraticObjective
@@ -26,8 +25,6 @@ from dsel.search import branching_layout as at
 from dsel.search.bounds import BOUNDS, BoundName, Problem
 from dsel.search.branching import begin, explore
 from dsel.search.exact import ExactSearch, check_saved
-
-log = logging.getLogger("dsel")
 
 #: Subsets whose f differs by at most this share of ||Y||^2 are not told apart.
 MARGIN = 1e-10
@@ -258,8 +255,7 @@ class BranchAndBound(ExactSearch):
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
-        if not is_compiled(explore):
-            log.info("compiling branch and bound for this machine: about half a minute, only this once")
+        say_that_it_compiles(explore, "branch and bound")
         explore(self._explorer._memory.P, 0)
         if self._explorer.idle:
             begin(self._explorer._memory.P, 0, 0)
@@ -407,8 +403,10 @@ class BranchAndBound(ExactSearch):
 def starting_subset(objective: QuadraticObjective, k: int, seed: int = 0) -> tuple[int, ...]:
     """A good subset quickly: the best of exchange search from forward selection and a short POSS."""
     from dsel.search.exchange import exchange
+    from dsel.search.pareto_engine import run
     from dsel.search.poss import Poss, paper_iterations
 
+    say_that_it_compiles(run)
     points = [exchange(objective, k, start="forward").best(k), exchange(objective, k, seed=seed, restarts=4).best(k)]
     search = Poss(objective, k, seed=seed, exchange_every=5000)
     for point in points:

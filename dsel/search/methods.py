@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.compiled import is_compiled
+from dsel.compiled import say_that_it_compiles
 from dsel.errors import OptionError
+from dsel.objective import neighbour_table
 from dsel.search import pareto_engine
 from dsel.search.criterion import Criterion, CriterionPoss
 from dsel.search.exchange import exchange
@@ -56,8 +57,7 @@ class Method:
 def _poss(run: Run) -> SearchOutcome:
     if run.criterion is not None or callable(run.options.isolation):
         return _poss_by_calls(run)
-    if not is_compiled(pareto_engine.run):
-        log.info("compiling the search for this machine: about half a minute, only this once")
+    say_that_it_compiles(pareto_engine.run)
     objective, options = run.objective, run.options
     if run.state is not None:
         search = Poss.restore(objective, run.state, options.memory)
@@ -117,6 +117,7 @@ def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Ca
     def run(run: Run) -> SearchOutcome:
         from importlib import import_module
 
+        say_that_it_compiles(neighbour_table.insert)
         call = getattr(import_module(f"dsel.search.{module}"), function)
         settings = {name: getattr(run.options, name) for name in names}
         if seeded:

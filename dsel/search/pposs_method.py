@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.compiled import is_compiled
+from dsel.compiled import is_compiled, say_that_it_compiles
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
@@ -39,7 +39,7 @@ def pposs(run: Run) -> SearchOutcome:
     stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
     if not _by_calls(run):
-        _say_that_it_compiles(run_rounds)
+        say_that_it_compiles(run_rounds)
         whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
         options = run.options
         if run.state is None:
@@ -66,7 +66,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
         return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
     if not is_compiled(pareto_engine.run):
-        _say_that_it_compiles(pareto_engine.run)
+        say_that_it_compiles(pareto_engine.run)
         _compile_slices()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
@@ -92,11 +92,6 @@ def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
         yield stored
     finally:
         stored.place.unlink(missing_ok=True)
-
-
-def _say_that_it_compiles(function: Callable[..., Any]) -> None:
-    if not is_compiled(function):
-        log.info("compiling the search for this machine: about half a minute, only this once")
 
 
 def _compile_slices() -> None:
