@@ -11,7 +11,7 @@ from dsel.certification import Effort, certify_selection
 from dsel.cli import app
 from dsel.data.ingest import ingest_arrays
 from dsel.data.source import make_source
-from dsel.errors import DataError, Interrupted, OptionError, OutputError
+from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
 from dsel.files import read_json, write_json
 from dsel.job import _describe, certify_run, run_job
 from dsel.job_file import read_job
@@ -134,7 +134,7 @@ def test_a_job_can_ask_for_it(tmp_path):
 
 def test_what_cannot_be_certified_is_said(tmp_path):
     job = job_file(tmp_path)
-    with pytest.raises(OutputError, match="holds no job"):
+    with pytest.raises(MissingInputError, match="holds no job"):
         certify_run(tmp_path, Effort(nodes=1))
     finished(job)
     ingest_arrays(X + 1.0, tmp_path / "store", y=Y, overwrite=True)

@@ -300,11 +300,11 @@ def _arrays(plan: Plan) -> dict[str, zarr.Array[Any]]:
     import zarr
 
     found = {}
-    with zarr.config.set({"array.write_empty_chunks": True}):  # not stored, and open_array ignores config=
-        for variable in (names.X, names.Y, names.SAMPLE, names.WEIGHT):
-            array = plan.staging.group / variable
-            if (array / names.METADATA_FILE).is_file():
-                found[variable] = zarr.open_array(zarr_store(array), mode="r+")
+    for variable in (names.X, names.Y, names.SAMPLE, names.WEIGHT):
+        array = plan.staging.group / variable
+        if (array / names.METADATA_FILE).is_file():
+            # Not stored; open_array ignores config=, and zarr.config is all threads'.
+            found[variable] = zarr.open_array(zarr_store(array), mode="r+").with_config({"write_empty_chunks": True})
     return found
 
 

@@ -65,8 +65,7 @@ class Target:
 def _opened(path: str, variable: str) -> Any:
     import zarr
 
-    with zarr.config.set({"array.write_empty_chunks": True}):
-        return zarr.open_array(Path(path) / variable, mode="r+", zarr_format=3)
+    return zarr.open_array(Path(path) / variable, mode="r+", zarr_format=3).with_config({"write_empty_chunks": True})
 
 
 class CacheOnDisk:
