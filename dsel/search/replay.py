@@ -13,9 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from dsel.objective.quadratic import QuadraticObjective
-from dsel.places import Place
 from dsel.search.archive import IsolationFunction, ParetoArchive, Subset, together
-from dsel.search.journal import found_in, read_journal
+from dsel.search.journal import found_in
 from dsel.search.outcome import FrontPoint
 
 
@@ -111,12 +110,3 @@ class Replay:
     def _note(self, point: FrontPoint) -> None:
         if point.value < (self.steps[-1].value if self.steps else math.inf):
             self.steps.append(Step(self.seconds, point.value, point.members, len(self.archive)))
-
-
-def replay(path: Place, k: int, isolation: IsolationFunction = together) -> Replay:
-    """The whole journal of a search for k columns. O(1) memory but for what it finds. Errors: KeyError, ValueError for
-    what is no journal."""
-    replayed = Replay(k, isolation)
-    for event in read_journal(path):
-        replayed.take(event)
-    return replayed

@@ -19,10 +19,10 @@ from dsel.search.package import Answer, Lost, Package, Serial, Slice
 from dsel.search.poss import Poss
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
-from dsel.search.replay import replay
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets, RunSlices, bind, takes_data
 from tests.search.cases import random_data, regression
+from tests.search.replayed import replayed
 from tests.search.test_pposs import N_COLUMNS, K, all_of, cover, tied
 
 COLUMNS = tuple(range(N_COLUMNS))
@@ -203,7 +203,7 @@ class TestJournal:
         search, journal = AsyncPposs(N_COLUMNS, K, seed=2), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
         Dispatch(search, Unreliable(EvaluateSubsets(f, None, COLUMNS), 1), Stop(iterations=3000), journal).run()
-        assert replay(journal.path, K).points == search.archived
+        assert replayed(journal.path, K).points == search.archived
         kinds = {event["event"] for event in read_journal(journal.path)}
         assert kinds == {"started", "sent", "merged", "lost", "workers", "ended"}
 
@@ -214,7 +214,7 @@ class TestJournal:
         journal.write("started", solutions=[])
         executor = Unreliable(RunSlices(objective, 4, 2), 1, unit_seconds=1e-3)
         Dispatch(search, executor, Stop(iterations=12_000), journal).run()
-        assert [(z.members, z.value) for z in replay(journal.path, 4).points[1:]] == [
+        assert [(z.members, z.value) for z in replayed(journal.path, 4).points[1:]] == [
             (z.members, z.value) for z in search.archived[1:]
         ]
         poss = Poss(objective, 4, seed=2)
@@ -250,7 +250,7 @@ class TestJournal:
             again.write("resumed", solutions=[[[1, 2], 3.0]])
             again.close()
             assert [event["event"] for event in read_journal(path)] == ["started", "merged", "resumed"]
-            assert [z.members for z in replay(path, K).points] == [(), (1, 2)]
+            assert [z.members for z in replayed(path, K).points] == [(), (1, 2)]
 
 
 def test_the_signature_says_whether_a_criterion_wants_the_data() -> None:

@@ -10,10 +10,11 @@ from dsel.search.dispatch import Dispatch
 from dsel.search.journal import Journal
 from dsel.search.package import Serial
 from dsel.search.pposs_async import AsyncPposs
-from dsel.search.replay import Columns, replay
+from dsel.search.replay import Columns
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets
 from tests.search.cases import random_data, regression
+from tests.search.replayed import replayed
 from tests.search.test_pposs import N_COLUMNS, K, cover
 
 COLUMNS = tuple(range(N_COLUMNS))
@@ -43,14 +44,14 @@ def test_it_goes_the_way_of_the_search_and_back_where_a_process_died(tmp_path, i
     run(search, 60)
     kept = search.state()
     run(search, 600)  # what is merged here is lost with the process
-    lost = replay(journal.path, K, **own)
+    lost = replayed(journal.path, K, **own)
     assert lost.points == search.archived
     search = AsyncPposs.restore(kept)
     journal.write("resumed", solutions=search.archive.state())
     run(search, 2000)
-    replayed = replay(journal.path, K, **own)
-    assert replayed.points == search.archived
-    assert [(len(s.members), s.value) for s in replayed.steps] == [(t.size, t.value) for t in search.trace]
-    assert replayed.steps[-1].value == search.archive.best().value == search.best_value
-    assert replayed.lives == 2
-    assert replayed.subsets > search.evaluations  # those that were merged twice
+    again = replayed(journal.path, K, **own)
+    assert again.points == search.archived
+    assert [(len(s.members), s.value) for s in again.steps] == [(t.size, t.value) for t in search.trace]
+    assert again.steps[-1].value == search.archive.best().value == search.best_value
+    assert again.lives == 2
+    assert again.subsets > search.evaluations  # those that were merged twice
