@@ -30,7 +30,7 @@ from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selec
 from dsel.places import Place, Remote, inside, make_folder
 from dsel.planning import Plan
 from dsel.reporting import Reporter
-from dsel.result.selection import Selection, open_selection
+from dsel.result.selection import SELECTION, Selection, open_selection
 from dsel.run_folder import CHECKPOINT, JOB, JOURNAL, LOG, described, head, job_of, read_checkpoint
 from dsel.search.journal import Journal
 from dsel.search.methods import METHODS
@@ -321,7 +321,7 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 def _already_done(job: JobFile, source: Source) -> Selection | None:
     assert job.out is not None
     before = described(job.out)
-    if before is None or not (job.out / "selection.json").is_file():
+    if before is None or not (job.out / SELECTION).is_file():
         return None
     if before["identity"] != _identity(job, source):
         return None

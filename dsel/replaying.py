@@ -10,7 +10,7 @@ from typing import Any
 
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.places import Place
-from dsel.result.selection import Selection, open_selection
+from dsel.result.selection import SELECTION, Selection, open_selection
 from dsel.run_folder import JOURNAL, described, head, job_of, read_checkpoint
 from dsel.search.archive import ISOLATIONS, IsolationFunction
 from dsel.search.journal import read_journal
@@ -78,7 +78,7 @@ def replay_run(folder: Place) -> ReplayedRun:
             raise MissingInputError(f"{journal} tells of no search.", "Name the folder that dsel run wrote to.")
         options = METHODS[job.method].options.model_validate(job.options)
         replay = Replay(columns.k, _isolation(getattr(options, "isolation", "none"), columns))
-        checkpoint = None if (folder / "selection.json").is_file() else _checkpoint(folder)
+        checkpoint = None if (folder / SELECTION).is_file() else _checkpoint(folder)
         met = checkpoint is None
         for event in read_journal(journal):
             replay.take(event)
@@ -93,7 +93,7 @@ def replay_run(folder: Place) -> ReplayedRun:
             "One of the two was changed, or is of another run: start the job again in another folder.",
         )
     against = "" if checkpoint is None else "the archive of the checkpoint"
-    if (folder / "selection.json").is_file():
+    if (folder / SELECTION).is_file():
         _require_front(open_selection(folder), replay, columns, journal)
         against = "the front of the result"
     return ReplayedRun(replay, columns, against)

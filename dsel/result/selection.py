@@ -25,7 +25,7 @@ from dsel.places import (
 )
 
 FORMAT = 1
-_JSON, _ZARR = "selection.json", "selection.zarr"
+SELECTION, _ZARR = "selection.json", "selection.zarr"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Selection:
         selection already (unless `overwrite`) or the folder cannot be written.
         """
         folder = as_place(path)
-        if (folder / _JSON).is_file() and not overwrite:
+        if (folder / SELECTION).is_file() and not overwrite:
             raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
         try:
             make_folder(folder)
@@ -144,7 +144,7 @@ class Selection:
     def _write(self, folder: Place) -> None:
         import zarr
 
-        before = read_json(folder / _JSON)
+        before = read_json(folder / SELECTION)
         sweep(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
         staging = new_tree(folder, _ZARR)
         text = json.dumps({**self.as_dict(), "arrays": final_name(staging, _ZARR)}, indent=1) + "\n"
@@ -152,7 +152,7 @@ class Selection:
             group = zarr.create_group(zarr_store(staging), zarr_format=3)
             for name, (array, dims) in self._arrays().items():
                 group.create_array(name, data=array, dimension_names=dims)
-            with aside(folder / _JSON, text.encode()) as put:
+            with aside(folder / SELECTION, text.encode()) as put:
                 put_in_place(staging, _ZARR)
                 put()
         finally:
@@ -188,21 +188,21 @@ def open_selection(path: str | Place) -> Selection:
     Errors: MissingInputError where there is none, DataError where it is not whole.
     """
     folder = as_place(path)
-    if folder.name == _JSON:
+    if folder.name == SELECTION:
         folder = folder.parent
-    if not (folder / _JSON).is_file():
+    if not (folder / SELECTION).is_file():
         if (folder / "job.json").is_file():
             raise MissingInputError(
-                f"There is no {_JSON} in {folder} yet: its run goes on, or was stopped (run.log says).",
+                f"There is no {SELECTION} in {folder} yet: its run goes on, or was stopped (run.log says).",
                 f"If it was stopped: dsel resume {folder}",
             )
-        raise MissingInputError(f"There is no {_JSON} in {folder}.", "Name the folder that a run wrote to.")
+        raise MissingInputError(f"There is no {SELECTION} in {folder}.", "Name the folder that a run wrote to.")
     import zarr
 
     try:
-        values = json.loads((folder / _JSON).read_text())
+        values = json.loads((folder / SELECTION).read_text())
         if values.pop("format") != FORMAT:
-            raise DataError(f"{folder / _JSON} has a format that this version does not know.", "Use a newer dsel.")
+            raise DataError(f"{folder / SELECTION} has a format that this version does not know.", "Use a newer dsel.")
         group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
