@@ -42,7 +42,9 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     return folder is not None and any(folder.glob(f"*.{function.__name__}-*.nbi"))
 
 
-def say_that_it_compiles(function: Callable[..., Any], what: str = "the search") -> None:
-    """A line in the log before the first call on a machine, which takes long."""
-    if not is_compiled(function):
+def say_that_it_compiles(function: Callable[..., Any], what: str = "the search") -> bool:
+    """A line in the log before the first call on a machine, which takes long; whether this is one."""
+    first = not is_compiled(function)
+    if first:
         log.info("compiling %s for this machine: about half a minute, only this once", what)
+    return first

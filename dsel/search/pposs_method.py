@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.compiled import is_compiled, say_that_it_compiles
+from dsel.compiled import say_that_it_compiles
 from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
@@ -65,8 +65,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
         return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
-    if not is_compiled(pareto_engine.run):
-        say_that_it_compiles(pareto_engine.run)
+    if say_that_it_compiles(pareto_engine.run):
         _compile_slices()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
