@@ -215,7 +215,7 @@ def _descend(P: Ints, d: int, i: int) -> bool:
     depends on S itself."""
     gram, cross, columns = cube(P, GRAM), cube(P, CROSS), int_vector(P, START)
     frame, allowed, floor, count = int_matrix(P, FRAME), int_matrix(P, ALLOWED), vector(P, FLOOR), int_vector(P, COUNT)
-    error, targets, root, moved = matrix(P, ERROR), cube(P, TARGETS), matrix(P, ROOT_GRAM), int_matrix(P, CHILDREN)
+    error, targets, root = matrix(P, ERROR), cube(P, TARGETS), matrix(P, ROOT_GRAM)
     t = frame[d, T]
     N = cross.shape[2]
     g = gram[d, i, i]
@@ -237,6 +237,23 @@ def _descend(P: Ints, d: int, i: int) -> bool:
     for x in range(N):
         gain += cross[d, i, x] * cross[d, i, x]
     error[F_OF_S, d + 1] = error[F_OF_S, d] - gain / g
+    frame[d + 1, T] = _given(P, d, i)
+    if count[BOUND] == EIGENVALUE:
+        for x in range(N):
+            for y in range(N):
+                targets[d + 1, x, y] = targets[d, x, y] - cross[d, i, x] * cross[d, i, y] / g
+    return True
+
+
+@compiled(fast=True)
+def _given(P: Ints, d: int, i: int) -> int:
+    """Make R, G and B of depth d + 1 those of the places after i at depth d, given i, without columns that are
+    dependent then; how many are left."""
+    gram, cross = cube(P, GRAM), cube(P, CROSS)
+    allowed, floor, moved = int_matrix(P, ALLOWED), vector(P, FLOOR), int_matrix(P, CHILDREN)
+    t = int_matrix(P, FRAME)[d, T]
+    N = cross.shape[2]
+    g = gram[d, i, i]
     kept = 0
     parent, child = gram[d], gram[d + 1]
     whole = True
@@ -269,12 +286,7 @@ def _descend(P: Ints, d: int, i: int) -> bool:
             child[kept, kept] = parent[a, a] - u * parent[i, a]
             moved[d + 1, kept] = a
             kept += 1
-    frame[d + 1, T] = kept
-    if count[BOUND] == EIGENVALUE:
-        for x in range(N):
-            for y in range(N):
-                targets[d + 1, x, y] = targets[d, x, y] - cross[d, i, x] * cross[d, i, y] / g
-    return True
+    return kept
 
 
 @compiled(fast=True)
