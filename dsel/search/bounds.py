@@ -162,16 +162,17 @@ class Problem:
 
 
 def few_targets(objective: QuadraticObjective) -> Floats:
-    """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding)."""
+    """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding), the targets in descending order of
+    what columns alone explain of them (of their squares where Y = X)."""
     norms = column_norms(objective.K + objective.lam * np.eye(objective.n))
     if objective.moments is not None:
         values, vectors = scipy.linalg.eigh(objective.moments / np.outer(norms, norms))
-        real = values > _ROUNDING * max(float(values[-1]), 0.0)
-        return np.asarray(norms[:, None] * vectors[:, real] * np.sqrt(values[real]))
+        real = (values > _ROUNDING * max(float(values[-1]), 0.0))[::-1]
+        return np.asarray(norms[:, None] * vectors[:, ::-1][:, real] * np.sqrt(values[::-1][real]))
     if objective.cross is None:
         values, vectors = scipy.linalg.eigh(objective.K)
-        real = np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0))
-        return np.asarray(vectors[:, real] * values[real])
+        real = (np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0)))[::-1]
+        return np.asarray(vectors[:, ::-1][:, real] * values[::-1][real])
     if objective.cross.shape[1] == 1:
         return objective.cross
     U, values, _ = scipy.linalg.svd(objective.cross / norms[:, None], full_matrices=False)

@@ -31,6 +31,8 @@ MARGIN = 1e-10
 #: With so many open nodes a subtree is finished before the next one is begun.
 MOST_OPEN = 20_000
 _LONGEST_SLICE = 20_000
+#: Bounds are looked at in so many targets before all (the first hold most of it): few are not told by these.
+_LEADING = 10
 #: Least number of columns to choose at which looking for cores costs less than it saves: with one target, with more.
 _CORES_FROM = (4, 3)
 
@@ -80,11 +82,13 @@ class Explorer:
             )
         self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
         self._memory = memory = Memory()
+        leading = min(N, _LEADING)
         target_depths, target_width = (depths, N) if bound == "eigenvalue" else (1, 1)
         floats = {
             at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
-            at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.SMALL: (2, N, N), at.LOWER: (depths, n),
+            at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
             at.ERROR: (4, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
+            at.LEADING: (2, leading, leading),
         }  # fmt: skip
         for place, shape in floats.items():
             memory.put(place, np.zeros(shape))
@@ -304,7 +308,7 @@ class BranchAndBound(ExactSearch):
             full = len(self._heap) >= self._most_open
             slice_ = min(max(self.iteration // 200, 1), _LONGEST_SLICE)
             budget = until - self.iteration if full else min(slice_, until - self.iteration)
-            found = self._explorer.explore(budget, self.best_value, careful=slice_ == 1)
+            found = self._explorer.explore(budget, self.best_value, careful=not full and slice_ == 1)
             if found is not None:
                 self.offer(found)
             if not full and not self._explorer.idle:

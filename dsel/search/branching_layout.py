@@ -8,7 +8,7 @@ CROSS = 4  # (depths, n, N) B
 TARGETS = 8  # (depths, N, N) residual Gram of the targets, for the eigenvalue bound alone
 WORK = 12  # (n, n) scratch
 WORK_CROSS = 16  # (n, N) scratch
-SMALL = 20  # (2, N, N) scratch: A, and A - w w'
+LEADING = 20  # (2, r, r) scratch: A, and A - w w', of the r leading targets
 LOWER = 24  # (depths, n) lower bound on f of child i
 ERROR = 28  # (4, depths) F_OF_S, BELOW, SHARE, ROOM
 FLOOR = 32  # (n,) by column: a pivot at or below this is a dependent column
@@ -26,6 +26,7 @@ START = 76  # (n + k,) columns of S ascending, then of R, for `_from_root`
 BASE = 80  # (k,) columns of S at depth 0
 MEMBERS = 84  # (k + 2,) scratch: a subset, ascending
 CHECK = 88  # (k + 2, k + 2 + N) scratch
+WHOLE = 96  # (2, N, N) scratch: A, and A - w w'
 CORE = 92  # (n,) scratch: which core a column of R is in, 0 for none
 
 INCUMBENT, MARGIN, PRUNED, TOTAL = range(4)

@@ -34,7 +34,7 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
         top += z
         if a > split:
             continue
-        top = suffix_bound(P, q, top, trace, slack, exact)
+        top = suffix_bound(P, q, a, order.size, top, trace, slack, exact)
         if top > slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - reached)
             return a

@@ -23,6 +23,7 @@ from dsel.search.branching_layout import (
     FRAME,
     GRAM,
     INCUMBENT,
+    LEADING,
     LEAPS,
     LEFT,
     LOWER,
@@ -30,58 +31,18 @@ from dsel.search.branching_layout import (
     MOMENTS,
     NUMBERS,
     PRUNED,
-    SMALL,
     TARGETS,
+    WHOLE,
     WORK,
     WORK_CROSS,
 )
-
-
-@compiled(fast=True)
-def _top(H: Floats, q: int) -> float:
-    """Sum of the q largest eigenvalues of a symmetric matrix."""
-    N = H.shape[0]
-    if q <= 0:
-        return 0.0
-    total = 0.0
-    if q >= N:
-        for a in range(N):
-            total += H[a, a]
-        return total
-    values = np.linalg.eigvalsh(H)
-    for a in range(q):
-        total += max(values[N - 1 - a], 0.0)
-    return total
-
-
-@compiled(fast=True)
-def _spread(H: Floats, w: Floats, q: int) -> float:
-    """Sum of the q largest diagonal elements of H - w w': no more than that of the q largest eigenvalues (Schur)."""
-    N = H.shape[0]
-    total = 0.0
-    last = np.inf
-    taken = 0
-    while taken < q:
-        largest = -np.inf
-        for x in range(N):
-            h = H[x, x] - w[x] * w[x]
-            if largest < h < last:
-                largest = h
-        if largest <= 0.0:
-            break
-        for x in range(N):
-            if taken < q and H[x, x] - w[x] * w[x] == largest:
-                total += largest
-                taken += 1
-        last = largest
-    return total
+from dsel.search.spectrum import add_outer, at_most, spread, top_of, without_outer
 
 
 @compiled(fast=True)
 def prepare(P: Ints, d: int, order: Ints) -> None:
     """Copies of G and B of depth d in that order in the scratch matrices, and A = 0."""
     gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
-    A = cube(P, SMALL)[0]
     N = cross.shape[1]
     for i in range(order.size):
         row = order[i]
@@ -89,9 +50,7 @@ def prepare(P: Ints, d: int, order: Ints) -> None:
             work[i, l] = gram[row, order[l]]
         for x in range(N):
             work_cross[i, x] = cross[row, x]
-    for x in range(N):
-        for y in range(N):
-            A[x, y] = 0.0
+    cube(P, LEADING)[0] = 0.0
 
 
 @compiled(fast=True)
@@ -114,7 +73,7 @@ def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
     if i == l:
         return
     order[i], order[l] = order[l], order[i]
-    for x in range(l + 1):
+    for x in range(order.size):
         work[i, x], work[l, x] = work[l, x], work[i, x]
     for x in range(l + 1):
         work[x, i], work[x, l] = work[x, l], work[x, i]
@@ -141,8 +100,9 @@ def _least(P: Ints, d: int, first: int, a: int, N: int, order: Ints) -> int:
 
 @compiled(fast=True)
 def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
-    """Put that column of first..a at place a which adds least to A, and add it; what it adds."""
-    work, cross, A = matrix(P, WORK), matrix(P, WORK_CROSS), cube(P, SMALL)[0]
+    """Put that column of first..a at place a which adds least to A, and add it; what it adds. Of A only the part of the
+    leading targets is kept."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
     floor, allowed = vector(P, FLOOR), int_matrix(P, ALLOWED)
     N = cross.shape[1]
     if first < a:
@@ -151,8 +111,7 @@ def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
     z = 0.0
     for x in range(N):
         z += cross[a, x] * cross[a, x]
-        for y in range(N):
-            A[x, y] += cross[a, x] * cross[a, y] / work[a, a]
+    add_outer(cube(P, LEADING)[0], cross[a], work[a, a])
     _eliminate(P, a, N)
     return z / work[a, a]
 
@@ -169,40 +128,102 @@ def least_gain_last(P: Ints, d: int, first: int, a: int, order: Ints) -> None:
 
 
 @compiled(fast=True)
-def suffix_bound(P: Ints, q: int, top: float, trace: float, slack: float, exact: bool) -> float:
-    """At least the q largest eigenvalues of A: `top` is that already; their sum, where it may be within the slack."""
-    small = cube(P, SMALL)
-    kind = int_vector(P, COUNT)[BOUND]
-    if kind == LEAPS or q >= small.shape[1]:
-        return trace
-    if top <= slack:
-        return top
-    small[1, 0, :] = 0.0
-    if not exact and _spread(small[0], small[1, 0], q) > slack:
-        return trace
-    return min(_top(small[0], q), trace)
+def _whole(P: Ints, a: int, t: int) -> Floats:
+    """A, from the columns a..t - 1 of the scratch matrices, or Z Z' (t - a, t - a) where that is smaller: their
+    eigenvalues are the same but for zeros."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    m, N = t - a, cross.shape[1]
+    if m >= N:
+        A = cube(P, WHOLE)[0]
+        A[:] = 0.0
+        for i in range(a, t):
+            add_outer(A, cross[i], work[i, i])
+        return A
+    M = np.empty((m, m))
+    for i in range(m):
+        for l in range(i + 1):
+            z = 0.0
+            for x in range(N):
+                z += cross[a + i, x] * cross[a + l, x]
+            M[i, l] = z / np.sqrt(work[a + i, a + i] * work[a + l, a + l])
+            M[l, i] = M[i, l]
+    return M
 
 
 @compiled(fast=True)
-def _child_bound(P: Ints, d: int, j: int, q: int, trace: float, slack: float, exact: bool) -> float:
-    """What child j, a place in the order before, and q - 1 columns after it can explain."""
-    gram, cross, small = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, SMALL)
+def _whole_without(P: Ints, a: int, t: int, w: Floats) -> Floats:
+    """A - w w', w being that of the column at place a, or the smaller Z Z' without that column's direction."""
+    work, A = matrix(P, WORK), _whole(P, a, t)
+    m = t - a
+    if m >= w.size:
+        H = cube(P, WHOLE)[1]
+        without_outer(H, A, w)
+        return H
+    u = np.empty(m)  # the column in the coordinates of Z
+    norm = 0.0
+    for l in range(m):
+        u[l] = work[a, a + l] / np.sqrt(work[a + l, a + l])
+        norm += u[l] * u[l]
+    v = np.zeros(m)
+    share = 0.0
+    for i in range(m):
+        u[i] /= np.sqrt(norm)
+    for i in range(m):
+        for l in range(m):
+            v[i] += A[i, l] * u[l]
+        share += u[i] * v[i]
+    for i in range(m):
+        for l in range(m):
+            A[i, l] += share * u[i] * u[l] - u[i] * v[l] - v[i] * u[l]
+    return A
+
+
+@compiled(fast=True)
+def suffix_bound(P: Ints, q: int, a: int, t: int, top: float, trace: float, slack: float, exact: bool) -> float:
+    """At least the q largest eigenvalues of A, of the columns a..t - 1: `top` is that already; their sum, where it may
+    be within the slack."""
+    N = matrix(P, WORK_CROSS).shape[1]
+    kind = int_vector(P, COUNT)[BOUND]
+    if kind == LEAPS or q >= N:
+        return trace
+    if top <= slack:
+        return top
+    leading, none = cube(P, LEADING)[0], cube(P, LEADING)[1]
+    if not exact:
+        none[0, :] = 0.0
+        if spread(leading, none[0], q) > slack:
+            return trace
+        bound = at_most(leading, q, trace, slack)
+        if bound < np.inf:
+            return bound
+    return min(top_of(leading if leading.shape[0] == N else _whole(P, a, t), q), trace)
+
+
+@compiled(fast=True)
+def _child_bound(P: Ints, d: int, a: int, j: int, q: int, t: int, trace: float, slack: float, exact: bool) -> float:
+    """What child j, a place in the order before, and q - 1 columns after it, from place a on, can explain."""
+    gram, cross, leading, whole = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, LEADING), cube(P, WHOLE)
     kind = int_vector(P, COUNT)[BOUND]
     N = cross.shape[1]
     if kind == LEAPS or (kind == COMBINED and (trace <= slack or q - 1 >= N)):
         return trace
-    A, H = small[0], small[1]
-    if kind == EIGENVALUE:
-        A = cube(P, TARGETS)[d]
     w = cross[j] / np.sqrt(gram[j, j])
     gain = matrix(P, MOMENTS)[0, j] / gram[j, j]
-    if not exact and gain + _spread(A, w, q - 1) > slack:
-        return trace if kind == COMBINED else np.inf
-    for x in range(N):
-        for y in range(N):
-            H[x, y] = A[x, y] - w[x] * w[y]
-    bound = gain + _top(H, q - 1)
-    return min(trace, bound) if kind == COMBINED else bound
+    if kind == EIGENVALUE:
+        targets = cube(P, TARGETS)[d]
+        if not exact and gain + spread(targets, w, q - 1) > slack:
+            return np.inf
+        without_outer(whole[1], targets, w)
+        return gain + top_of(whole[1], q - 1)
+    if not exact and gain + spread(leading[0], w, q - 1) > slack:
+        return trace
+    without_outer(leading[1], leading[0], w)
+    if not exact:
+        bound = gain + at_most(leading[1], q - 1, trace - gain, slack - gain)
+        if bound < np.inf:
+            return bound
+    H = leading[1] if leading.shape[1] == N else _whole_without(P, a, t, w)
+    return min(trace, gain + top_of(H, q - 1))
 
 
 @compiled(fast=True)
@@ -233,7 +254,7 @@ def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) 
             trace += z
             top += z
         if not crossed:
-            top = suffix_bound(P, q, top, trace, slack, exact)
+            top = suffix_bound(P, q, a, order.size, top, trace, slack, exact)
             if top <= slack:
                 reached = top
                 continue
@@ -241,7 +262,7 @@ def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) 
             crossing = a
         j = order[a]
         known = ordered and kind != EIGENVALUE
-        bound = f - below if known else _child_bound(P, d, j, q, trace, slack, exact)
+        bound = f - below if known else _child_bound(P, d, a, j, q, order.size, trace, slack, exact)
         if bound <= slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - bound)
             continue

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import CapacityError, OptionError
+from dsel.search import branch_and_bound
 from dsel.search.astar import AStar
 from dsel.search.bounds import BOUNDS, Problem
 from dsel.search.branch_and_bound import BranchAndBound, starting_subset
+from tests.search.cases import random_data
 from tests.search.exact_cases import (
     data,
     exhaustive,
@@ -49,6 +51,34 @@ def test_near_dependence_is_judged_as_enumeration_does(case, bound, pairs):
     search = BranchAndBound(objective, k, incumbent=incumbent, bound=bound, most_open=0, pairs=pairs)
     assert search.advance(ALL)
     assert search.best_value == pytest.approx(exhaustive(objective, k), abs=1e-6 * objective.c)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["Y = X", "many targets"])
+def test_what_the_leading_targets_cannot_tell_all_of_them_do(monkeypatch, many):
+    X, _ = random_data(2, n=16)
+    Y = np.random.default_rng(3).standard_normal((X.shape[0], 24))
+    objective = regression(X, Y) if many else self_expression(X)
+    best = proved(objective, 5).best
+    assert objective.value(best) == pytest.approx(exhaustive(objective, 5), rel=1e-9)
+    nodes = set()
+    for leading in (1, 3, 100):
+        monkeypatch.setattr(branch_and_bound, "_LEADING", leading)
+        search = BranchAndBound(objective, 5, incumbent=best, most_open=0, pairs=False)
+        assert search.advance(ALL)
+        nodes.add(search.iteration)
+    assert len(nodes) == 1
+    assert nodes.pop() > 20
+
+
+@given(problems(), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_one_leading_target_is_as_good_as_all(case, careful):
+    objective, k = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(branch_and_bound, "_LEADING", 1)
+        search = BranchAndBound(objective, k, most_open=20_000 if careful else 0, pairs=False)
+    assert search.advance(ALL)
+    assert search.best_value == pytest.approx(exhaustive(objective, k), abs=1e-8 * objective.c)
 
 
 @pytest.mark.parametrize("d", [4e-4, 7e-4, 1e-3, 1e-2])
