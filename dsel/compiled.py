@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import logging
+import re
+import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,16 +35,29 @@ def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -
     options["inline" if inline else "cache"] = "always" if inline else True
 
     def decorate(function: _Function) -> _Function:
+        function.__qualname__ += f"_{_fingerprint(function.__module__)[:12]}"  # numba names the files of its cache so
         return cast(_Function, njit(**options)(function))
 
     return decorate
+
+
+@cache
+def _fingerprint(module: str) -> str:
+    """Of the source of a module and of all modules of this package that it imports.
+
+    Numba compiles a function anew when its own file has changed, not when that of a function it calls has: after an
+    upgrade it would run callers of yesterday with arrays laid out as today, and corrupt memory.
+    """
+    source = inspect.getsource(sys.modules[module])
+    imported = sorted(set(re.findall(r"^from (dsel[.\w]*) import ", source, re.MULTILINE)))
+    return hashlib.sha256("".join([source, *map(_fingerprint, imported)]).encode()).hexdigest()
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Whether numba's cache on this machine holds the compiled function already."""
     stats = getattr(function, "stats", None)
     folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
-    return folder is not None and any(folder.glob(f"*.{function.__name__}-*.nbi"))
+    return folder is not None and any(folder.glob(f"*.{function.__qualname__}-*.nbi"))
 
 
 def say_that_it_compiles(function: Callable[..., Any], what: str = "the search") -> bool:

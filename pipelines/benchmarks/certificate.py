@@ -83,7 +83,7 @@ def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[
         row[bound] = {look: nodes_to_proof(*data, k, bound, look == "pairs", limit) for look in LOOKS}
 
     def published(look: str, what: str = "nodes") -> float:
-        return min(row["eigenvalue"][look][what], row["leaps"][look][what])
+        return float(min(row["eigenvalue"][look][what], row["leaps"][look][what]))
 
     for look in LOOKS:
         row[f"ratio_{look}"] = published(look) / row["combined"][look]["nodes"]

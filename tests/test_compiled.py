@@ -1,0 +1,46 @@
+"""What is compiled is kept between runs, and compiled anew when anything it was made of has changed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dsel
+
+PACKAGE = Path(dsel.__file__).parent
+NAMES = """
+from dsel.search.branching import explore
+from dsel.search.pareto_engine import run
+print(explore.__qualname__, run.__qualname__)
+"""
+
+
+def names_of_caches(folder):
+    """How the caches of two searches are named by the package in a folder."""
+    found = subprocess.run([sys.executable, "-c", NAMES], cwd=folder, capture_output=True, text=True, check=True)
+    return found.stdout.split()
+
+
+def test_a_caller_is_compiled_anew_after_a_change_in_what_it_calls(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "dsel", ignore=shutil.ignore_patterns("__pycache__"))
+    before = names_of_caches(tmp_path)
+    assert before == names_of_caches(tmp_path)
+    called = tmp_path / "dsel" / "search" / "spectrum.py"
+    called.write_text(called.read_text().replace("total = 0.0", "total = 0.5"))
+    after = names_of_caches(tmp_path)
+    assert after[0] != before[0]
+    assert after[1] == before[1]  # calls nothing of it
+
+
+def test_compiled_code_names_the_modules_it_uses():
+    """Not the packages they are in, where a change would not be seen."""
+    for path in PACKAGE.rglob("*.py"):
+        source = path.read_text()
+        if "@compiled(" not in source:
+            continue
+        for line in source.splitlines():
+            assert not line.startswith(("import dsel", "from ."))
+            if line.startswith("from dsel"):
+                assert (PACKAGE.parent / f"{line.split()[1].replace('.', '/')}.py").is_file(), f"{path.name}: {line}"
