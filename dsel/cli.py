@@ -13,8 +13,7 @@ import typer
 from dsel.errors import DselError
 
 app = typer.Typer(
-    help="Select features from data larger than memory.", no_args_is_help=True, add_completion=False,
-    pretty_exceptions_enable=False,
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
 )  # fmt: skip
 
 
@@ -38,6 +37,24 @@ Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster sectio
 Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=_remember)]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dsel.versions import versions
+
+        typer.echo("\n".join(f"{name} {number}" for name, number in versions().items()))
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Of dsel and what it depends on.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Select features from data larger than memory."""
 
 
 @app.command()

@@ -45,8 +45,8 @@ Place = Path | Remote
 
 
 def as_place(where: str | Place) -> Place:
-    """A Path, or a Remote for s3://, gs:// and az://. Errors: OptionError for other URLs, and for one short of a slash,
-    which would be a folder named s3: here."""
+    """A Path (of a str, ~ is the home folder), or a Remote for s3://, gs:// and az://. Errors: OptionError for other
+    URLs, and for one short of a slash, which would be a folder named s3: here."""
     if isinstance(where, Remote):
         return where
     text = str(where)
@@ -60,7 +60,7 @@ def as_place(where: str | Place) -> Place:
     if not rest.startswith("//"):
         if colon and scheme in SCHEMES:
             raise OptionError(f"{scheme}: is followed by one slash or none.", f"Write {scheme}://bucket/path.")
-        return Path(text)
+        return Path(os.path.expanduser(text))
     if scheme not in SCHEMES:
         raise OptionError(f"{scheme}:// is not known.", "Use a local path, s3://, gs:// or az://.")
     return Remote.from_url(text)

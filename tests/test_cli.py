@@ -15,6 +15,7 @@ import dsel
 from dsel import cli
 from dsel.cli import LogFormat, app
 from dsel.errors import MissingInputError, OptionError, OutputError
+from dsel.versions import versions
 
 runner = CliRunner()
 
@@ -25,6 +26,19 @@ def invoke(*arguments: object) -> str:
     if result.exception is not None:
         raise result.exception
     return result.output
+
+
+def test_it_says_its_version_and_those_of_what_its_results_depend_on() -> None:
+    said = dict(line.split(maxsplit=1) for line in invoke("--version").splitlines())
+    assert said == versions()
+    assert said["numpy"] == np.__version__
+
+
+def test_a_path_may_begin_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    invoke("generate", "~/small.zarr", "--samples", "30", "--features", "4")
+    assert (tmp_path / "small.zarr").is_dir()
+    assert dsel.select("~/small.zarr", k=2).k == 2
 
 
 def test_a_table_becomes_a_store_that_says_what_is_in_it(tmp_path: Path) -> None:

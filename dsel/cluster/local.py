@@ -38,9 +38,13 @@ def usable_cores() -> int:
 
 def usable_memory() -> int:
     """Bytes that workers may take together."""
+    return int(0.8 * _machine_memory())
+
+
+def _machine_memory() -> int:
     from distributed.system import MEMORY_LIMIT
 
-    return int(0.8 * min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
+    return min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total)
 
 
 def worker_count(spec: LocalSpec) -> int:
@@ -65,12 +69,18 @@ def worker_memory(spec: LocalSpec) -> int:
 def local_cluster(spec: LocalSpec) -> Iterator[Any]:
     """A client of a LocalCluster, closed (no process left behind) however the block ends.
 
-    BLAS has one thread; the dashboard listens on loopback, where its packages are installed.
+    BLAS has one thread; the dashboard listens on loopback, where its packages are installed. Errors: OptionError
+    for workers that this machine cannot hold.
     """
     from distributed import Client, LocalCluster
 
     workers = worker_count(spec)
     memory = worker_memory(spec)
+    if memory > _machine_memory():  # Dask would take less and say nothing, and the plan would be for more
+        raise OptionError(
+            f"A worker is to have {format_bytes(memory)}; this machine has {format_bytes(_machine_memory())}.",
+            "Give each worker less memory.",
+        )
     tls = dask_settings.security()
     settings = {
         **dask_settings.WORKER,

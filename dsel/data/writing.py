@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -27,6 +26,7 @@ from dsel.data.formats.base import Array, Reader, Source
 from dsel.data.staging import DISK_FULL, BucketStaging, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.places import Place, Remote, walk, zarr_store
+from dsel.versions import versions
 
 if TYPE_CHECKING:
     import zarr
@@ -176,7 +176,7 @@ def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
         zarr_store(plan.staging.group),
         attributes={
             names.ATTR_FORMAT: names.FORMAT_VERSION,
-            names.ATTR_VERSION: _release(),
+            names.ATTR_VERSION: versions()["dsel"],
             names.ATTR_SOURCE: plan.source.name,
             names.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
             **attributes,
@@ -199,13 +199,6 @@ def _create_arrays(plan: Plan) -> None:
             count = (len(labels),)
             array = _create(group, variable, count, count, "string", plan.compression)
             array[:] = np.array(labels, dtype=object)
-
-
-def _release() -> str:
-    try:
-        return metadata.version("dsel")
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _create(

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from dsel.cluster.connect import patience, promised_memory, workers_now
+from dsel.cluster.local import LocalSpec, local_cluster
 from dsel.cluster.specs import ClusterSection
 from dsel.errors import MissingInputError, OptionError
 from dsel.job_file import read_job
@@ -120,3 +121,8 @@ def test_a_file_of_its_own_takes_the_place_of_the_section(tmp_path: Path) -> Non
 )
 def test_a_plan_counts_the_workers_that_a_section_promises(cluster: dict[str, Any], expected: Any) -> None:
     assert workers_now(section(**cluster)) == expected
+
+
+def test_workers_that_this_machine_cannot_hold_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"900.* this machine has"), local_cluster(LocalSpec(1, "900TiB")):
+        pass
