@@ -44,7 +44,7 @@ def usable_memory() -> int:
 def _machine_memory() -> int:
     from distributed.system import MEMORY_LIMIT
 
-    return min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total)
+    return int(min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
 
 
 def worker_count(spec: LocalSpec) -> int:
