@@ -24,10 +24,10 @@ from dsel.search.journal import Journal
 from dsel.search.package import Carriage, Serial
 from dsel.search.pposs import Pposs
 from dsel.search.pposs_async import AsyncPposs, SlicedPposs
-from dsel.search.replay import replay
 from dsel.search.stopping import Stop
 from dsel.search.work import EvaluateSubsets, RunSlices
 from tests.search.cases import random_data, regression
+from tests.search.replayed import replayed
 from tests.search.test_pposs import N_COLUMNS, K, all_of, cover
 
 COLUMNS = tuple(range(N_COLUMNS))
@@ -169,7 +169,7 @@ class TestWorkers:
         journal.write("started", solutions=[])
         search, _ = run(dask_executor(client), criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
         assert len(criterion.calls()) == len(set(criterion.calls())) == search.evaluations
-        assert replay(journal.path, K).points == search.archived
+        assert replayed(journal.path, K).points == search.archived
 
     def test_slices_come_from_an_objective_that_the_workers_open(self, client, tmp_path) -> None:
         X, Y = random_data(7, m=80, n=25)
@@ -181,7 +181,7 @@ class TestWorkers:
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
-        assert replay(journal.path, 4).points[1:] == search.archive.points[1:]
+        assert replayed(journal.path, 4).points[1:] == search.archive.points[1:]
 
     @pytest.mark.parametrize("rules", [{"iterations": 200_000}, {"iterations": 10**9, "seconds": 1.0}], ids=str)
     def test_once_it_is_over_nothing_of_it_stays_in_a_worker_s_memory(self, client, tmp_path, rules) -> None:
