@@ -102,7 +102,10 @@ def _pairs(P: Ints, d: int) -> None:
     f = matrix(P, ERROR)[F_OF_S, d]
     N = cross.shape[1]
     diagonal, inner, steep = work[0], work[1], work[2]
+    turned = np.empty((N, frame[d, T]))  # so that inner products with all columns are made side by side
     for i in range(frame[d, T]):
+        for a in range(N):
+            turned[a, i] = cross[i, a]
         diagonal[i] = gram[i, i]
         steep[i] = STEEP_RATIO * floor[allowed[d, i]]
     for i in range(1, frame[d, T]):
@@ -113,16 +116,12 @@ def _pairs(P: Ints, d: int) -> None:
         m_ii = moments[0, i]
         steep_i = steep[i]
         hits = 0
-        b_i = cross[i, 0]
         for l in range(i):
-            g = gram[i, l]
-            if N == 1:
-                inner[l] = b_i * cross[l, 0]
-            else:
-                m = 0.0
-                for a in range(N):
-                    m += cross[i, a] * cross[l, a]
-                inner[l] = m
+            inner[l] = 0.0
+        for a in range(N):
+            b = cross[i, a]
+            for l in range(i):
+                inner[l] += b * turned[a, l]
         for l in range(i):
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
