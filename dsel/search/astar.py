@@ -6,6 +6,11 @@ it; the node of least l + gamma u comes first, of equal ones the larger, and a c
 gamma = 0 is optimal (Theorem 1), gamma = inf takes f = u and is greedy (Theorem 2), what lies between ends within
 gamma (u_max - l**) of the optimum (Theorem 6). Y = X gives the A* and weighted A* of Arai et al. (AAAI 2015 and 2016).
 
+With `epsilon` f = l (1 + epsilon q / k), q columns being to go, and the answer is at most 1 + epsilon times the
+optimum: dynamic weighting (Pohl, "The avoidance of (relative) catastrophe, heuristic competence, genuine dynamic
+weighting and computational issues in heuristic problem solving", IJCAI 1973). Some subset of a best one waits in the
+fringe; its f is at most 1 + epsilon times its l, and the answer's f, which is its error, came first.
+
 bound "eigenvalue" is the paper's l. "combined" is a search tree instead of a graph: a node also has
 the columns that may still be added, so that each subset is made once and its bound knows what is left.
 """
@@ -56,11 +61,12 @@ class _Node:
 class AStar(ExactSearch):
     """The search; `advance` goes on, everything can be read between two calls.
 
-    objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of u;
-    math.inf means f = u. incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which
-    changes nothing of the answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. reduced: W, D_y and P made
-    elsewhere for the "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes
-    for the fringe and the closed list, at which the search stops.
+    objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of
+    u; math.inf means f = u. epsilon: how far above the optimum the answer may be, as a share of it, instead.
+    incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which changes nothing of the
+    answer for gamma = 0). target_gram: Y'Y, see dsel.search.reduced. reduced: W, D_y and P made elsewhere for the
+    "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes for the fringe
+    and the closed list, at which the search stops.
     """
 
     kind = "astar"
@@ -71,6 +77,7 @@ class AStar(ExactSearch):
         k: int,
         *,
         gamma: float = 0.0,
+        epsilon: float = 0.0,
         bound: AStarBound = "eigenvalue",
         incumbent: Iterable[int] | None = None,
         target_gram: Floats | None = None,
@@ -80,9 +87,13 @@ class AStar(ExactSearch):
         super().__init__(objective, k, bound)
         if not gamma >= 0.0:
             raise OptionError(f"gamma is {gamma}; the weight of u is a number >= 0, or inf for f = u.")
+        if not 0.0 <= epsilon < math.inf:
+            raise OptionError(f"epsilon is {epsilon}; the answer's share above the optimum is a finite number >= 0.")
+        if gamma > 0.0 and epsilon > 0.0:
+            raise OptionError("gamma and epsilon are two ways to weight the search.", "Leave one of them out.")
         if bound not in ("eigenvalue", "combined"):
             raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
-        self.gamma = gamma
+        self.gamma, self.epsilon = gamma, epsilon
         if bound == "combined" and reduced is not None:
             raise OptionError("A reduced problem has the eigenvalue bound, not the combined one.")
         if reduced is not None and reduced.n != objective.n:
@@ -110,8 +121,14 @@ class AStar(ExactSearch):
             everything = tuple(range(objective.n))
             self._push(_Node((), self._problem.bound((), everything, k), objective.c, everything))
 
+    def _weighted(self, l: Any, u: Any, size: int) -> Any:
+        """f of a node of so many members, or of some."""
+        if math.isinf(self.gamma):
+            return u
+        return l * (1.0 + self.epsilon * (self.k - size) / self.k) + self.gamma * u
+
     def _f(self, node: _Node) -> float:
-        return node.u if math.isinf(self.gamma) else node.l + self.gamma * node.u
+        return float(self._weighted(node.l, node.u, len(node.members)))
 
     def _push(self, node: _Node) -> None:
         self._made += 1
@@ -267,7 +284,7 @@ class AStar(ExactSearch):
         ]
         return {
             **self._shared_state(), "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
-            "expanded": self._expanded, "made": self._made, "prune": self._prune,
+            "epsilon": self.epsilon, "expanded": self._expanded, "made": self._made, "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
             "goal": None if self.goal is None else list(self.goal),
             "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
@@ -286,8 +303,9 @@ class AStar(ExactSearch):
         """The search as it was when `state` was taken: it goes on with the same nodes."""
         check_saved(objective, state)
         search = cls(
-            objective, state["k"], gamma=float(state["gamma"]), bound=state["bound"], target_gram=target_gram,
-            reduced=reduced, incumbent=state["best"] if state["prune"] else None, memory_limit=memory_limit,
+            objective, state["k"], gamma=float(state["gamma"]), epsilon=state.get("epsilon", 0.0), bound=state["bound"],
+            target_gram=target_gram, reduced=reduced, incumbent=state["best"] if state["prune"] else None,
+            memory_limit=memory_limit,
         )  # fmt: skip
         search._take_shared(state)
         search._fringe = []

@@ -10,7 +10,6 @@ problems", AAAI 2000), so that the nodes come in the same order.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,7 +103,7 @@ class WideAStar(AStar):
         found = self._reduced.children(node.members, self.k - len(node.members))
         if not found.columns.size:
             return None
-        f = found.u if math.isinf(self.gamma) else found.l + self.gamma * found.u
+        f = self._weighted(found.l, found.u, len(node.members) + 1)
         order = np.argsort(f, kind="stable")
         best = int(found.u.argmin())  # the next incumbent is made first
         order = np.concatenate([[best], order[order != best]])

@@ -165,8 +165,9 @@ def _astar(run: Run) -> SearchOutcome:
             else:
                 start = starting_subset(objective, run.k, run.seed)
         search = kind(
-            objective, run.k, gamma=options.gamma, bound=options.bound, incumbent=start, memory_limit=options.memory
-        )
+            objective, run.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
+            memory_limit=options.memory,
+        )  # fmt: skip
     stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
     search.warm_up()
     ended = "goal" if search.done else drive(search, stop, run.on_slice)

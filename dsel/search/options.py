@@ -131,18 +131,26 @@ class BranchAndBoundOptions(Options):
 
 
 class AStarOptions(Options):
-    """Best-first search with f = l + gamma u (gamma .inf: f = u). bound: "eigenvalue", the paper's, or "combined".
+    """Best-first search with f = l + gamma u (gamma .inf: f = u); with epsilon instead for an answer of at most
+    1 + epsilon times the least error. bound: "eigenvalue", the paper's, or "combined".
 
     prune: whether a subset from a quick search cuts the fringe. seconds, nodes (expanded), memory (bytes) end it
     before.
     """
 
     gamma: Float = Field(0.0, ge=0)
+    epsilon: Float = Field(0.0, ge=0, allow_inf_nan=False)
     seconds: Float | None = Field(None, gt=0)
     nodes: Int | None = Field(None, ge=1)
     bound: Literal["eigenvalue", "combined"] = "eigenvalue"
     prune: Bool = False
     memory: Int = Field(4 << 30, gt=0)
+
+    @model_validator(mode="after")
+    def _one_weight(self) -> AStarOptions:
+        if self.gamma > 0.0 and self.epsilon > 0.0:
+            raise ValueError("gamma and epsilon are two ways to weight the search: leave one of them out")
+        return self
 
 
 def _grid(value: Any) -> Any:

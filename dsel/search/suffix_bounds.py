@@ -128,22 +128,24 @@ def least_gain_last(P: Ints, d: int, first: int, a: int, order: Ints) -> None:
 
 
 @compiled(fast=True)
-def _whole(P: Ints, a: int, t: int) -> Floats:
-    """A, from the columns a..t - 1 of the scratch matrices, or Z Z' (t - a, t - a) where that is smaller: their
-    eigenvalues are the same but for zeros."""
+def _by_targets(P: Ints, a: int, t: int) -> Floats:
+    """A (N, N), from the columns a..t - 1 of the scratch matrices."""
+    work, cross, A = matrix(P, WORK), matrix(P, WORK_CROSS), cube(P, WHOLE)[0]
+    A[:] = 0.0
+    for i in range(a, t):
+        add_outer(A, cross[i], work[i, i])
+    return A
+
+
+@compiled(fast=True)
+def _by_columns(P: Ints, a: int, t: int) -> Floats:
+    """Z Z' (t - a, t - a) instead, whose eigenvalues are those of A but for zeros."""
     work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
-    m, N = t - a, cross.shape[1]
-    if m >= N:
-        A = cube(P, WHOLE)[0]
-        A[:] = 0.0
-        for i in range(a, t):
-            add_outer(A, cross[i], work[i, i])
-        return A
-    M = np.empty((m, m))
-    for i in range(m):
+    M = np.empty((t - a, t - a))
+    for i in range(t - a):
         for l in range(i + 1):
             z = 0.0
-            for x in range(N):
+            for x in range(cross.shape[1]):
                 z += cross[a + i, x] * cross[a + l, x]
             M[i, l] = z / np.sqrt(work[a + i, a + i] * work[a + l, a + l])
             M[l, i] = M[i, l]
@@ -151,31 +153,40 @@ def _whole(P: Ints, a: int, t: int) -> Floats:
 
 
 @compiled(fast=True)
-def _whole_without(P: Ints, a: int, t: int, w: Floats) -> Floats:
-    """A - w w', w being that of the column at place a, or the smaller Z Z' without that column's direction."""
-    work, A = matrix(P, WORK), _whole(P, a, t)
-    m = t - a
-    if m >= w.size:
-        H = cube(P, WHOLE)[1]
-        without_outer(H, A, w)
-        return H
-    u = np.empty(m)  # the column in the coordinates of Z
-    norm = 0.0
-    for l in range(m):
-        u[l] = work[a, a + l] / np.sqrt(work[a + l, a + l])
-        norm += u[l] * u[l]
+def _without_column(P: Ints, d: int, a: int, order: Ints, w: Floats) -> Floats:
+    """A - w w', w being that of the column at place a, or where it is smaller Z Z' without that column's direction."""
+    work, floor, allowed = matrix(P, WORK), vector(P, FLOOR), int_matrix(P, ALLOWED)
+    m = order.size - a
+    if m < w.size:
+        u = np.empty(m)  # the column in the coordinates of Z
+        norm = 0.0
+        sound = True
+        for l in range(m):
+            pivot = work[a + l, a + l]
+            u[l] = work[a, a + l] / np.sqrt(pivot)
+            norm += u[l] * u[l]
+            sound = sound and pivot > floor[allowed[d, order[a + l]]]  # else u may hold its rounding
+        if sound:
+            return _projected(_by_columns(P, a, order.size), u / np.sqrt(norm))
+    H = cube(P, WHOLE)[1]
+    without_outer(H, _by_targets(P, a, order.size), w)
+    return H
+
+
+@compiled(fast=True)
+def _projected(M: Floats, u: Floats) -> Floats:
+    """(I - u u') M (I - u u') for a unit vector u, in M's place."""
+    m = u.size
     v = np.zeros(m)
     share = 0.0
     for i in range(m):
-        u[i] /= np.sqrt(norm)
-    for i in range(m):
         for l in range(m):
-            v[i] += A[i, l] * u[l]
+            v[i] += M[i, l] * u[l]
         share += u[i] * v[i]
     for i in range(m):
         for l in range(m):
-            A[i, l] += share * u[i] * u[l] - u[i] * v[l] - v[i] * u[l]
-    return A
+            M[i, l] += share * u[i] * u[l] - u[i] * v[l] - v[i] * u[l]
+    return M
 
 
 @compiled(fast=True)
@@ -196,17 +207,20 @@ def suffix_bound(P: Ints, q: int, a: int, t: int, top: float, trace: float, slac
         bound = at_most(leading, q, trace, slack)
         if bound < np.inf:
             return bound
-    return min(top_of(leading if leading.shape[0] == N else _whole(P, a, t), q), trace)
+    if leading.shape[0] == N:
+        return min(top_of(leading, q), trace)
+    return min(top_of(_by_columns(P, a, t) if t - a < N else _by_targets(P, a, t), q), trace)
 
 
 @compiled(fast=True)
-def _child_bound(P: Ints, d: int, a: int, j: int, q: int, t: int, trace: float, slack: float, exact: bool) -> float:
-    """What child j, a place in the order before, and q - 1 columns after it, from place a on, can explain."""
+def _child_bound(P: Ints, d: int, a: int, q: int, order: Ints, trace: float, slack: float, exact: bool) -> float:
+    """What the child at place a and q - 1 columns after it can explain."""
     gram, cross, leading, whole = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, LEADING), cube(P, WHOLE)
     kind = int_vector(P, COUNT)[BOUND]
     N = cross.shape[1]
     if kind == LEAPS or (kind == COMBINED and (trace <= slack or q - 1 >= N)):
         return trace
+    j = order[a]
     w = cross[j] / np.sqrt(gram[j, j])
     gain = matrix(P, MOMENTS)[0, j] / gram[j, j]
     if kind == EIGENVALUE:
@@ -222,7 +236,7 @@ def _child_bound(P: Ints, d: int, a: int, j: int, q: int, t: int, trace: float, 
         bound = gain + at_most(leading[1], q - 1, trace - gain, slack - gain)
         if bound < np.inf:
             return bound
-    H = leading[1] if leading.shape[1] == N else _whole_without(P, a, t, w)
+    H = leading[1] if leading.shape[1] == N else _without_column(P, d, a, order, w)
     return min(trace, gain + top_of(H, q - 1))
 
 
@@ -260,9 +274,8 @@ def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) 
                 continue
             crossed = True
             crossing = a
-        j = order[a]
         known = ordered and kind != EIGENVALUE
-        bound = f - below if known else _child_bound(P, d, a, j, q, order.size, trace, slack, exact)
+        bound = f - below if known else _child_bound(P, d, a, q, order, trace, slack, exact)
         if bound <= slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - bound)
             continue

@@ -103,6 +103,25 @@ def test_with_a_weight_the_answer_is_within_the_bounds_of_the_theorems(case, gam
     assert value - search.suboptimality <= best + slack
 
 
+@given(problems(), st.sampled_from((0.1, 0.5, 3.0)), st.sampled_from(("eigenvalue", "combined")))
+@settings(max_examples=60, deadline=None)
+def test_with_epsilon_the_answer_is_at_most_so_much_above_the_optimum(case, epsilon, bound):
+    objective, k = case
+    search = AStar(objective, k, epsilon=epsilon, bound=bound)
+    search.advance(ALL)
+    best = exhaustive(objective, k)
+    assert best - 1e-7 * objective.c <= objective.value(search.answer) <= (1 + epsilon) * best + 1e-7 * objective.c
+
+
+def test_with_epsilon_fewer_nodes_are_expanded():
+    objective, nodes = hard_case(3, n=16), []
+    for epsilon in (0.0, 0.05, 0.5):
+        search = AStar(objective, 5, epsilon=epsilon)
+        search.advance(ALL)
+        nodes.append(search.iteration)
+    assert nodes[2] < nodes[1] < nodes[0]
+
+
 @given(problems(), st.integers(1, 40), st.sampled_from(("eigenvalue", "combined")))
 @settings(max_examples=60, deadline=None)
 def test_stopped_early_the_bound_holds(case, nodes, bound):
@@ -155,7 +174,13 @@ def test_it_stops_when_memory_is_full():
 
 def test_wrong_options_are_refused():
     objective = hard_case()
-    for options, text in (({"gamma": -1.0}, "gamma is -1"), ({"bound": "x"}, "no bound 'x'"), ({"k": 99}, "k is 99")):
+    for options, text in (
+        ({"gamma": -1.0}, "gamma is -1"),
+        ({"epsilon": math.inf}, "epsilon is inf"),
+        ({"gamma": 1.0, "epsilon": 1.0}, "two ways"),
+        ({"bound": "x"}, "no bound 'x'"),
+        ({"k": 99}, "k is 99"),
+    ):
         with pytest.raises(OptionError, match=text):
             AStar(objective, **{"k": 2, **options})
 
