@@ -251,7 +251,10 @@ class QuadraticObjective:
         A_I = np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)])
         K = self.K[np.ix_(rest, rest)] - self.K[np.ix_(rest, I)] @ A_I
         cross, moments = None, None
-        if self._needs_moments:
+        if self.moments is None and self.cross is None:
+            B = self.K[rest] - A_I.T @ self.K[I]  # squared last, M has no negative part from nearly dependent columns
+            moments = B @ B.T
+        elif self._needs_moments:
             M_I = self.M[np.ix_(I, rest)]
             part = A_I.T @ M_I
             moments = self.M[np.ix_(rest, rest)] - part - part.T + A_I.T @ self.M[np.ix_(I, I)] @ A_I

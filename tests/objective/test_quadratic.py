@@ -89,6 +89,17 @@ def test_included_columns_are_in_every_answer(
     assert inner.total == obj.total
 
 
+def test_nearly_dependent_included_columns_leave_moments_of_the_residuals() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 6))
+    X[:, 1] = X[:, 0] + 1e-3 * rng.standard_normal(12)
+    X[:, 2] = X[:, :2] @ [1.0, 2.0] + 1e-3 * rng.standard_normal(12)
+    Q = np.linalg.qr(X[:, :2])[0]
+    B = (X - Q @ (Q.T @ X))[:, 2:].T @ X
+    found = QuadraticObjective(X.T @ X, None, float(np.square(X).sum())).condition([0, 1])
+    assert np.abs(found.M - B @ B.T).max() < 1e-10 * np.abs(B @ B.T).max()
+
+
 @steady
 @given(seeds, targets, penalties, subsets.filter(bool), st.data())
 def test_restriction_keeps_the_values_and_the_names(
