@@ -2,11 +2,11 @@
 
 The same branch and bound proves the same problems from the same incumbent with three bounds: the paper's (Wan and
 Schweitzer's eigenvalues of the residual targets), leaps and bounds (the error of all columns that may be added), and
-the combined one, which is exact where two columns are to go: it looks at all pairs. The other two open nodes down to
-the last column, as they were published (in our order of columns, which is better for them than theirs).
-`node_ratio_multi_target` is how many times fewer nodes the combined one needs than the better of the two. What of that
-is the look at pairs, the other ratios say: without it for all three, and with it for all three. The published bounds
-are run to at most `limit` nodes; where they stop there, the ratio is at least what is given. The means are geometric.
+the combined one. `node_ratio_multi_target` is how many times fewer nodes the combined one needs than the better of the
+others, all three opening nodes down to the last column. dsel finds the last two columns by a look at all pairs, which
+any bound could do: `node_ratio_with_pairs` is with that look for all three, and `node_ratio_as_run` the combined one
+with it against the others without, as they were published. The published bounds are run to at most `limit` nodes;
+where they stop there, the ratio is at least what is given. The means are geometric.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ MULTI_TARGET: tuple[tuple[str, int | None, int], ...] = (
 ONE_TARGET = (("ionosphere", 8), ("sonar", 8), ("coil2000", 8), ("mushrooms", 8))
 #: Ratios of a row, and what their means are called.
 KEYS = {
-    "ratio": "node_ratio_multi_target", "ratio_singly": "node_ratio_without_pairs",
-    "ratio_pairs": "node_ratio_with_pairs", "ratio_to_paper": "node_ratio_to_paper", "time_ratio": "time_ratio",
+    "ratio_singly": "node_ratio_multi_target", "ratio_pairs": "node_ratio_with_pairs",
+    "ratio_as_run": "node_ratio_as_run", "ratio_to_paper": "node_ratio_to_paper", "time_ratio": "time_ratio",
 }  # fmt: skip
 #: How the last two columns are found: by a node for each of the first of them, or by looking at all pairs.
 LOOKS = ("singly", "pairs")
@@ -77,7 +77,7 @@ def nodes_to_proof(X: Floats, Y: Floats, k: int, bound: BoundName, pairs: bool, 
 
 def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[str, Any]:
     """Nodes of the three bounds, without and with the look at pairs, and how many times fewer the combined one needs
-    than the better of the others: as they are run, all without, all with."""
+    than the better of the others: all without, all with, and as they are run."""
     row: dict[str, Any] = {"data": name, "k": k, "targets": data[1].shape[1]}
     for bound in BOUNDS:
         row[bound] = {look: nodes_to_proof(*data, k, bound, look == "pairs", limit) for look in LOOKS}
@@ -88,8 +88,8 @@ def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[
     for look in LOOKS:
         row[f"ratio_{look}"] = published(look) / row["combined"][look]["nodes"]
     combined = row["combined"]["pairs"]
-    row["ratio"] = published("singly") / combined["nodes"]
-    row["ratio_to_paper"] = row["eigenvalue"]["singly"]["nodes"] / combined["nodes"]
+    row["ratio_as_run"] = published("singly") / combined["nodes"]
+    row["ratio_to_paper"] = row["eigenvalue"]["singly"]["nodes"] / row["combined"]["singly"]["nodes"]
     row["time_ratio"] = published("singly", "seconds") / combined["seconds"]
     return row
 
@@ -157,10 +157,12 @@ def run(quick: bool) -> None:
             continue
         rows.append(compare(name, k, data, limit))
     print("Nodes until the optimum is proved (+: stopped there), from the same incumbent: the last two columns found")
-    print("singly / by a look at all pairs. Times fewer: the combined bound with that look against the better of the")
-    print("published ones without it; all three without it; all three with it\n")
+    print(
+        "singly / by a look at all pairs. Times fewer: the combined bound against the better of the others, all three"
+    )
+    print("without that look; all three with it; the combined one with it against the others without (as run)\n")
     header = (
-        "data set", "k", "targets", "paper's bound", "leaps", "combined", "times fewer", "without", "with",
+        "data set", "k", "targets", "paper's bound", "leaps", "combined", "times fewer", "with", "as run",
         "seconds (leaps, combined)",
     )  # fmt: skip
     print(text_table(header, [_written(row) for row in rows]))
@@ -183,7 +185,7 @@ def run(quick: bool) -> None:
 def _written(row: dict[str, Any]) -> list[str]:
     bounds = ("eigenvalue", "leaps", "combined")
     cells = [" / ".join(_nodes(row[bound][look]) for look in LOOKS) for bound in bounds]
-    ratios = [f"{row[key]:.1f}" for key in ("ratio", "ratio_singly", "ratio_pairs")]
+    ratios = [f"{row[key]:.1f}" for key in ("ratio_singly", "ratio_pairs", "ratio_as_run")]
     seconds = f"{row['leaps']['singly']['seconds']:.3f}, {row['combined']['pairs']['seconds']:.3f}"
     return [row["data"], str(row["k"]), str(row["targets"]), *cells, *ratios, seconds]
 
