@@ -254,7 +254,7 @@ class QuadraticObjective:
         if self.moments is None and self.cross is None:
             B = self.K[rest] - A_I.T @ self.K[I]  # squared last, M has no negative part from nearly dependent columns
             moments = B @ B.T
-        elif self._needs_moments:
+        elif self.moments is not None:
             M_I = self.M[np.ix_(I, rest)]
             part = A_I.T @ M_I
             moments = self.M[np.ix_(rest, rest)] - part - part.T + A_I.T @ self.M[np.ix_(I, I)] @ A_I
