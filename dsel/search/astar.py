@@ -25,12 +25,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel.blas import one_blas_thread
 from dsel.errors import OptionError
 from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.beside import beside
 from dsel.search.bounds import Problem, orthonormalised
 from dsel.search.branch_and_bound import MARGIN
 from dsel.search.exact import ExactSearch, check_saved
@@ -49,13 +51,17 @@ _SMALL = 512
 _Allowed = tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Node:
     members: tuple[int, ...]
     l: float
     u: float
     allowed: _Allowed
     terminal: bool = False  # no column is left to add: l = u, like a node of k columns
+
+
+#: f, the larger the first, the sooner made the first.
+_Entry = tuple[float, int, int, _Node]
 
 
 class AStar(ExactSearch):
@@ -103,7 +109,7 @@ class AStar(ExactSearch):
         self._problem = Problem.of(objective) if exact_errors else _without_targets(objective)
         self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
-        self._fringe: list[tuple[float, int, int, _Node]] = []
+        self._fringe: list[_Entry] = []
         self._closed: set[int | tuple[int, ...]] = set()
         self._made = 0
         self._expanded = 0
@@ -123,43 +129,33 @@ class AStar(ExactSearch):
 
     def _weighted(self, l: Any, u: Any, size: int) -> Any:
         """f of a node of so many members, or of some."""
-        if math.isinf(self.gamma):
+        if self.gamma == math.inf:
             return u
-        return l * (1.0 + self.epsilon * (self.k - size) / self.k) + self.gamma * u
+        if self.epsilon > 0.0:
+            l = l * (1.0 + self.epsilon * (self.k - size) / self.k)
+        return l + self.gamma * u if self.gamma > 0.0 else l
 
-    def _f(self, node: _Node) -> float:
-        return float(self._weighted(node.l, node.u, len(node.members)))
+    def _entry(self, node: _Node, made: int) -> _Entry:
+        size = len(node.members)
+        return self._weighted(node.l, node.u, size), -size, made, node
 
     def _push(self, node: _Node) -> None:
         self._made += 1
-        heapq.heappush(self._fringe, (self._f(node), -len(node.members), self._made, node))
-
-    def _corrected(self, node: _Node, q: int, reduced: Reduced) -> Children:
-        """Children with bounds from a reduced problem that is not complete, and errors from the objective."""
-        assert self._problem is not None
-        R = self._others(node)
-        _, gain, f = self._problem.singles(node.members, R)
-        free = self._problem.free(node.members, R)
-        found = reduced.children(node.members, q, R[free])
-        u = np.maximum(f - gain[free], 0.0)
-        return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
-
-    def _others(self, node: _Node) -> Ints:
-        left = np.ones(self.objective.n, np.bool_)
-        left[list(node.members)] = False
-        return np.flatnonzero(left)
+        heapq.heappush(self._fringe, self._entry(node, self._made))
 
     def _children_of(self, node: _Node, q: int, reduced: Reduced) -> Children:
-        """Children with the values of Theorem 4; near dependence the errors are the objective's."""
-        if self._problem is None:
+        """Children with the values of Theorem 4; near dependence the errors are the objective's, and so they are where
+        the reduced problem is not complete."""
+        problem = self._problem
+        if problem is None:
             return reduced.children(node.members, q)
+        found = reduced.children(node.members, q, lambda R: problem.free(node.members, R))
         if not reduced.complete:
-            return self._corrected(node, q, reduced)
-        R = self._others(node)
-        R = R[self._problem.free(node.members, R)]
-        found = reduced.children(node.members, q, R)
+            _, gain, f = problem.singles(node.members, found.columns)
+            u = np.maximum(f - gain, 0.0)
+            return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
         for x in np.flatnonzero(found.steep):
-            found.u[x] = self.objective.value((*node.members, int(R[x])))
+            found.u[x] = self.objective.value((*node.members, int(found.columns[x])))
             found.l[x] = found.u[x] if q == 1 else min(node.l, found.u[x])
         return found
 
@@ -202,6 +198,8 @@ class AStar(ExactSearch):
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
         downdated(np.ones(1), np.zeros((1, 1)), 1)
+        one = np.ones((1, 1))
+        beside(one, one, np.zeros(1, np.int64), one[0], np.empty(1), np.empty((1, 1)), np.empty((1, 1)))
         if self._problem is not None:
             self._problem.value((0,))
 
@@ -227,19 +225,13 @@ class AStar(ExactSearch):
         if len(node.members) == self.k or node.terminal:
             self._finish(node)
             return
-        children = self._children(node)
         self._expanded += 1
+        children = self._children(node)
         if children is None:
             self._push(_Node(node.members, node.u, node.u, (), terminal=True))
             return
-        if not children:
-            return
-        best = min(children, key=lambda child: child.u)
-        if best.u < self.best_value:
-            self.offer(best.members)
         for child in children:
-            if not self._cannot_be_better(child):
-                self._push(child)
+            self._push(child)
         self.memory_full = max(len(self._closed), len(self._fringe)) > self._most_nodes
 
     def _cannot_be_better(self, node: _Node) -> bool:
@@ -248,6 +240,19 @@ class AStar(ExactSearch):
             return False
         self._pruned = min(self._pruned, node.l)
         return True
+
+    def _may_be_better(self, l: Floats) -> NDArray[np.bool_]:
+        """(t,) with an incumbent: below which of nodes of these l there may be better than the best subset seen."""
+        if not self._prune:
+            return np.ones(l.size, np.bool_)
+        better = l < self.best_value - self._margin
+        self._pruned = min(self._pruned, float(l[~better].min(initial=math.inf)))
+        return np.asarray(better)
+
+    def _see(self, members: tuple[int, ...], columns: Ints, u: Floats) -> None:
+        """Take the best child as the best subset, if it is."""
+        if u.min() < self.best_value:
+            self.offer((*members, int(columns[u.argmin()])))
 
     def _finish(self, node: _Node) -> None:
         self.goal = tuple(sorted(node.members))
@@ -260,20 +265,30 @@ class AStar(ExactSearch):
         if self._reduced is not None:
             return self._in_the_graph(node, q, self._reduced)
         assert self._problem is not None
-        return in_the_tree(self._problem, node, q) or None
+        children = in_the_tree(self._problem, node, q)
+        if not children:
+            return None
+        best = min(children, key=lambda child: child.u)
+        if best.u < self.best_value:
+            self.offer(best.members)
+        return [child for child in children if not self._cannot_be_better(child)]
 
     def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
         """Children that are not closed yet; they are closed now."""
         found = self._children_of(node, q, reduced)
         if not found.columns.size:
             return None
-        mask = sum(1 << j for j in node.members) if self.objective.n <= _MOST_BITS else None
+        members, closed = node.members, self._closed
+        self._see(members, found.columns, found.u)
+        lower = np.maximum(found.l, node.l)
+        may = self._may_be_better(lower)
+        mask = sum(1 << j for j in members) if self.objective.n <= _MOST_BITS else None
         children = []
-        for j, l, u in zip(found.columns.tolist(), found.l.tolist(), found.u.tolist(), strict=True):
-            key = mask | 1 << j if mask is not None else tuple(sorted((*node.members, j)))
-            if key not in self._closed:
-                self._closed.add(key)
-                children.append(_Node((*node.members, j), max(l, node.l), u, None))
+        for j, l, u in zip(found.columns[may].tolist(), lower[may].tolist(), found.u[may].tolist(), strict=True):
+            key = mask | 1 << j if mask is not None else tuple(sorted((*members, j)))
+            if key not in closed:
+                closed.add(key)
+                children.append(_Node((*members, j), l, u, None))
         return children
 
     def state(self) -> dict[str, Any]:
@@ -311,7 +326,7 @@ class AStar(ExactSearch):
         search._fringe = []
         for l, u, members, allowed, made, terminal in state["fringe"]:
             node = _Node(tuple(members), l, u, None if allowed is None else tuple(allowed), terminal)
-            search._fringe.append((search._f(node), -len(members), made, node))
+            search._fringe.append(search._entry(node, made))
         heapq.heapify(search._fringe)
         search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
         search._expanded, search._made = state["expanded"], state["made"]

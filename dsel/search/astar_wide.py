@@ -10,12 +10,13 @@ problems", AAAI 2000), so that the nodes come in the same order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dsel.errors import OptionError
 from dsel.objective.evaluate import STEEP_RATIO
@@ -23,7 +24,6 @@ from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.astar import AStar, _Node
 from dsel.search.reduced import Children, Reduced
-from dsel.search.secular import downdated
 
 #: Children of a node that are made at once.
 MADE_AT_ONCE = 256
@@ -56,8 +56,8 @@ class ReducedTargets(Reduced):
             objective=objective, B=objective.cross @ V,
         )  # fmt: skip
 
-    def children(self, S: Sequence[int], q: int, columns: Ints | None = None) -> Children:
-        """As `Reduced.children`; the rows of S have to be there."""
+    def children(self, S: Sequence[int], q: int, free: Callable[[Ints], NDArray[np.bool_]] | None = None) -> Children:
+        """As `Reduced.children`; the rows of S have to be there, and say which columns are free."""
         objective, chosen = self.objective, np.asarray(S, np.int64)
         d = objective.diagonal + objective.lam
         left = self.B
@@ -69,22 +69,11 @@ class ReducedTargets(Reduced):
             explained_S = scipy.linalg.solve_triangular(L, self.B[chosen], lower=True)
             d = d - np.einsum("sn,sn->n", V, V)
             left = self.B - V.T @ explained_S
-        free = d > self.floor
-        free[chosen] = False
-        columns = np.flatnonzero(free) if columns is None else columns
+        independent = d > self.floor
+        independent[chosen] = False
+        columns = np.flatnonzero(independent)
         Z = (left[columns] / np.sqrt(d[columns])[:, None]).T
-        before = float(np.square(explained_S).sum())
-        explained = before + np.einsum("rt,rt->t", Z, Z)
-        everything = self.rest + float(self.D.sum())
-        u = np.maximum(everything - explained, 0.0)
-        after = min(q - 1, self.D.size)
-        if after == self.D.size:
-            explained = np.full(columns.size, float(self.D.sum()))
-        elif after > 0:
-            values, Q = np.linalg.eigh(np.diag(self.D) - explained_S.T @ explained_S)
-            top = downdated(values[::-1].copy(), Q[:, ::-1].T @ Z, after)
-            explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u, d[columns] <= STEEP_RATIO * self.floor[columns])
+        return self._bounded(columns, Z, explained_S, q, d[columns] <= STEEP_RATIO * self.floor[columns])
 
 
 class WideAStar(AStar):
@@ -103,10 +92,10 @@ class WideAStar(AStar):
         found = self._reduced.children(node.members, self.k - len(node.members))
         if not found.columns.size:
             return None
-        f = self._weighted(found.l, found.u, len(node.members) + 1)
-        order = np.argsort(f, kind="stable")
-        best = int(found.u.argmin())  # the next incumbent is made first
-        order = np.concatenate([[best], order[order != best]])
+        self._see(node.members, found.columns, found.u)
+        lower = np.maximum(found.l, node.l)
+        may = np.flatnonzero(self._may_be_better(lower))
+        order = may[np.argsort(self._weighted(found.l, found.u, len(node.members) + 1)[may], kind="stable")]
         children: list[_Node] = []
         looked_at = 0
         for i in order:
@@ -117,11 +106,10 @@ class WideAStar(AStar):
             key = tuple(sorted(members))
             if key not in self._closed:
                 self._closed.add(key)
-                children.append(_Node(members, max(float(found.l[i]), node.l), float(found.u[i]), None))
+                children.append(_Node(members, float(lower[i]), float(found.u[i]), None))
         rest = order[looked_at:]
         if rest.size:
-            l, u = max(float(found.l[rest].min()), node.l), float(found.u[rest].min())
-            children.append(_Node(node.members, l, u, _OTHERS))
+            children.append(_Node(node.members, float(lower[rest].min()), float(found.u[rest].min()), _OTHERS))
         return children
 
     def _likely(self) -> Ints:

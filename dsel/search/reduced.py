@@ -11,8 +11,9 @@ B = X'Y and Y'Y; lam > 0 is lam in K's diagonal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -22,6 +23,7 @@ from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
+from dsel.search.beside import beside
 from dsel.search.bounds import column_norms, few_targets
 from dsel.search.secular import downdated
 
@@ -77,8 +79,8 @@ class Reduced:
         outside_x = max(float(D.sum() - np.square(P).sum()), 0.0)
         left = np.sqrt(outside_y) + (0.0 if whole else np.sqrt(outside_x))
         norms = np.where(squares > 0.0, np.sqrt(squares), 1.0)
-        rest = c - float(D.sum())
-        return cls(W / norms, D, P, max(rest, 0.0), np.full(W.shape[1], _ROUNDING), float(left**2))
+        rest, floor = max(c - float(D.sum()), 0.0), np.full(W.shape[1], _ROUNDING)
+        return cls(np.ascontiguousarray(W / norms), D, P, rest, floor, float(left**2))
 
     @classmethod
     def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Reduced:
@@ -102,7 +104,7 @@ class Reduced:
         norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
         rest = max(objective.c - float(D[kept].sum()), 0.0)
         floor = np.maximum(objective.floor / norms**2, _ROUNDING)
-        return cls(W[kept] / norms, D[kept], np.diag(np.sqrt(D[kept])), rest, floor)
+        return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor)
 
     @classmethod
     def _made(cls, objective: QuadraticObjective, B: Floats, T: Floats | None) -> Reduced:
@@ -111,7 +113,7 @@ class Reduced:
         values, V = scipy.linalg.eigh(K / np.outer(norms, norms))
         real = values > _ROUNDING * max(float(values[-1]), 0.0)
         root = np.sqrt(values[real])
-        W = root[:, None] * V[:, real].T
+        W = np.ascontiguousarray(root[:, None] * V[:, real].T)
         seen = (V[:, real] / root).T @ (B / norms[:, None])  # U_x'Y (r_x, N)
         T = T if T is not None else seen.T @ seen
         D, V_y = scipy.linalg.eigh(T)
@@ -130,6 +132,18 @@ class Reduced:
         """Whether the errors here are those of the data."""
         return self.left_out == 0.0
 
+    @cached_property
+    def _seen(self) -> Floats:
+        return np.ascontiguousarray(self.P @ self.W)
+
+    @cached_property
+    def _own(self) -> Floats:
+        return np.asarray(np.einsum("rn,rn->n", self.W, self.W))
+
+    @cached_property
+    def _highest_floor(self) -> float:
+        return float(self.floor.max(initial=0.0))
+
     def _below(self, explained: Floats) -> Floats:
         """Least error of selections that explain at most so much here."""
         if not self.complete:
@@ -142,30 +156,39 @@ class Reduced:
         l = self._below(np.asarray(self.D[:k].sum()))
         return float(l), self.rest + float(self.D.sum())
 
-    def children(self, S: Sequence[int], q: int, columns: Ints | None = None) -> Children:
+    def children(self, S: Sequence[int], q: int, free: Callable[[Ints], NDArray[np.bool_]] | None = None) -> Children:
         """All independent columns that can be added to S, q columns to choose in all (that one included).
 
-        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3). columns:
-        those to look at, which are independent in the data though they may not be here.
+        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3). free: which
+        columns are independent of S in the data, asked where W cannot say so beyond doubt. O(s n (r_x + r_y) + r_y^3).
         """
         chosen = np.asarray(S, np.int64)
-        Q = np.linalg.qr(self.W[:, chosen])[0] if chosen.size else np.zeros((self.W.shape[0], 0))
-        left = self.W - Q @ (Q.T @ self.W)
-        squares = np.einsum("rn,rn->n", left, left)
-        free = squares > self.floor
-        free[chosen] = False
-        if columns is None:
-            columns = np.flatnonzero(free)
-        scale = np.where(free[columns], np.sqrt(np.maximum(squares[columns], self.floor[columns])), np.inf)
-        Z = self.P @ (left[:, columns] / scale)
-        Z_S = self.P @ Q
+        squares, Z, Z_S = np.empty(self.n), np.empty((self.D.size, self.n)), np.empty((chosen.size, self.D.size))
+        determinant = beside(self.W, self._seen, chosen, self._own, squares, Z, Z_S)
+        open_ = squares > self.floor
+        if free is not None:
+            # No pivot of S and j is below their determinant, in whatever order; nor is K's below that of W.
+            doubtful = determinant * squares <= STEEP_RATIO * self._highest_floor
+            doubtful[chosen] = False
+            open_ = ~doubtful
+            if doubtful.any():
+                open_[doubtful] = free(np.flatnonzero(doubtful))
+        open_[chosen] = False
+        columns = np.flatnonzero(open_)
+        left, floor = squares[columns], self.floor[columns]
+        Z = Z[:, columns] / np.where(left > floor, np.sqrt(np.maximum(left, floor)), np.inf)
+        return self._bounded(columns, Z, Z_S, q, left <= STEEP_RATIO * floor)
+
+    def _bounded(self, columns: Ints, Z: Floats, Z_S: Floats, q: int, steep: NDArray[np.bool_]) -> Children:
+        """Theorem 4 for every child: Z (r_y, t) the directions that the columns add to Z_S (s, r_y)."""
+        everything = float(self.D.sum())
         explained = float(np.square(Z_S).sum()) + np.einsum("rt,rt->t", Z, Z)
-        u = np.maximum(self.rest + float(self.D.sum()) - explained, 0.0)
+        u = np.maximum(self.rest + everything - explained, 0.0)
         after = min(q - 1, self.D.size)
         if after == self.D.size:
-            explained = np.full(columns.size, float(self.D.sum()))
+            explained = np.full(columns.size, everything)
         elif after > 0:
-            values, V = np.linalg.eigh(np.diag(self.D) - Z_S @ Z_S.T)
+            values, V = np.linalg.eigh(np.diag(self.D) - Z_S.T @ Z_S)
             top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
-        return Children(columns, self._below(explained), u, squares[columns] <= STEEP_RATIO * self.floor[columns])
+        return Children(columns, self._below(explained), u, steep)
