@@ -27,7 +27,8 @@ def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -
 
     fast: the order of operations may change, for figures that decide nothing. inline: the body goes into each caller.
     nogil: threads of one process may run it side by side.
-    Call compiled functions with typed integers (np.int64(2), not 2): for a literal numba compiles the callee anew.
+    Call compiled functions with typed integers, np.int64(2), not 2 nor a variable that begins as 2: a literal makes
+    numba compile the callee anew, and all that it calls.
     """
     options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil}
     if fast:

@@ -146,9 +146,9 @@ def _branch(P: Ints, d: int, q: int) -> None:
     lower, count = matrix(P, LOWER), int_vector(P, COUNT)
     t = frame[d, T]
     order = np.empty(t, np.int64)
-    place = 0
-    first = 0
-    steep = 0
+    place = np.int64(0)
+    first = np.int64(0)
+    steep = np.int64(0)
     for state in (DEPENDENT, STEEP, FREE):
         for i in range(t):
             if moments[1, i] == state:

@@ -42,7 +42,7 @@ def disturbed(P: Ints, source: int, z: int, size: int, share: float, state: int)
     """Fill slot z with `size` columns: those of slot `source`, each but for a chance `share`, and random others."""
     members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
     clear(P, z)
-    draw = 0
+    draw = np.int64(0)
     for i in range(status[source, SIZE]):
         if uniform(state, draw) >= share and status[z, SIZE] < size:
             insert(P, z, members[source, i])

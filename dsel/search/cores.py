@@ -23,7 +23,6 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
     numbers = vector(P, NUMBERS)
     f = matrix(P, ERROR)[F_OF_S, d]
     slack = f - numbers[INCUMBENT] + numbers[MARGIN]
-    exact = False
     prepare(P, d, order)
     trace = 0.0
     top = 0.0
@@ -34,7 +33,7 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
         top += z
         if a > split:
             continue
-        top = suffix_bound(P, q, a, order.size, top, trace, slack, exact)
+        top = suffix_bound(P, q, a, order.size, top, trace, slack, np.bool_(False))
         if top > slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - reached)
             return a
@@ -57,7 +56,7 @@ def cores(P: Ints, d: int, q: int, order: Ints, crossing: int) -> int:
     found = 1
     trial = np.empty(t, np.int64)
     while found <= q:
-        split = 0
+        split = np.int64(0)
         for a in range(t):
             if core[a] == 0:
                 trial[split] = a

@@ -305,13 +305,13 @@ def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> 
     t = count[ITERATION]
     full = False
     while t < until and not full:
-        parent = order[np.int64(uniform(stream(rules[SEED], t, np.int64(0)), 0) * count[MEMBERS])]
+        parent = order[np.int64(uniform(stream(rules[SEED], t, np.int64(0)), np.int64(0)) * count[MEMBERS])]
         for slot in range(processors):
             full = pairs.shape[0] > 0 and found + MOST_FLIPS * MOST_FLIPS > pairs.shape[0]
             full = full or (wanted.shape[0] > 0 and columns + MOST_FLIPS > wanted.shape[0])
             if full:
                 break
-            n_flips = draw_flips(stream(rules[SEED], t, np.int64(slot)), 1, n, cdf, flips)
+            n_flips = draw_flips(stream(rules[SEED], t, np.int64(slot)), np.int64(1), n, cdf, flips)
             size = status[parent, SIZE]
             for x in range(n_flips):
                 size += 1 if position[parent, flips[x]] < 0 else -1
@@ -359,7 +359,7 @@ def _recombine(P: Ints, first: int, second: int, state: int) -> int:
     members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
     flips = int_vector(P, FLIPS)
     count = 0
-    draw = 1000
+    draw = np.int64(1000)
     for turn in range(2):
         one, other = (first, second) if turn == 0 else (second, first)
         for i in range(status[one, SIZE]):
@@ -384,13 +384,13 @@ def exchange(P: Ints, iteration: int) -> None:
     members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
     k = rules[LIMIT]
     state = stream(rules[SEED], iteration, np.int64(1))
-    parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
-    if uniform(state, 1) < 0.75:
+    parent = order[np.int64(uniform(state, np.int64(0)) * count[MEMBERS])]
+    if uniform(state, np.int64(1)) < 0.75:
         for i in range(count[MEMBERS]):
             if status[parent, SIZE] > k or status[parent, SIZE] < status[order[i], SIZE] <= k:
                 parent = order[i]
     size = status[parent, SIZE] if status[parent, SIZE] > 0 else k
-    share = 1.0 if uniform(state, 2) < 0.125 else 0.05 + 0.25 * uniform(state, 3)
+    share = 1.0 if uniform(state, np.int64(2)) < 0.125 else 0.05 + 0.25 * uniform(state, np.int64(3))
     spare = free[free.shape[0] - count[MEMBERS] - 1]
     disturbed(P, parent, spare, size, share, stream(rules[SEED], iteration, np.int64(2)))
     climb(P, spare, candidate)
@@ -436,11 +436,11 @@ def run(P: Ints, until: int, script: Ints) -> int:
             said += 2 + n_flips
         else:
             state = stream(seed, iteration, np.int64(0))
-            parent = order[np.int64(uniform(state, 0) * count[MEMBERS])]
-            if rates[RECOMBINATION] > 0.0 and uniform(state, 900) < rates[RECOMBINATION]:
-                n_flips = _recombine(P, parent, order[np.int64(uniform(state, 901) * count[MEMBERS])], state)
+            parent = order[np.int64(uniform(state, np.int64(0)) * count[MEMBERS])]
+            if rates[RECOMBINATION] > 0.0 and uniform(state, np.int64(900)) < rates[RECOMBINATION]:
+                n_flips = _recombine(P, parent, order[np.int64(uniform(state, np.int64(901)) * count[MEMBERS])], state)
             else:
-                n_flips = draw_flips(state, 1, n, cdf, flips)
+                n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
         traced = count[TRACED]
         size = status[parent, SIZE]
         for x in range(n_flips):

@@ -82,12 +82,12 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
         if rules[MIN_INDEX] and count[MEMBERS] + processors + 2 > most:
             return FULL
         t = count[ITERATION]
-        parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), 0) * count[MEMBERS])]
+        parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * count[MEMBERS])]
         parent_size, parent_class = status[parent, SIZE], status[parent, CLASS]
         looked_up, valued = count[LOOKED_UP], count[VALUED]
         found = 0
         for slot in range(processors):
-            n_flips = draw_flips(stream(seed, t, np.int64(slot)), 1, n, cdf, flips)
+            n_flips = draw_flips(stream(seed, t, np.int64(slot)), np.int64(1), n, cdf, flips)
             size = parent_size
             for x in range(n_flips):
                 size += 1 if position[parent, flips[x]] < 0 else -1
@@ -115,7 +115,7 @@ def run_rounds(P: Ints, until: int, processors: int, survivors: Ints) -> int:
                 survivors[found, flips_at + x] = flips[x]
             found += 1
         traced = count[TRACED]
-        there = True
+        there = np.bool_(True)
         for i in range(found):
             _consider_survivor(P, parent, there, survivors[i])
             # Once it has left, its slot may go to another subset.

@@ -164,13 +164,13 @@ class Remembered:
 @compiled()
 def draw_parent(seed: int, iteration: int, members: int) -> Any:
     """The parent's place in the archive: draw 0 of slot 0, as in the engine."""
-    return np.int64(uniform(stream(seed, iteration, np.int64(0)), 0) * members)
+    return np.int64(uniform(stream(seed, iteration, np.int64(0)), np.int64(0)) * members)
 
 
 @compiled()
 def draw_columns(seed: int, iteration: int, slot: int, cdf: Floats, flips: Ints) -> Any:
     """How many columns of `flips` to flip: the draws from 1 on of a slot, as in the engine."""
-    return draw_flips(stream(seed, iteration, slot), 1, flips.shape[0], cdf, flips)
+    return draw_flips(stream(seed, iteration, slot), np.int64(1), flips.shape[0], cdf, flips)
 
 
 def number(value: Any, members: Subset) -> float:
