@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from dsel.data.source import Labels, Source, nearest, resolve_labels
 from dsel.errors import OptionError
+from dsel.objective.quadratic import FEW_TARGETS
 from dsel.representation import Problem
+from dsel.search.archive_memory import check_tables, first_slots
 from dsel.search.methods import METHODS, Method
-from dsel.search.options import Options
+from dsel.search.options import ArchiveOptions, Options
 from dsel.stats.gram import Missing
 from dsel.stats.statistics import PREPROCESS, Preprocess
 from dsel.validation import first_error
@@ -57,7 +59,7 @@ class Checked:
 
 def check(source: Source, settings: Settings) -> Checked:
     """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
-    OptionError."""
+    OptionError; CapacityError where the option `memory` is too small to begin with."""
     n = source.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
         raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
@@ -83,6 +85,9 @@ def check(source: Source, settings: Settings) -> Checked:
     if settings.criterion is not None and not method.any_criterion:
         able = ", ".join(name for name, other in METHODS.items() if other.any_criterion)
         raise OptionError(f"{settings.method} does not take a criterion.", f"Use one of {able}.")
+    conflict = options.conflict(settings.criterion is not None)
+    if conflict:
+        raise OptionError(f"Options of {settings.method}: {conflict}.", "Leave it out.")
     if method.unsupervised_only and source.n_targets:
         raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     include = resolve_labels(settings.include, source.features, "feature", "include")
@@ -94,7 +99,13 @@ def check(source: Source, settings: Settings) -> Checked:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
     if exclude.size == n:
         raise OptionError("All columns are excluded: none is left to choose from.")
-    return Checked(settings, method, options, include, exclude)
+    checked = Checked(settings, method, options, include, exclude)
+    if isinstance(options, ArchiveOptions) and not options.by_calls(settings.criterion is not None):
+        k, free = settings.k - include.size, n - include.size - exclude.size
+        few = source.n_targets if source.n_targets <= FEW_TARGETS else 0
+        if 0 < k <= free:
+            check_tables(free, few, k, first_slots(k), options.memory)
+    return checked
 
 
 def _is_whole(value: Any) -> bool:

@@ -16,7 +16,7 @@ import xarray as xr
 
 import dsel
 from dsel.data.store import open_dataset
-from dsel.errors import DataError, DselError, MissingInputError, OptionError
+from dsel.errors import CapacityError, DataError, DselError, MissingInputError, OptionError
 from dsel.search.methods import METHODS
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -384,11 +384,21 @@ class TestACriterionOfOnesOwn:
         assert free.r2 > poss.r2 - 1e-9
 
     @pytest.mark.parametrize(
-        "wrong", [{"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5}]
-    )
-    def test_what_does_not_go_with_it_is_refused(self, wrong: dict[str, object]) -> None:
+        "wrong",
+        [
+            {"method": "forward"}, {"warm_start": "forward"}, {"exchange_every": 5}, {"target_r2": 0.5},
+            {"method": "pposs", "target_r2": 0.5},
+        ],
+    )  # fmt: skip
+    def test_what_does_not_go_with_it_is_refused_before_the_data_are_read(self, wrong: dict[str, object]) -> None:
         with pytest.raises(OptionError):
-            dsel.select(X, Y, k=4, criterion=len, **wrong)  # type: ignore[arg-type]
+            dsel.plan(X, Y, k=4, criterion=len, **wrong)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("only", [{"evaluation_limit": 1.0}, {"processes": 2}])
+    def test_what_goes_with_it_alone_is_refused_without(self, only: dict[str, object]) -> None:
+        dsel.plan(X, Y, k=4, method="pposs", criterion=len, **only)  # type: ignore[arg-type]
+        with pytest.raises(OptionError, match=f"pposs: {next(iter(only))}: only with a function"):
+            dsel.plan(X, Y, k=4, method="pposs", **only)  # type: ignore[arg-type]
 
     def test_a_criterion_that_fails_names_the_subset(self) -> None:
         with pytest.raises(DselError, match=r"(?s)failed on the columns \[.*ZeroDivisionError"):
@@ -412,6 +422,12 @@ def test_an_answer_without_columns_says_so() -> None:
 
 def test_printed_it_is_what_the_shell_shows() -> None:
     assert str(dsel.select(X, Y, k=2, method="forward")).startswith("2 of 24 columns explain")
+
+
+def test_too_little_memory_for_the_archive_is_refused_by_the_plan_too() -> None:
+    with pytest.raises(CapacityError, match=r"for 11 subsets of up to 7 of 23 columns.* let the option memory be more"):
+        dsel.plan(X, Y, k=5, include=[3], memory=10_000)
+    dsel.plan(X, Y, k=5, include=[3, 4, 5, 6, 7], memory=10_000)
 
 
 def test_more_folds_than_rows_are_refused_by_the_plan_too() -> None:

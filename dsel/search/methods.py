@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel.compiled import say_that_it_compiles
-from dsel.errors import OptionError
 from dsel.objective import neighbour_table
 from dsel.search import pareto_engine
 from dsel.search.criterion import Criterion, CriterionPoss
@@ -55,7 +54,7 @@ class Method:
 
 
 def _poss(run: Run) -> SearchOutcome:
-    if run.criterion is not None or callable(run.options.isolation):
+    if run.options.by_calls(run.criterion is not None):
         return _poss_by_calls(run)
     say_that_it_compiles(pareto_engine.run)
     objective, options = run.objective, run.options
@@ -75,13 +74,6 @@ def _poss(run: Run) -> SearchOutcome:
 def _poss_by_calls(run: Run) -> SearchOutcome:
     """POSS on a Python function: the user's criterion, or f under the user's isolation function."""
     objective, options = run.objective, run.options
-    extras = [
-        name for name in ("warm_start", "exchange_every", "recombination") if getattr(options, name) not in (0, "none")
-    ]
-    if extras or (run.criterion is not None and options.target_r2 is not None):
-        raise OptionError(
-            f"{', '.join(extras) or 'target_r2'} cannot be had with a function of one's own.", "Leave it out."
-        )
 
     def in_data(function: Criterion) -> Criterion:
         return lambda S: function(tuple(sorted(objective.in_data(S))))

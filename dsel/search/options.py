@@ -19,6 +19,10 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    def conflict(self, criterion: bool) -> str:
+        """What of them cannot be had with a criterion of one's own, or without one; empty where all can."""
+        return ""
+
 
 class NoOptions(Options):
     """A method without options."""
@@ -40,11 +44,15 @@ class StopOptions(Options):
     bound: Float | None = Field(None, ge=0)
 
 
-class IsolationOptions(StopOptions):
+_CANNOT = "{} cannot be had with a function of one's own"
+
+
+class ArchiveOptions(StopOptions):
     """isolation: "none", "min-index", or a function of the ascending columns chosen (package.module:function in a job
-    file): subsets compete only where it has the same value."""
+    file): subsets compete only where it has the same value. memory: bytes for the archive's tables."""
 
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
+    memory: Int = Field(8 << 30, gt=0)
 
     @field_validator("isolation", mode="before")
     @classmethod
@@ -58,14 +66,21 @@ class IsolationOptions(StopOptions):
             )
         return value
 
+    def by_calls(self, criterion: bool) -> bool:
+        """Whether subsets are valued one by one: by the user's criterion, or under the user's isolation function."""
+        return criterion or callable(self.isolation)
 
-class PossOptions(IsolationOptions):
+    def conflict(self, criterion: bool) -> str:
+        return _CANNOT.format("target_r2") if criterion and self.target_r2 is not None else ""
+
+
+class PossOptions(ArchiveOptions):
     """POSS and POCSS. Defaults are the papers'.
 
     warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
     starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
     between exchange searches from a disturbed archived subset (0: never). recombination: share of offspring with two
-    parents. memory: bytes for the archive's tables.
+    parents. isolation, memory: see ArchiveOptions.
 
     With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
     warm_start, exchange_every and recombination are not to be had.
@@ -75,10 +90,15 @@ class PossOptions(IsolationOptions):
     restarts: Int = Field(10, ge=1)
     exchange_every: Int = Field(0, ge=0)
     recombination: Float = Field(0.0, ge=0, lt=1)
-    memory: Int = Field(8 << 30, gt=0)
+
+    def conflict(self, criterion: bool) -> str:
+        asked = {"warm_start": self.warm_start != "none", "exchange_every": self.exchange_every > 0}
+        asked["recombination"] = self.recombination > 0.0
+        extras = [name for name, is_asked in asked.items() if is_asked and self.by_calls(criterion)]
+        return _CANNOT.format(", ".join(extras)) if extras else super().conflict(criterion)
 
 
-class PpossAsyOptions(IsolationOptions):
+class PpossAsyOptions(ArchiveOptions):
     """PPOSS-asy: on workers, each future from the newest archive; the result depends on the order they come back in.
     On wide data, whose rows are kept where the search is, all of it is done there.
 
@@ -91,7 +111,6 @@ class PpossAsyOptions(IsolationOptions):
 
     evaluation_limit: Float | None = Field(None, gt=0)
     processes: Int = Field(1, ge=1)
-    memory: Int = Field(8 << 30, gt=0)
 
 
 class PpossOptions(PpossAsyOptions):
@@ -100,10 +119,17 @@ class PpossOptions(PpossAsyOptions):
     The same seed and `processors` give the same bits on any number of workers; some times as many as there are workers
     keep them busy, since a third of the offspring need no evaluation. Without a criterion or an isolation function of
     one's own the rounds are made in this process: an offspring takes about a microsecond, less than any worker could be
-    told of it. memory: bytes for the archive's tables.
+    told of it.
     """
 
     processors: Int = Field(32, ge=1, le=100_000)
+
+    def conflict(self, criterion: bool) -> str:
+        asked = {"evaluation_limit": self.evaluation_limit is not None, "processes": self.processes > 1}
+        unused = [name for name, is_asked in asked.items() if is_asked and not self.by_calls(criterion)]
+        if unused:
+            return f"{' and '.join(unused)}: only with a function of one's own, without which all is done here"
+        return super().conflict(criterion)
 
 
 class FobaOptions(Options):

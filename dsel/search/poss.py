@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import OptionError
 from dsel.objective import memory as at
 from dsel.objective.evaluate import evaluate
-from dsel.objective.memory import know_pairs, pool_bytes
+from dsel.objective.memory import know_pairs
 from dsel.objective.neighbour_table import clear, fill_outcome, rebuild
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search import pareto_engine as engine
 from dsel.search.archive import Isolation
+from dsel.search.archive_memory import check_tables, first_slots, most_members, table_bytes
 from dsel.search.checks import check_seed, check_size
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.random import binomial_cdf
@@ -79,7 +80,7 @@ class Poss:
             "recombination": recombination,
         }
         self.memory_limit = memory_limit
-        self._s_max = min(2 * k - 1, n)
+        self._s_max = most_members(n, k)
         self._trace: list[Improvement] = []
         self._outlook = _NEAREST
         self._offspring = 1
@@ -87,7 +88,7 @@ class Poss:
             raise OptionError(
                 "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
             )
-        slots = 2 * k + 3
+        slots = first_slots(k)
         self._check_memory(slots)
         self._memory = memory = objective.memory(self._s_max, slots)
         classes = n + 1 if isolation == "min-index" else 1
@@ -105,16 +106,7 @@ class Poss:
         self._start()
 
     def _check_memory(self, slots: int) -> None:
-        n, need = self.objective.n, self._table_bytes(slots)
-        if need > self.memory_limit:
-            raise CapacityError(
-                f"The archive's tables need {need / 2**30:.1f} GiB for {slots} subsets of up to {self._s_max} of {n} "
-                f"columns; {self.memory_limit / 2**30:.1f} GiB are allowed.",
-                "Use a smaller k, isolation 'none', or let the option memory be more.",
-            )
-
-    def _table_bytes(self, slots: int) -> int:
-        return pool_bytes(self.objective.n, self.objective.few_targets, self._s_max, slots)
+        check_tables(self.objective.n, self.objective.few_targets, self.k, slots, self.memory_limit)
 
     def _start(self) -> None:
         """The archive holds the empty set alone (line 1 of Algorithm 2)."""
@@ -233,7 +225,8 @@ class Poss:
         need = 3 + (int(self._count[engine.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
-        more = max(2 * slots, need) if self._table_bytes(2 * slots) <= self.memory_limit else need
+        twice = table_bytes(self.objective.n, self.objective.few_targets, self.k, 2 * slots)
+        more = max(2 * slots, need) if twice <= self.memory_limit else need
         self._check_memory(more)
         at.resize(memory, self._s_max, more)
         order = np.zeros(more, np.int64)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dsel.compiled import say_that_it_compiles
-from dsel.errors import OptionError
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.objective.stored import StoredObjective, store_objective
 from dsel.search import pareto_engine
@@ -38,7 +37,7 @@ def pposs(run: Run) -> SearchOutcome:
     N = run.options.processors
     stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
-    if not _by_calls(run):
+    if not run.options.by_calls(run.criterion is not None):
         say_that_it_compiles(run_rounds)
         whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
         options = run.options
@@ -59,7 +58,7 @@ def pposs(run: Run) -> SearchOutcome:
 
 def pposs_asy(run: Run) -> SearchOutcome:
     """PPOSS-asy: subsets to be valued by the criterion, or slices of iterations on the quadratic objective."""
-    if _by_calls(run):
+    if run.options.by_calls(run.criterion is not None):
         if run.state is None:
             search = AsyncPposs(run.objective.n, run.k, seed=run.seed, isolation=_isolation(run))
         else:
@@ -109,19 +108,12 @@ def _own_isolation(run: Run) -> IsolationFunction | None:
     return (lambda S: function(tuple(sorted(objective.in_data(S))))) if callable(function) else None
 
 
-def _by_calls(run: Run) -> bool:
-    """Whether subsets are valued one by one: by the user's criterion, or under the user's isolation function."""
-    return run.criterion is not None or callable(run.options.isolation)
-
-
 def _by_evaluations(run: Run, search: Pposs | AsyncPposs, stop: Stop) -> SearchOutcome:
     """Subsets valued by the user's criterion, or by f under the user's isolation function."""
     if run.criterion is None:
         with _for_workers(run) as objective:
             work = EvaluateSubsets(ValueOf(objective), None, tuple(range(run.objective.n)))
             return _on_workers(run, search, work, stop)
-    if run.options.target_r2 is not None:
-        raise OptionError("target_r2 cannot be had with a function of one's own.", "Leave it out.")
     columns = tuple(int(j) for j in run.objective.columns)
     return _on_workers(run, search, EvaluateSubsets(run.criterion, run.data, columns, run.objective.included), stop)
 
