@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsel.search import perspective
 from dsel.search.bounds import BOUNDS, Problem, few_targets, orthonormalised
 from dsel.search.perspective import perspective_bound
 from tests.search.exact_cases import data, exhaustive, problems, regression, self_expression
@@ -45,6 +46,16 @@ def test_the_relaxation_sees_how_many_columns_may_be_chosen():
     problem = Problem.of(regression(X, y))
     assert perspective_bound(problem, 2) == pytest.approx(y.T @ y - 49.0 - 64.0, rel=0.01)  # orthogonal: exact
     assert problem.bound((), range(8), 2) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_relaxation_is_sharper_with_a_diagonal_of_its_own(monkeypatch):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
+    objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1)))
+    by_turns = perspective_bound(Problem.of(objective), 3)
+    monkeypatch.setattr(perspective, "_TURNS", 0)
+    assert perspective_bound(Problem.of(objective), 3) < 0.97 * by_turns
+    assert by_turns <= exhaustive(objective, 3)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5])
