@@ -53,13 +53,13 @@ def test_compiled_code_names_the_modules_it_uses():
 def test_a_kernel_of_a_search_is_compiled_for_one_set_of_types():
     """What begins as a literal (`first = 0`) makes numba compile all that it is given to twice."""
     BranchAndBound(QuadraticObjective(np.eye(3), np.ones((3, 2)), 9.0), 2).warm_up()
-    kept = 0
+    kept, version = 0, f"py{sys.version_info.major}{sys.version_info.minor}"
     for module in [module for name, module in sys.modules.items() if name.startswith("dsel.search.")]:
         for name, function in vars(module).items():
             folder = getattr(getattr(function, "stats", None), "cache_path", None)
             if folder is None or function.__module__ != module.__name__:
                 continue
-            codes = list(Path(folder).glob(f"*.{function.__qualname__}-*.nbc"))
+            codes = list(Path(folder).glob(f"*.{function.__qualname__}-*.{version}.*.nbc"))
             assert len(codes) <= 1, f"{module.__name__}.{name}"
             kept += len(codes)
     assert kept > 20

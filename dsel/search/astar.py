@@ -146,12 +146,11 @@ class AStar(ExactSearch):
     def _children_of(self, node: _Node, q: int, reduced: Reduced) -> Children:
         """Children with the values of Theorem 4; near dependence the errors are the objective's, and so they are where
         the reduced problem is not complete."""
-        problem = self._problem
-        if problem is None:
-            return reduced.children(node.members, q)
-        found = reduced.children(node.members, q, lambda R: problem.free(node.members, R))
+        found = reduced.children(node.members, q, self._problem)
+        if self._problem is None:
+            return found
         if not reduced.complete:
-            _, gain, f = problem.singles(node.members, found.columns)
+            _, gain, f = self._problem.singles(node.members, found.columns)
             u = np.maximum(f - gain, 0.0)
             return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
         for x in np.flatnonzero(found.steep):
@@ -199,7 +198,7 @@ class AStar(ExactSearch):
         """Compile what `advance` needs, the first time on a machine."""
         downdated(np.ones(1), np.zeros((1, 1)), 1)
         one = np.ones((1, 1))
-        beside(one, one, np.zeros(1, np.int64), one[0], np.empty(1), np.empty((1, 1)), np.empty((1, 1)))
+        beside(one, one, one, np.zeros(1, np.int64), one[0], np.empty(1), np.empty((1, 1)), np.empty((1, 1)))
         if self._problem is not None:
             self._problem.value((0,))
 
@@ -274,7 +273,7 @@ class AStar(ExactSearch):
         return [child for child in children if not self._cannot_be_better(child)]
 
     def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
-        """Children that are not closed yet; they are closed now."""
+        """Children that are not closed yet; they are closed now, those that cannot be better, too."""
         found = self._children_of(node, q, reduced)
         if not found.columns.size:
             return None
@@ -284,11 +283,13 @@ class AStar(ExactSearch):
         may = self._may_be_better(lower)
         mask = sum(1 << j for j in members) if self.objective.n <= _MOST_BITS else None
         children = []
-        for j, l, u in zip(found.columns[may].tolist(), lower[may].tolist(), found.u[may].tolist(), strict=True):
+        values = (array.tolist() for array in (found.columns, lower, found.u, may))
+        for j, l, u, make in zip(*values, strict=True):
             key = mask | 1 << j if mask is not None else tuple(sorted((*members, j)))
             if key not in closed:
                 closed.add(key)
-                children.append(_Node((*members, j), l, u, None))
+                if make:
+                    children.append(_Node((*members, j), l, u, None))
         return children
 
     def state(self) -> dict[str, Any]:

@@ -10,19 +10,19 @@ problems", AAAI 2000), so that the nodes come in the same order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from dsel.errors import OptionError
 from dsel.objective.evaluate import STEEP_RATIO
 from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.astar import AStar, _Node
+from dsel.search.bounds import Problem
 from dsel.search.reduced import Children, Reduced
 
 #: Children of a node that are made at once.
@@ -56,8 +56,8 @@ class ReducedTargets(Reduced):
             objective=objective, B=objective.cross @ V,
         )  # fmt: skip
 
-    def children(self, S: Sequence[int], q: int, free: Callable[[Ints], NDArray[np.bool_]] | None = None) -> Children:
-        """As `Reduced.children`; the rows of S have to be there, and say which columns are free."""
+    def children(self, S: Sequence[int], q: int, problem: Problem | None = None) -> Children:
+        """As `Reduced.children`; the rows of S have to be there. They decide what is independent; nobody is asked."""
         objective, chosen = self.objective, np.asarray(S, np.int64)
         d = objective.diagonal + objective.lam
         left = self.B

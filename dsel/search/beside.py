@@ -14,7 +14,7 @@ _NOTHING = 1e-26
 
 
 @compiled()
-def beside(W: Floats, seen: Floats, S: Ints, own: Floats, squares: Floats, Z: Floats, Z_S: Floats) -> float:
+def beside(W: Floats, P: Floats, seen: Floats, S: Ints, own: Floats, squares: Floats, Z: Floats, Z_S: Floats) -> float:
     """Given the columns S (s,) of W (r_x, n): into squares (n,) the squared norm of what is left of each column, into
     Z (r_y, n) what is left of seen = P W, into Z_S (s, r_y) P Q of an orthonormal basis Q of S; the determinant of
     the columns S, which are of norm at most 1. own: (n,) squared norms. O(s n (r_x + r_y))."""
@@ -32,26 +32,24 @@ def beside(W: Floats, seen: Floats, S: Ints, own: Floats, squares: Floats, Z: Fl
     for a in range(s):
         for i in range(r):
             v[i] = W[i, S[a]]
-        for x in range(N):
-            Z_S[a, x] = seen[x, S[a]]
         for _ in range(2):  # twice is enough to be orthogonal to rounding
             for b in range(a):
-                share = _take_out(Q, b, v)
-                for x in range(N):
-                    Z_S[a, x] -= share * Z_S[b, x]
+                _take_out(Q, b, v)
         norm = 0.0
         for i in range(r):
             norm += v[i] * v[i]
         determinant *= norm
         scale = 1.0 / np.sqrt(norm) if norm > _NOTHING else 0.0
-        for x in range(N):
-            Z_S[a, x] *= scale
         for j in range(n):
             c[j] = 0.0
         for i in range(r):
             Q[a, i] = v[i] * scale
             for j in range(n):
                 c[j] += Q[a, i] * W[i, j]
+        for x in range(N):
+            Z_S[a, x] = 0.0
+            for i in range(r):
+                Z_S[a, x] += P[x, i] * Q[a, i]
         for j in range(n):
             squares[j] -= c[j] * c[j]
         for x in range(N):
@@ -70,11 +68,10 @@ def beside(W: Floats, seen: Floats, S: Ints, own: Floats, squares: Floats, Z: Fl
 
 
 @compiled()
-def _take_out(Q: Floats, b: int, v: Floats) -> float:
-    """Take the direction of row b of Q out of v; how much of it there was."""
+def _take_out(Q: Floats, b: int, v: Floats) -> None:
+    """Take the direction of row b of Q out of v."""
     share = 0.0
     for i in range(v.size):
         share += Q[b, i] * v[i]
     for i in range(v.size):
         v[i] -= share * Q[b, i]
-    return share

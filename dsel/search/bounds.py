@@ -77,6 +77,12 @@ class Problem:
         return int(self.B.shape[1])
 
     @cached_property
+    def highest_floor(self) -> float:
+        """Highest floor of a column, as a share of its squared norm."""
+        diagonal = np.diag(self.K)
+        return float((self.floor / np.where(diagonal > 0.0, diagonal, np.inf)).max(initial=0.0))
+
+    @cached_property
     def T(self) -> Floats:
         """(r, r) Gram matrix of the targets behind B, or of their part in the span of the columns. O(n^3)."""
         return _explained_by_all(self.K, self.B) if self.target_gram is None else self.target_gram

@@ -11,7 +11,7 @@ B = X'Y and Y'Y; lam > 0 is lam in K's diagonal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from dsel.objective.memory import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.objective.quadratic import QuadraticObjective
 from dsel.search.beside import beside
-from dsel.search.bounds import column_norms, few_targets
+from dsel.search.bounds import Problem, column_norms, few_targets
 from dsel.search.secular import downdated
 
 _ROUNDING = 1e-13
@@ -51,7 +51,8 @@ class Reduced:
 
     left_out: so much of ||Y||^2 may be explained outside W, D and P. With P_T the projection on any columns T and Y_r
     the targets that W, D and P hold, ||P_T Y|| <= ||P_T Y_r|| + left_out^(1/2), and ||P_T Y_r|| is at most that of
-    the columns of W; so what a truncated reduction leaves out weakens the bound and never breaks it.
+    the columns of W; so what a truncated reduction leaves out weakens the bound and never breaks it. complete: whether
+    nothing is left out, of columns and targets, so that the errors here are those of the data.
 
     Columns are scaled to norm 1 first, which changes no span. floor: (n,) squared residual norms at or below it are of
     dependent columns.
@@ -63,6 +64,7 @@ class Reduced:
     rest: float
     floor: Floats
     left_out: float = 0.0
+    complete: bool = True
 
     @classmethod
     def given(cls, W: Floats, D: Floats, P: Floats, c: float, squares: Floats) -> Reduced:
@@ -74,13 +76,21 @@ class Reduced:
         explain of the targets outside U_y, and outside U_x where U_x does not span X, is `left_out`.
         """
         inside = np.einsum("rn,rn->n", W, W)
-        whole = float((squares - inside).max(initial=0.0)) <= _COMPLETE * float(squares.max(initial=0.0))
+        whole = bool((squares - inside <= _COMPLETE * squares).all())
         outside_y = max(c - float(D.sum()), 0.0)
         outside_x = max(float(D.sum() - np.square(P).sum()), 0.0)
         left = np.sqrt(outside_y) + (0.0 if whole else np.sqrt(outside_x))
         norms = np.where(squares > 0.0, np.sqrt(squares), 1.0)
         rest, floor = max(c - float(D.sum()), 0.0), np.full(W.shape[1], _ROUNDING)
-        return cls(np.ascontiguousarray(W / norms), D, P, rest, floor, float(left**2))
+        return cls(
+            np.ascontiguousarray(W / norms),
+            D,
+            np.ascontiguousarray(P),
+            rest,
+            floor,
+            float(left**2),
+            whole and left == 0.0,
+        )
 
     @classmethod
     def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Reduced:
@@ -100,7 +110,7 @@ class Reduced:
     def _of_W(cls, objective: OnDemandObjective, W: Floats) -> Reduced:
         """Y = X from W and D alone: U_y = U_x, so that P = D^(1/2). O(r n)."""
         D = np.asarray(objective.through)
-        kept = _ROUNDING * max(float(D[0]), 0.0) < D
+        kept = _ROUNDING * float(D.max(initial=0.0)) < D
         norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
         rest = max(objective.c - float(D[kept].sum()), 0.0)
         floor = np.maximum(objective.floor / norms**2, _ROUNDING)
@@ -117,20 +127,15 @@ class Reduced:
         seen = (V[:, real] / root).T @ (B / norms[:, None])  # U_x'Y (r_x, N)
         T = T if T is not None else seen.T @ seen
         D, V_y = scipy.linalg.eigh(T)
-        kept = _ROUNDING * max(float(D[-1]), 0.0) < D
+        kept = _ROUNDING * float(D.max(initial=0.0)) < D
         D, V_y = D[kept][::-1], V_y[:, kept][:, ::-1]
         rest = max(objective.c - float(D.sum()), 0.0)
-        return cls(W, D, V_y.T @ seen.T, rest, np.maximum(objective.floor / norms**2, _ROUNDING))
+        return cls(W, D, np.ascontiguousarray(V_y.T @ seen.T), rest, np.maximum(objective.floor / norms**2, _ROUNDING))
 
     @property
     def n(self) -> int:
         """Number of columns."""
         return int(self.W.shape[1])
-
-    @property
-    def complete(self) -> bool:
-        """Whether the errors here are those of the data."""
-        return self.left_out == 0.0
 
     @cached_property
     def _seen(self) -> Floats:
@@ -139,10 +144,6 @@ class Reduced:
     @cached_property
     def _own(self) -> Floats:
         return np.asarray(np.einsum("rn,rn->n", self.W, self.W))
-
-    @cached_property
-    def _highest_floor(self) -> float:
-        return float(self.floor.max(initial=0.0))
 
     def _below(self, explained: Floats) -> Floats:
         """Least error of selections that explain at most so much here."""
@@ -156,23 +157,25 @@ class Reduced:
         l = self._below(np.asarray(self.D[:k].sum()))
         return float(l), self.rest + float(self.D.sum())
 
-    def children(self, S: Sequence[int], q: int, free: Callable[[Ints], NDArray[np.bool_]] | None = None) -> Children:
+    def children(self, S: Sequence[int], q: int, problem: Problem | None = None) -> Children:
         """All independent columns that can be added to S, q columns to choose in all (that one included).
 
-        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3). free: which
-        columns are independent of S in the data, asked where W cannot say so beyond doubt. O(s n (r_x + r_y) + r_y^3).
+        One eigendecomposition of the parent's H, then the secular equation for all children (section 4.3). problem: by
+        whose rule columns are independent of S, which is asked where W leaves a doubt; without it W decides.
+        O(s n (r_x + r_y) + r_y^3).
         """
         chosen = np.asarray(S, np.int64)
         squares, Z, Z_S = np.empty(self.n), np.empty((self.D.size, self.n)), np.empty((chosen.size, self.D.size))
-        determinant = beside(self.W, self._seen, chosen, self._own, squares, Z, Z_S)
+        determinant = beside(self.W, self.P, self._seen, chosen, self._own, squares, Z, Z_S)
         open_ = squares > self.floor
-        if free is not None:
-            # No pivot of S and j is below their determinant, in whatever order; nor is K's below that of W.
-            doubtful = determinant * squares <= STEEP_RATIO * self._highest_floor
+        if problem is not None:
+            # In whatever order, no pivot of S and j is below their determinant, which is not below that of W.
+            highest = max(float(self.floor.max(initial=0.0)), problem.highest_floor)
+            doubtful = determinant * squares <= STEEP_RATIO * highest
             doubtful[chosen] = False
             open_ = ~doubtful
             if doubtful.any():
-                open_[doubtful] = free(np.flatnonzero(doubtful))
+                open_[doubtful] = problem.free(S, np.flatnonzero(doubtful))
         open_[chosen] = False
         columns = np.flatnonzero(open_)
         left, floor = squares[columns], self.floor[columns]

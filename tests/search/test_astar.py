@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dsel.errors import OptionError
 from dsel.search.astar import AStar
+from dsel.search.bounds import Problem
 from dsel.search.forward import forward
 from dsel.search.reduced import Reduced
 from dsel.search.secular import downdated
@@ -236,6 +237,15 @@ def truncated(X, Y, r_x, r_y, rng):
     return Reduced.given(U_x.T @ X, D, P, float(np.square(Y).sum()), np.square(X).sum(axis=0))
 
 
+class Anything(Problem):
+    """By whose rule all columns are independent."""
+
+    highest_floor = math.inf
+
+    def free(self, S, R):
+        return np.ones(R.size, bool)
+
+
 @given(st.integers(0, 10_000), st.sampled_from((1, 3, 0)), st.sampled_from(("plain", "dependent", "duplicates")))
 @settings(max_examples=25, deadline=None)
 def test_a_truncated_reduction_weakens_the_bound_and_never_breaks_it(seed, N, kind):
@@ -249,13 +259,48 @@ def test_a_truncated_reduction_weakens_the_bound_and_never_breaks_it(seed, N, ki
     best, slack = exhaustive(objective, k), 1e-7 * objective.c
     assert reduced.root(k)[0] <= best + slack
     for j in range(objective.n):
-        found = reduced.children((j,), k - 1, lambda R: np.ones(R.size, bool))
+        found = reduced.children((j,), k - 1, Anything.of(objective))
         for i, l in zip(found.columns, found.l, strict=True):
             assert l <= exhaustive(objective, k, (j, int(i))) + slack
     search = AStar(objective, k, reduced=reduced)
     search.advance(ALL)
     assert objective.value(search.answer) == pytest.approx(best, abs=slack)
     assert search.lower <= best + slack
+
+
+@pytest.mark.parametrize("r_x", [4, 5])
+def test_what_a_reduction_made_elsewhere_holds_apart_may_be_dependent_in_the_data(r_x):
+    rng = np.random.default_rng(0)
+    X, direction = rng.standard_normal((12, 5)), rng.standard_normal((12, 1))
+    X[:, 1] = X[:, 0] + 1e-4 * direction[:, 0]  # 1e-8 of its square is left beside column 0
+    Y = direction + 0.1 * rng.standard_normal((12, 1))
+    objective = regression(X, Y)
+    U_x, U_y = (np.linalg.svd(A, full_matrices=False)[0] for A in (X, Y))
+    D = np.square(np.linalg.svd(Y, compute_uv=False))
+    P = np.sqrt(D)[:, None] * (U_y.T @ U_x[:, :r_x])
+    reduced = Reduced.given(U_x[:, :r_x].T @ X, D, P, float(D.sum()), np.square(X).sum(axis=0))
+    search = AStar(objective, 2, reduced=reduced)
+    search.advance(ALL)
+    assert objective.value(search.answer) == pytest.approx(exhaustive(objective, 2))
+    assert search.lower <= exhaustive(objective, 2) * (1 + 1e-9)
+
+
+def test_a_reduction_that_holds_the_targets_but_not_the_columns_is_not_complete():
+    E = np.eye(6)
+    X, Y = np.column_stack([E[0] + 2 * E[4], E[1], 0.3 * E[0] + 0.3 * E[1]]), np.column_stack([2 * E[0], E[1]])
+    D = np.array([4.0, 1.0])
+    reduced = Reduced.given(E[:, :2].T @ X, D, np.diag(np.sqrt(D)), 5.0, np.square(X).sum(axis=0))
+    assert not reduced.complete
+    search = AStar(regression(X, Y), 1, reduced=reduced)
+    search.advance(ALL)
+    assert search.answer == (2,)
+    assert search.lower <= 2.5 + 1e-9
+
+
+def test_columns_of_zeros_alone_have_no_children():
+    search = AStar(self_expression(np.zeros((4, 3))), 2)
+    search.advance(ALL)
+    assert search.answer == ()
 
 
 def test_a_whole_reduction_made_elsewhere_gives_the_same_search():
