@@ -38,7 +38,7 @@ class Patience:
         if not isinstance(told, StorageError):
             raise told from None
         self._attempts += 1
-        if told.attempts > 1 or self._attempts > AGAIN:
+        if _over(str(error)) or self._attempts > AGAIN:
             raise explained(error, self._where, self._attempts) from None
         return pause(self._attempts - 1)
 
@@ -103,6 +103,16 @@ def _without_status(text: str) -> str:
         if re.search(pattern, text):
             return meaning
     return "the connection broke"
+
+
+def _over(text: str) -> bool:
+    """Whether obstore has made a request again as often, or for as long, as it was told to: it also stops where it
+    takes a request for unrepeatable, or has had the head of an answer, however many went wrong before."""
+    found = re.search(r"in ([\d.]+)(\w?s), after (\d+) retries, max_retries: (\d+), retry_timeout: (\d+)s", text)
+    if found is None:
+        return False
+    seconds = float(found.group(1)) if found.group(2) == "s" else 0.0
+    return int(found.group(3)) >= int(found.group(4)) or seconds >= float(found.group(5))
 
 
 def _first(pattern: str, text: str) -> str:

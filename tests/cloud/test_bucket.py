@@ -128,6 +128,15 @@ class TestFaults:
             assert operation(place) == expected[name], name
         assert proxy.faults()[kind] >= len(OPERATIONS)
 
+    @pytest.mark.parametrize("before", ["500", "reset"])
+    def test_what_obstore_does_not_repeat_is_asked_again_whatever_went_wrong_before(
+        self, place: Remote, proxy: FaultProxy, before: Kind
+    ) -> None:
+        proxy.rule = lambda r: (before, "truncate")[r.times] if r.times < 2 else None
+        with pytest.raises(FileNotFoundError):
+            (place / "nothing").read_bytes()  # whose answer, too, has a body that may end early
+        assert [fault for _, fault in proxy.record] == [before, "truncate", ""]
+
     def test_an_answer_that_does_not_come_is_given_up(
         self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
