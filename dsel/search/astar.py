@@ -249,9 +249,10 @@ class AStar(ExactSearch):
         return np.asarray(better)
 
     def _see(self, members: tuple[int, ...], columns: Ints, u: Floats) -> None:
-        """Take the best child as the best subset, if it is."""
-        if u.min() < self.best_value:
-            self.offer((*members, int(columns[u.argmin()])))
+        """Take the best child of a node with these members as the best subset, if it is."""
+        best = int(u.argmin())
+        if u[best] < self.best_value:
+            self.offer((*members, int(columns[best])))
 
     def _finish(self, node: _Node) -> None:
         self.goal = tuple(sorted(node.members))

@@ -95,7 +95,7 @@ class WideAStar(AStar):
         self._see(node.members, found.columns, found.u)
         lower = np.maximum(found.l, node.l)
         may = np.flatnonzero(self._may_be_better(lower))
-        order = may[np.argsort(self._weighted(found.l, found.u, len(node.members) + 1)[may], kind="stable")]
+        order = may[np.argsort(self._weighted(lower, found.u, len(node.members) + 1)[may], kind="stable")]
         children: list[_Node] = []
         looked_at = 0
         for i in order:

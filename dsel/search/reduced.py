@@ -80,17 +80,10 @@ class Reduced:
         outside_y = max(c - float(D.sum()), 0.0)
         outside_x = max(float(D.sum() - np.square(P).sum()), 0.0)
         left = np.sqrt(outside_y) + (0.0 if whole else np.sqrt(outside_x))
+        complete = whole and left == 0.0
         norms = np.where(squares > 0.0, np.sqrt(squares), 1.0)
-        rest, floor = max(c - float(D.sum()), 0.0), np.full(W.shape[1], _ROUNDING)
-        return cls(
-            np.ascontiguousarray(W / norms),
-            D,
-            np.ascontiguousarray(P),
-            rest,
-            floor,
-            float(left**2),
-            whole and left == 0.0,
-        )
+        W, P, rest = np.ascontiguousarray(W / norms), np.ascontiguousarray(P), max(c - float(D.sum()), 0.0)
+        return cls(W, D, P, rest, np.full(W.shape[1], _ROUNDING), float(left**2), complete)
 
     @classmethod
     def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Reduced:
