@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from dsel.api import plan, select
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
-    from dsel.data.store import open_store
-    from dsel.result.selection import Selection, open_selection
+    from dsel.data.store.reader import open_store
+    from dsel.selection.result import Selection, open_selection
 
 __all__ = ["CrossValidated", "Selection", "ingest", "open_selection", "open_store", "plan", "select"]
 
 _HOMES = {
     "CrossValidated": "dsel.criteria",
-    "Selection": "dsel.result.selection",
+    "Selection": "dsel.selection.result",
     "ingest": "dsel.data.ingest",
-    "open_selection": "dsel.result.selection",
-    "open_store": "dsel.data.store",
+    "open_selection": "dsel.selection.result",
+    "open_store": "dsel.data.store.reader",
     "plan": "dsel.api",
     "select": "dsel.api",
 }

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dsel.calibration import calibrated
-from dsel.cluster.compute import workers_of
-from dsel.cluster.connect import active_client
-from dsel.cluster.executors import backend
-from dsel.cluster.local import LocalSpec
-from dsel.cluster.local import worker_memory as memory_of_worker
-from dsel.data.source import Source, as_columns, make_source
-from dsel.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
-from dsel.planning import Plan
-from dsel.result.selection import Selection
-from dsel.search.methods import METHODS
-from dsel.settings import Column, Settings, check
-from dsel.stats.gram import Missing
-from dsel.stats.statistics import Preprocess
+from dsel.config.request import Column, Settings, check
+from dsel.data.dataset import Source, as_columns, make_source
+from dsel.engine.clusters.connect import active_client
+from dsel.engine.clusters.local import LocalSpec
+from dsel.engine.clusters.local import worker_memory as memory_of_worker
+from dsel.engine.dask import workers_of
+from dsel.engine.executors.factory import backend
+from dsel.passes.gram import Missing
+from dsel.passes.statistics import Preprocess
+from dsel.planning.calibration import calibrated
+from dsel.planning.plan import Plan
+from dsel.search.registry import METHODS
+from dsel.selection.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.selection.result import Selection
 
 _SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
 
@@ -55,7 +55,8 @@ def select(
     sample_weight: (m,) numbers >= 0, by which every sum over rows is weighted (dsel.data.weights); for a store or a
     Dataset the name of a variable (by default `weight`, where there is one), or False for none.
     criterion: a function f(S) of the ascending columns chosen, or f(S, data) where it has a second parameter
-    (dsel.data.columns.ColumnData: data.columns(S), data.Y), to be minimised in place of the squared error (poss, pposs,
+    (dsel.data.criterion_data.ColumnData: data.columns(S), data.Y), to be minimised in place of the squared error
+    (poss, pposs,
     pposs-asy; called once for every subset met). Of the columns it chooses, those that depend on the others have
     coefficient 0.
 
@@ -82,7 +83,7 @@ def select(
     on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
     client = None if source.in_memory and not on_workers else active_client()
     if client is not None and not source.in_memory:
-        from dsel.cluster.compute import make_compute, make_persist
+        from dsel.engine.dask import make_compute, make_persist
 
         around.compute, around.persist = make_compute(client), make_persist(client)
         around.workers, around.worker_memory = workers_of(client)

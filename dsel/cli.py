@@ -41,7 +41,7 @@ Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text 
 
 def _version(asked: bool) -> None:
     if asked:
-        from dsel.versions import versions
+        from dsel._lib.versions import versions
 
         typer.echo("\n".join(f"{name} {number}" for name, number in versions().items()))
         raise typer.Exit
@@ -65,11 +65,11 @@ def run(
     log_format: Log = LogFormat.text,
 ) -> None:
     """Run a job; started again it goes on where it was interrupted, or says that it is done."""
-    from dsel.job import run_job
-    from dsel.job_file import read_job
-    from dsel.places import as_place
-    from dsel.reporting import Reporter
-    from dsel.result.show import render
+    from dsel.config.job import read_job
+    from dsel.jobs.reporting import Reporter
+    from dsel.jobs.runner import run_job
+    from dsel.selection.render import render
+    from dsel.storage.paths import as_place
 
     typer.echo(
         render(
@@ -90,10 +90,10 @@ def plan(
     """Say what a job will take, before anything runs: representation, passes, bytes, tasks, memory, disk, time."""
     from json import dumps
 
-    from dsel.calibration import calibrated
-    from dsel.job import plan_job
-    from dsel.job_file import read_job
-    from dsel.places import as_place
+    from dsel.config.job import read_job
+    from dsel.jobs.runner import plan_job
+    from dsel.planning.calibration import calibrated
+    from dsel.storage.paths import as_place
 
     made, source = plan_job(read_job(job, None if out is None else as_place(out), cluster))
     made = calibrated(made, source)
@@ -107,10 +107,10 @@ def resume(
     log_format: Log = LogFormat.text,
 ) -> None:
     """Go on with an interrupted job."""
-    from dsel.job import resume_job
-    from dsel.places import as_place
-    from dsel.reporting import Reporter
-    from dsel.result.show import render
+    from dsel.jobs.reporting import Reporter
+    from dsel.jobs.runner import resume_job
+    from dsel.selection.render import render
+    from dsel.storage.paths import as_place
 
     typer.echo(render(resume_job(as_place(folder), Reporter.for_terminal(log_format.value))))
 
@@ -125,12 +125,12 @@ def certify(
     log_format: Log = LogFormat.text,
 ) -> None:
     """Prove how far a selection can be from the best one; called again it goes on and never gets worse."""
-    from dsel.certification import Effort
-    from dsel.durations import parse_duration
-    from dsel.job import certify_run
-    from dsel.places import as_place
-    from dsel.reporting import Reporter
-    from dsel.result.show import render
+    from dsel.config.durations import parse_duration
+    from dsel.jobs.certify import Effort
+    from dsel.jobs.reporting import Reporter
+    from dsel.jobs.runner import certify_run
+    from dsel.selection.render import render
+    from dsel.storage.paths import as_place
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
     typer.echo(render(certify_run(as_place(folder), effort, workers, Reporter.for_terminal(log_format.value))))
@@ -141,7 +141,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo"),
 ) -> None:
     """Ingest the data set that comes with dsel, select from it, and compare methods."""
-    from dsel.demo import run_demo
+    from dsel.jobs.demo import run_demo
 
     typer.echo(run_demo(out))
 
@@ -149,8 +149,8 @@ def demo(
 @app.command()
 def show(folder: Folder) -> None:
     """Print a saved selection."""
-    from dsel.result.selection import open_selection
-    from dsel.result.show import render
+    from dsel.selection.render import render
+    from dsel.selection.result import open_selection
 
     typer.echo(render(open_selection(folder)))
 
@@ -158,8 +158,8 @@ def show(folder: Folder) -> None:
 @app.command()
 def replay(folder: Folder) -> None:
     """Replay the journal of a pposs-asy run: how its best subset grew, and whether its merges give what was saved."""
-    from dsel.places import as_place
-    from dsel.replaying import replay_run
+    from dsel.jobs.replaying import replay_run
+    from dsel.storage.paths import as_place
 
     typer.echo(replay_run(as_place(folder)))
 
@@ -190,8 +190,8 @@ def ingest(
     """Write a file into a store, block by block; interrupted, the same command goes on."""
     from dask.utils import format_bytes
 
-    from dsel.cluster.local import LocalSpec, worker_memory
     from dsel.data.ingest import ingest as write
+    from dsel.engine.clusters.local import LocalSpec, worker_memory
 
     report = write(
         source, store, y=y, target=target or (), index=_position(index), weight=weight, dtype=dtype,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.data.columns import ColumnData
+from dsel.data.criterion_data import ColumnData
 from dsel.errors import MissingExtraError, OptionError
-from dsel.search.archive import Subset
+from dsel.search.pareto.archive import Subset
 
 
 @dataclass(frozen=True)

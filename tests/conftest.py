@@ -17,13 +17,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 #: minute where nothing is cached; what starts beside them needs neither, so that no two processes compile the same.
 #: Long ones are not left for the end, where one core would wait.
 FIRST = (
-    "search/test_poss.py",
-    "test_style.py", "stats/test_eigen.py", "data/test_ingest.py", "search/test_greedy_rls.py",
-    "search/test_branch_and_bound.py",
-    "test_job.py", "deploy/test_slurm.py", "cloud/test_job.py", "cluster/test_futures.py", "test_greedy_rls_job.py",
-    "deploy/test_kubernetes.py", "search/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",
-    "test_select.py", "test_wide.py", "test_pposs_job.py", "objective/test_on_demand.py", "test_certify.py",
-    "stats/test_loo_cached_pass.py", "cloud/test_publication.py", "test_planning.py", "test_batch.py",
+    "search/pareto/test_poss.py",
+    "test_style.py", "passes/test_eigendecomposition.py", "data/test_ingest.py", "search/greedy/test_greedy_rls.py",
+    "search/exact/test_branch_and_bound.py",
+    "jobs/test_runner.py", "deploy/test_slurm.py", "cloud/test_job.py", "engine/test_futures.py",
+    "jobs/test_greedy_rls_job.py",
+    "deploy/test_kubernetes.py", "search/exact/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",
+    "selection/test_select.py", "selection/test_wide.py", "jobs/test_pposs_job.py", "objective/test_on_demand.py",
+    "jobs/test_certify.py",
+    "passes/test_loo_disk_cache.py", "cloud/test_publication.py", "planning/test_plan.py", "test_security.py",
 )  # fmt: skip
 
 

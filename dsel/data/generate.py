@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.convention import ATTR_GENERATOR, default_labels
 from dsel.data.formats.base import Array, Reader
 from dsel.data.ingest import write_source
-from dsel.data.writing import IngestReport, Progress
+from dsel.data.schema import ATTR_GENERATOR, default_labels
+from dsel.data.store.writer import IngestReport, Progress
 from dsel.errors import OptionError
-from dsel.places import Place, as_place
+from dsel.storage.paths import Place, as_place
 
 GROUP_ELEMENTS: Final = 4_000_000
 GROUP_ROWS: Final = 1000

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from dsel.data import convention as names
+from dsel.data import schema as names
 from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
-from dsel.data.sparse_store import SparseStore, is_sparse, open_sparse
-from dsel.data.store import Store, open_store
-from dsel.data.stored_array import is_complete, open_array
-from dsel.places import Place, as_place, walk
+from dsel.data.store.array import is_complete, open_array
+from dsel.data.store.reader import Store, open_store
+from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse
+from dsel.storage.paths import Place, as_place, walk
 
 SLOW_BYTES = 5 * TARGET_BYTES
 TINY_BYTES = TARGET_BYTES // 40

@@ -10,12 +10,12 @@ from uuid import uuid4
 import numpy as np
 
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
-from dsel.data.convention import require_unique
 from dsel.data.formats import open_source
 from dsel.data.formats.base import Array, Reader, Source, put, wanted_dtype
-from dsel.data.writing import COMPRESSIONS, IngestReport, Plan, Progress, write_store
+from dsel.data.schema import require_unique
+from dsel.data.store.writer import COMPRESSIONS, IngestReport, Plan, Progress, write_store
 from dsel.errors import DataError, OptionError
-from dsel.places import Place, as_place
+from dsel.storage.paths import Place, as_place
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 

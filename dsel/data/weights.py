@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data import convention as names
+from dsel.data import schema as names
 from dsel.data.chunking import bounds
-from dsel.data.sparse_store import SparseStore
-from dsel.data.store import Store
-from dsel.data.stored_array import StoredArray, open_array
+from dsel.data.store.array import StoredArray, open_array
+from dsel.data.store.reader import Store
+from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
-from dsel.places import names_in
+from dsel.storage.paths import names_in
 
 Floats = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.kept_rows import KeptRows
-from dsel.objective.memory import Floats, Ints, Memory, Partial, Rows, pool
-from dsel.objective.quadratic import DEPENDENCE_TOLERANCE, QuadraticObjective
+from dsel.objective.dense import DEPENDENCE_TOLERANCE, QuadraticObjective
+from dsel.objective.gram_row_cache import KeptRows
+from dsel.objective.kernels.layout import Floats, Ints, Memory, Partial, Rows, pool
 
 #: Columns whose rows are asked for at once where nobody says: batches are filled up, so that all have one shape.
 BATCH = 8
@@ -110,7 +110,8 @@ class OnDemandObjective(QuadraticObjective):
     diagonal: (n,) of K; cross: (n, N) B, or None where M = F' T F: `through` is T, symmetric, (r, r) or its diagonal
     (r,); seen: (n,) the diagonal of M then. leading_rows: coordinates p of each column to keep (4 n p bytes) for
     bounds. batch: columns whose rows one pass over F brings. A row of K takes 8 n bytes, and stays; so does one of M,
-    where targets are many or Y = X; what is beyond `row_bytes` of them lies on disk (dsel.objective.kept_rows). targets
+    where targets are many or Y = X; what is beyond `row_bytes` of them lies on disk (dsel.objective.gram_row_cache).
+    targets
     gives Y'Y (N, N), for searches that ask for it.
 
     Why rows, and not what each search wants to know of a subset (best gains, the outcome of a flip): that would be a

@@ -1,1 +1,1 @@
-"""The algorithms, one a file, on an objective or a criterion: nothing here reads data."""
+"""The search algorithms: nothing here reads data."""

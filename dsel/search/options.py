@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from dsel.import_path import load_function
-from dsel.validation import Bool, Float, Int
+from dsel.config.import_path import load_function
+from dsel.config.types import Bool, Float, Int
 
 
 class Options(BaseModel):
@@ -148,7 +148,7 @@ class ExchangeOptions(Options):
 
 class BranchAndBoundOptions(Options):
     """Branch and bound: the best subset, proved, unless `seconds` or `nodes` end it before. bound: see
-    dsel.search.bounds. memory: bytes for its tables."""
+    dsel.search.exact.bounds. memory: bytes for its tables."""
 
     seconds: Float | None = Field(None, gt=0)
     nodes: Int | None = Field(None, ge=1)
@@ -213,7 +213,7 @@ class GreedyRlsOptions(Options):
     better subset of their size). held_out: a store with rows to report the test error of every step on, its targets and
     weights by the names of the data's (from Python also a pair X, Y). fold_every: where X is not in memory, rounds
     between rewrites of a cache as large as X in float64 on disk (1: the paper's Algorithm 3), "never", or "auto": what
-    costs the least by dsel.stats.cache_cost, in a job; never for dsel.select. Forward alone.
+    costs the least by dsel.passes.leave_one_out.cost_model, in a job; never for dsel.select. Forward alone.
     """
 
     loss: Literal["squared", "zero-one"] = "squared"

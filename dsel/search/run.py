@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.places import Place
-from dsel.search.criterion import Criterion
-from dsel.search.greedy_rls import LooRows
-from dsel.search.journal import Journal
+from dsel.objective.dense import QuadraticObjective
+from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.greedy.greedy_rls import LooRows
 from dsel.search.options import StopOptions
-from dsel.search.package import ExecutorFactory, Serial
-from dsel.search.poss import paper_iterations
-from dsel.search.stopping import AnytimeSearch, Stop
+from dsel.search.parallel.executor import ExecutorFactory, Serial
+from dsel.search.parallel.journal import Journal
+from dsel.search.pareto.criterion import Criterion
+from dsel.search.pareto.poss import paper_iterations
+from dsel.storage.paths import Place
 
 OnSlice = Callable[[AnytimeSearch], None]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.forward import forward
+from dsel.objective.dense import QuadraticObjective
+from dsel.search.greedy.forward import forward
 from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, searched
 
 RECOMBINATION = 0.05

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from dsel.cluster.local import LocalSpec, local_cluster, usable_cores
-from dsel.cluster.proof import Workers
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.bounds import BOUNDS, BoundName, Problem
-from dsel.search.branch_and_bound import BranchAndBound, starting_subset
-from dsel.search.stopping import Stop
+from dsel.engine.branch_and_bound import Workers
+from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.anytime import Stop
+from dsel.search.exact.bounds import BOUNDS, BoundName, Problem
+from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
 from pipelines.table import json_line, text_table

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 import dsel
-from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.local import LocalSpec, local_cluster
+from dsel.data.dataset import Block, Source, make_source
 from dsel.data.generate import generate_regression
-from dsel.data.source import Block, Source, make_source
-from dsel.objective.leave_one_out_rows import block_errors
-from dsel.objective.memory import Floats
-from dsel.search.greedy_rls import GreedyRls
-from dsel.stats.blockwise import reduce_blocks
-from dsel.stats.gram import gram
-from dsel.stats.loo_pass import RowsOfSource, add
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.dask import make_compute, peak_memory
+from dsel.objective.kernels.layout import Floats
+from dsel.objective.leave_one_out.block_errors import block_errors
+from dsel.passes.gram import gram
+from dsel.passes.leave_one_out.rows import RowsOfSource, add
+from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.search.greedy.greedy_rls import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50
@@ -155,7 +155,7 @@ def _chunk_reads(client: Any) -> int:
 
 
 def _count_reads() -> None:
-    from dsel.data.stored_array import StoredArray
+    from dsel.data.store.array import StoredArray
 
     if hasattr(StoredArray, "_rows_read"):
         StoredArray._rows_read = 0
@@ -172,7 +172,7 @@ def _count_reads() -> None:
 
 
 def _reads_of_x() -> int:
-    from dsel.data.stored_array import StoredArray
+    from dsel.data.store.array import StoredArray
 
     return int(getattr(StoredArray, "_rows_read", 0))
 
@@ -216,7 +216,7 @@ def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
 def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, client: Any, rounds: int) -> float:
     """Seconds of a round's arithmetic for all rows on both workers at once, on one block that they hold: with as many
     columns chosen as there were halfway through the rounds."""
-    from dsel.objective.leave_one_out import prepare
+    from dsel.objective.leave_one_out.formulas import prepare
 
     half = prepare(search.problem, np.asarray(search.members[: 1 + rounds // 2], np.int64))
     block = source.blocks[0]
@@ -230,7 +230,7 @@ def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
     """Seconds of one block, from some repetitions."""
     from threadpoolctl import threadpool_limits
 
-    from dsel.data.source import load_block
+    from dsel.data.dataset import load_block
 
     x, y = load_block(block.x), load_block(block.y)
     with threadpool_limits(1, "blas"):

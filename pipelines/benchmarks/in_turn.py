@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.dispatch import Dispatch
-from dsel.search.package import Answer, Lost, Package, Slice
-from dsel.search.pposs_async import SlicedPposs
-from dsel.search.slices import SliceEngine
-from dsel.search.stopping import Stop
+from dsel.objective.dense import QuadraticObjective
+from dsel.search.anytime import Stop
+from dsel.search.parallel.asynchronous import SlicedPposs
+from dsel.search.parallel.dispatcher import Dispatch
+from dsel.search.parallel.executor import Answer, Lost, Package, Slice
+from dsel.search.parallel.iteration_slices import SliceEngine
 
 #: Seconds of an iteration by the workers' clock.
 _EACH = 1e-6

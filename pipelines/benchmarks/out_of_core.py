@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from dsel.cluster.compute import make_compute, peak_memory
-from dsel.cluster.local import LocalSpec, local_cluster
+from dsel.data.dataset import Source, make_source
 from dsel.data.generate import generate_regression
-from dsel.data.source import Source, make_source
-from dsel.objective.memory import Floats
-from dsel.representation import Problem, Resources, choose
-from dsel.stats.blockwise import reduce_blocks
-from dsel.stats.eigen import from_gram
-from dsel.stats.gram import gram
-from dsel.stats.moments import PIECE_BYTES
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.dask import make_compute, peak_memory
+from dsel.objective.kernels.layout import Floats
+from dsel.passes.eigendecomposition import from_gram
+from dsel.passes.gram import gram
+from dsel.passes.moments import PIECE_BYTES
+from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.planning.representation import Problem, Resources, choose
 from pipelines.table import json_line, text_table
 
 RANK, WORKERS = 50, 2
@@ -122,11 +122,11 @@ def _warm_up() -> None:
     import dask.array
     import scipy.linalg
 
-    import dsel.stats.gram
+    import dsel.passes.gram
 
     assert dask.array
     assert scipy.linalg
-    assert dsel.stats.gram
+    assert dsel.passes.gram
 
 
 def _bytes_read() -> int:

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.exchange import exchange
-from dsel.search.forward import forward
-from dsel.search.poss import Poss
-from dsel.search.stopping import Stop, drive
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.anytime import Stop, drive
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.forward import forward
+from dsel.search.pareto.poss import Poss
 from pipelines.papers.preprocess import regression
 
 ENDLESS = 2**62

@@ -21,21 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from dsel.cluster.futures import dask_executor
-from dsel.cluster.local import usable_cores
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.objective.stored import StoredObjective, store_objective
-from dsel.search.archive import Subset
-from dsel.search.dispatch import AskingSearch, Dispatch
-from dsel.search.forward import forward
-from dsel.search.package import Carriage, Work
-from dsel.search.poss import Poss, paper_iterations
-from dsel.search.pposs import Pposs
-from dsel.search.pposs_async import AsyncPposs, SlicedPposs
-from dsel.search.pposs_rounds import PpossRounds
+from dsel.engine.clusters.local import usable_cores
+from dsel.engine.executors.dask_futures import dask_executor
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.objective_file import StoredObjective, store_objective
+from dsel.search.anytime import Stop
+from dsel.search.greedy.forward import forward
+from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
+from dsel.search.parallel.dispatcher import AskingSearch, Dispatch
+from dsel.search.parallel.executor import Carriage, Work
+from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.synchronous import Pposs
+from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
+from dsel.search.pareto.archive import Subset
+from dsel.search.pareto.poss import Poss, paper_iterations
 from dsel.search.run import OnSlice
-from dsel.search.stopping import Stop
-from dsel.search.work import EvaluateSubsets, RunSlices
 from pipelines.benchmarks import scaling_report
 from pipelines.benchmarks.in_turn import least_found
 from pipelines.benchmarks.measured_run import Run

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from dsel.objective.memory import Floats
-from dsel.search.dispatch import PACKAGE_SECONDS
+from dsel.objective.kernels.layout import Floats
+from dsel.search.parallel.dispatcher import PACKAGE_SECONDS
 from pipelines.benchmarks.measured_run import Run
 
 

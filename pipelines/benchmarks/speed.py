@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.poss import Poss, paper_iterations
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.benchmarks.literal import LiteralPoss, Value, by_data, by_gram, by_recursion
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.benchmarks.timing import least_seconds, seconds_per_step

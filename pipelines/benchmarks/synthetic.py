@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.memory import Floats
+from dsel.objective.kernels.layout import Floats
 from pipelines.papers.preprocess import standardised, unit_columns
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 import dsel
-from dsel.data.source import make_source
+from dsel.data.dataset import make_source
 from dsel.errors import MissingExtraError
-from dsel.objective.memory import Floats, Ints
-from dsel.search.greedy_rls import nested_fits
-from dsel.stats.gram import gram
-from dsel.stats.loo_pass import RowsOfSource, held_out_errors
+from dsel.objective.kernels.layout import Floats, Ints
+from dsel.passes.gram import gram
+from dsel.passes.leave_one_out.rows import RowsOfSource, held_out_errors
+from dsel.search.greedy.greedy_rls import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes
 from pipelines.table import text_table

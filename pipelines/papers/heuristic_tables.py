@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from dsel.errors import MissingExtraError
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.astar import AStar
-from dsel.search.backward import backward
-from dsel.search.branch_and_bound import BranchAndBound
-from dsel.search.certificate import Certificate, Proof
-from dsel.search.foba import foba
-from dsel.search.forward import forward
-from dsel.search.omp import omp
-from dsel.search.outcome import SearchOutcome
-from dsel.search.poss import Poss, paper_iterations
-from dsel.search.stopping import Stop, drive
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.anytime import Stop, drive
+from dsel.search.base import SearchOutcome
+from dsel.search.exact.astar import AStar
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.certificate import Certificate, Proof
+from dsel.search.greedy.backward import backward
+from dsel.search.greedy.foba import foba
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.omp import omp
+from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression
 from pipelines.table import json_line, text_table

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dsel.cluster.specs import ClusterSection, LocalSection
+from dsel.config.cluster import ClusterSection, LocalSection
+from dsel.config.job import JobFile
 from dsel.data.ingest import ingest_arrays
-from dsel.job import run_job
-from dsel.job_file import JobFile
+from dsel.jobs.runner import run_job
 from pipelines.papers.datasets import load, missing
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.memory import Floats
+from dsel.objective.kernels.layout import Floats
 
 _STEPS = 100
 _LEAST_ALPHA = 1e-3

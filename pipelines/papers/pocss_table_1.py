@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.approx_svd import approx_svd
-from dsel.search.exchange import exchange
-from dsel.search.forward import forward
-from dsel.search.poss import Poss, paper_iterations
-from dsel.search.two_stage import two_stage
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.greedy.approx_svd import approx_svd
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.two_stage import two_stage
+from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import between_minus_one_and_one, self_expression, unit_columns
 from pipelines.processes import map_processes

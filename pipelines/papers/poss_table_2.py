@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.memory import Floats
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search.backward import rfe
-from dsel.search.foba import foba
-from dsel.search.forward import forward
-from dsel.search.omp import omp
-from dsel.search.outcome import SearchOutcome
-from dsel.search.poss import Poss, paper_iterations
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.backward import rfe
+from dsel.search.greedy.foba import foba
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.omp import omp
+from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.papers import penalised
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised

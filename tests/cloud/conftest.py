@@ -10,7 +10,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from dsel import bucket_connection, bucket_errors, bucket_zarr
+from dsel.storage import connection as bucket_connection
+from dsel.storage import retries as bucket_errors
+from dsel.storage import zarr_store as bucket_zarr
 from tests.cloud.faults import FaultProxy
 
 #: In the environment of every test here, and nowhere else afterwards.

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from dsel import bucket_connection
-from dsel.bucket import Remote, TakenError
-from dsel.data.source import make_source
+from dsel.data.dataset import make_source
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
-from dsel.places import as_place, inside, new_file
+from dsel.storage import connection as bucket_connection
+from dsel.storage.object_store import Remote, TakenError
+from dsel.storage.paths import as_place, inside, new_file
 from tests.cloud.conftest import SECRETS, forget_connections
 from tests.cloud.faults import KINDS, FaultProxy, Kind, always, drawn
 from tests.stores import make_store, regression

@@ -17,20 +17,20 @@ import yaml
 from typer.testing import CliRunner
 
 import dsel
-from dsel.bucket import Remote
-from dsel.bucket_connection import connection
-from dsel.certification import Effort
 from dsel.cli import app
+from dsel.config.job import JobFile, read_job
+from dsel.data.dataset import make_source
 from dsel.data.ingest import ingest, ingest_arrays
-from dsel.data.source import make_source
-from dsel.data.store import open_store
+from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError
-from dsel.job import _describe, certify_run
-from dsel.job_file import JobFile, read_job
-from dsel.places import as_place
+from dsel.jobs.certify import Effort
+from dsel.jobs.runner import _describe, certify_run
+from dsel.storage.connection import connection
+from dsel.storage.object_store import Remote
+from dsel.storage.paths import as_place
+from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS
 from tests.cloud.faults import KINDS, FaultProxy, Kind, Request, drawn
-from tests.shell import call
 
 DSEL = ("-m", "dsel")
 ROUNDS = 40

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dsel import lock
-from dsel.bucket_lock import BucketLockFile
 from dsel.errors import OutputError
-from dsel.lock import locked
-from dsel.places import Remote, as_place
+from dsel.storage import locks as lock
+from dsel.storage.bucket_lock import BucketLockFile
+from dsel.storage.locks import locked
+from dsel.storage.paths import Remote, as_place
 from tests.cloud.faults import FaultProxy, Kind
 
 

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.data.convention import staging_path
+from dsel.data.dataset import make_source
 from dsel.data.info import describe
 from dsel.data.ingest import ingest, ingest_arrays
-from dsel.data.source import make_source
-from dsel.data.store import open_dataset, open_store
+from dsel.data.schema import staging_path
+from dsel.data.store.reader import open_dataset, open_store
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
-from dsel.places import as_place, walk
-from dsel.stats.artefact import ArtefactStore
-from dsel.stats.gram import gram
+from dsel.passes.cache import ArtefactStore
+from dsel.passes.gram import gram
+from dsel.storage.paths import as_place, walk
 from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression
 

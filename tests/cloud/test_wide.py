@@ -13,18 +13,18 @@ import zarr
 from typer.testing import CliRunner
 
 import dsel
-from dsel import planning
 from dsel.cli import app
+from dsel.config.request import Settings
+from dsel.data.dataset import make_source
 from dsel.data.info import describe
 from dsel.data.ingest import ingest
-from dsel.data.source import make_source
-from dsel.data.store import open_store
+from dsel.data.store.reader import open_store
 from dsel.errors import OptionError
-from dsel.pipeline import Surroundings, run_selection
-from dsel.places import as_place, zarr_store
-from dsel.representation import Problem, Representation, Resources, candidates
-from dsel.settings import Settings
-from dsel.stats.artefact import ArtefactStore
+from dsel.passes.cache import ArtefactStore
+from dsel.planning import plan as planning
+from dsel.planning.representation import Problem, Representation, Resources, candidates
+from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.storage.paths import as_place, zarr_store
 from tests.cloud.faults import FaultProxy
 from tests.stores import make_store, regression
 

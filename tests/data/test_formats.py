@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dsel.data.ingest import ingest
-from dsel.data.store import Store, open_store
+from dsel.data.store.reader import Store, open_store
 from dsel.errors import DataError, MissingExtraError, MissingInputError, OptionError
 
 RNG = np.random.default_rng(7)

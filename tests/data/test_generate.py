@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dsel.data.generate import RegressionSource, generate_regression
-from dsel.data.store import Store, open_store
+from dsel.data.store.reader import Store, open_store
 from dsel.errors import OptionError
 
 SIZE: dict[str, Any] = {"samples": 2500, "features": 40, "informative": 5}

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsel.data import writing
-from dsel.data.convention import staging_path
 from dsel.data.ingest import ingest, ingest_arrays
-from dsel.data.store import open_store
+from dsel.data.schema import staging_path
+from dsel.data.store import writer as writing
+from dsel.data.store.reader import open_store
 from dsel.errors import CapacityError, DataError, MissingInputError, OptionError, OutputError
 
 M, N, ROWS = 23, 5, 7

@@ -17,8 +17,8 @@ import zarr
 
 from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
-from dsel.data.store import open_dataset, open_store
-from dsel.data.stored_array import StoredArray
+from dsel.data.store.array import StoredArray
+from dsel.data.store.reader import open_dataset, open_store
 from dsel.errors import DataError, MissingInputError, OptionError
 
 M, N = 23, 5

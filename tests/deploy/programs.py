@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 SLOW_READS = """\
 import time
-from dsel.data.stored_array import StoredArray
+from dsel.data.store.array import StoredArray
 plain = StoredArray.read
 def read(self, *args, **kwargs):
     time.sleep(0.15)

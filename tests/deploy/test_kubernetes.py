@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 import dsel
-from dsel.cluster.kubernetes import cluster_manifest
-from dsel.cluster.specs import KubernetesSection
+from dsel.config.cluster import KubernetesSection
+from dsel.engine.clusters.kubernetes import cluster_manifest
 from tests.deploy.programs import ROOT, commands, slow_reads
 from tests.stores import make_store, regression
 

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import OptionError
-from dsel.objective import memory as at
-from dsel.objective import neighbour_table as table
-from dsel.objective.memory import MOST_FLIPS
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.objective.several_flips import value_after_flips
-from dsel.objective.solution import Solution
-from tests.objective.test_quadratic import objective
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels import layout as at
+from dsel.objective.kernels import neighbour_table as table
+from dsel.objective.kernels.layout import MOST_FLIPS
+from dsel.objective.kernels.multi_flip import value_after_flips
+from dsel.objective.subset_state import Solution
+from tests.objective.test_dense import objective
 from tests.oracles.literal_poss import Criterion, Floats, least_squares
 
 N_COLUMNS, LIMIT = 15, 10

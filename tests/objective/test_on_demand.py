@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from dsel.errors import CapacityError, OptionError
+from dsel.objective.dense import QuadraticObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.objective.quadratic import QuadraticObjective
-from dsel.search import astar_wide
-from dsel.search.astar import AStar
-from dsel.search.astar_wide import WideAStar
-from dsel.search.exchange import exchange
-from dsel.search.foba import foba
-from dsel.search.forward import forward
-from dsel.search.poss import Poss
-from dsel.search.pposs_rounds import PpossRounds
+from dsel.search.exact import partial_expansion_astar as astar_wide
+from dsel.search.exact.astar import AStar
+from dsel.search.exact.partial_expansion_astar import WideAStar
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.foba import foba
+from dsel.search.greedy.forward import forward
+from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.pareto.poss import Poss
 
 M, N_COLUMNS = 40, 1200
 
@@ -120,8 +120,8 @@ def test_a_value_alone_reads_the_columns_and_makes_no_pass() -> None:
 def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for work in (1 << 40, 1):  # nothing is worth a look; everything is
-        monkeypatch.setattr("dsel.search.poss._WORK_OF_ITERATION", work)
-        monkeypatch.setattr("dsel.search.poss._NEAREST", 1)
+        monkeypatch.setattr("dsel.search.pareto.poss._WORK_OF_ITERATION", work)
+        monkeypatch.setattr("dsel.search.pareto.poss._NEAREST", 1)
         _, objective, _ = problem(1, 0.0)
         object.__setattr__(objective, "batch", 32)
         search = Poss(objective, 4, seed=1)

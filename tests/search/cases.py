@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.quadratic import QuadraticObjective
+from dsel.objective.dense import QuadraticObjective
 
 
 def error(X, Y, S):

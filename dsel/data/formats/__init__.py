@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from dsel.data.convention import shorten
 from dsel.data.formats.base import Reader, Source
+from dsel.data.schema import shorten
 from dsel.errors import MissingInputError, OptionError
-from dsel.places import Place, as_place
+from dsel.storage.paths import Place, as_place
 
 __all__ = ["SUFFIXES", "Reader", "Source", "open_source"]
 

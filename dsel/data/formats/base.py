@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.convention import shorten, stored_dtype
+from dsel.data.schema import shorten, stored_dtype
 from dsel.errors import DataError, OptionError
-from dsel.places import Place, look
+from dsel.storage.paths import Place, look
 
 Array = NDArray[Any]
 EXACT_INTEGERS: Final = 2.0**53  # above it a float64 may already be a rounded integer

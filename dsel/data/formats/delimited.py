@@ -16,10 +16,10 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.convention import require_unique, shorten
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
+from dsel.data.schema import require_unique, shorten
 from dsel.errors import DataError
-from dsel.places import Place, look
+from dsel.storage.paths import Place, look
 
 TEXT_BYTES: Final = 4_000_000
 MISSING: Final = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))

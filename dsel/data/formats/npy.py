@@ -22,7 +22,7 @@ import numpy as np
 
 from dsel.data.formats.base import Array, Reader, file_identity, put, require_real, wanted_dtype
 from dsel.errors import DataError
-from dsel.places import Place, look
+from dsel.storage.paths import Place, look
 
 PIECE_BYTES: Final = 8_000_000
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from dsel.data.convention import require_unique, shorten
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
+from dsel.data.schema import require_unique, shorten
 from dsel.errors import DataError, MissingExtraError
-from dsel.places import Place
+from dsel.storage.paths import Place
 
 BATCH_BYTES: Final = 2_000_000  # pyarrow takes about four times as much
 

@@ -1,0 +1,1 @@
+"""What every layer uses: compilation, BLAS threads, random streams, array types, versions."""

@@ -1,0 +1,1 @@
+"""What may be asked: models of requests, jobs and clusters, validated without data."""

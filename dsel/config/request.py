@@ -1,0 +1,150 @@
+"""What to select, and every check of it that needs no pass over the data: options, columns."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from dsel.config.types import first_error
+from dsel.data.dataset import Labels, Source, nearest, resolve_labels
+from dsel.errors import OptionError
+from dsel.objective.dense import FEW_TARGETS
+from dsel.passes.gram import Missing
+from dsel.passes.statistics import PREPROCESS, Preprocess
+from dsel.planning.representation import Problem
+from dsel.search.options import ArchiveOptions, Options
+from dsel.search.pareto.archive_memory import check_tables, first_slots
+from dsel.search.registry import METHODS, Method
+
+Column = str | int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to select. include and exclude name columns by label or 0-based index; options are the method's own.
+
+    criterion: a function f(S) of the ascending columns chosen, or f(S, data) with the data
+    (dsel.data.criterion_data), to be
+    minimised in place of f; +inf where not allowed.
+    """
+
+    k: int
+    method: str = "poss"
+    lam: float = 0.0
+    preprocess: Preprocess = "standardize"
+    missing: Missing = "refuse"
+    include: tuple[Column, ...] = ()
+    exclude: tuple[Column, ...] = ()
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    criterion: Callable[..., float] | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Settings after every check that needs no data; include and exclude are ascending 0-based columns."""
+
+    settings: Settings
+    method: Method
+    options: Options
+    include: NDArray[np.int64]
+    exclude: NDArray[np.int64]
+
+
+def check(source: Source, settings: Settings) -> Checked:
+    """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
+    OptionError; CapacityError where the option `memory` is too small to begin with."""
+    n = source.n
+    if not isinstance(settings.method, str) or settings.method not in METHODS:
+        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
+    method = METHODS[settings.method]
+    try:
+        options = method.options(**settings.options)
+    except ValidationError as error:
+        raise OptionError(f"Options of {settings.method}: {first_error(error, method.options)}") from error
+    if not (_is_whole(settings.k) and 1 <= settings.k <= n):
+        raise OptionError(f"k is {settings.k!r}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
+    if not (_is_whole(settings.seed) and 0 <= settings.seed < 2**63):
+        raise OptionError(f"seed is {settings.seed!r}.", "It is a whole number from 0 to 2^63 - 1.")
+    if not (_is_real(settings.lam) and 0 <= settings.lam < math.inf):
+        raise OptionError(f"lam is {settings.lam!r}.", "The ridge penalty is a number >= 0.")
+    if settings.preprocess not in PREPROCESS:
+        raise OptionError(
+            f"There is no preprocess {settings.preprocess!r}.", nearest(str(settings.preprocess), PREPROCESS)
+        )
+    if settings.missing not in ("refuse", "mean"):
+        raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
+    if settings.criterion is not None and not callable(settings.criterion):
+        raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
+    if settings.criterion is not None and not method.any_criterion:
+        able = ", ".join(name for name, other in METHODS.items() if other.any_criterion)
+        raise OptionError(f"{settings.method} does not take a criterion.", f"Use one of {able}.")
+    conflict = options.conflict(settings.criterion is not None)
+    if conflict:
+        raise OptionError(f"Options of {settings.method}: {conflict}.", "Leave it out.")
+    if method.unsupervised_only and source.n_targets:
+        raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
+    include = resolve_labels(settings.include, source.features, "feature", "include")
+    exclude = resolve_labels(settings.exclude, source.features, "feature", "exclude")
+    both = np.intersect1d(include, exclude)
+    if both.size:
+        raise OptionError(f"Columns {some_names(source.features, both)} are both included and excluded.")
+    if include.size > settings.k:
+        raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
+    if exclude.size == n:
+        raise OptionError("All columns are excluded: none is left to choose from.")
+    checked = Checked(settings, method, options, include, exclude)
+    if isinstance(options, ArchiveOptions) and not options.by_calls(settings.criterion is not None):
+        k, free = settings.k - include.size, n - include.size - exclude.size
+        few = source.n_targets if source.n_targets <= FEW_TARGETS else 0
+        if 0 < k <= free:
+            check_tables(free, few, k, first_slots(k), options.memory)
+    return checked
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def partial_sums(checked: Checked) -> int:
+    """Gram matrices that a partial result of the pass holds: one for each fold."""
+    options = checked.options
+    return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
+
+
+def problem_of(source: Source, checked: Checked) -> Problem:
+    """What is asked, in numbers."""
+    options, k = checked.options, checked.settings.k
+    rows = max((block.stop - block.start for block in source.blocks), default=0)
+    width = source.n if source.store is None else source.store.column_bounds[1]
+    archive = checked.settings.method in ("poss", "pposs", "pposs-asy") and checked.settings.criterion is None
+    extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
+    calls = checked.settings.criterion is None and callable(getattr(options, "isolation", None))
+    whole, factor, looks = checked.method.whole_gram or any(extras) or calls, False, 0
+    if checked.settings.method == "astar":
+        whole = getattr(options, "bound", None) == "combined"
+        factor, looks = not source.n_targets, 2 * k + 4 * source.n_targets + 6
+        whole = whole or (factor and bool(checked.settings.lam or checked.include.size))
+    return Problem(
+        source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
+        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if archive else 2, looks=looks,
+        needs_gram=whole,
+        needs_factor=factor,
+    )  # fmt: skip
+
+
+def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
+    """The labels of at most so many columns, and how many more there are."""
+    shown = ", ".join(str(labels[i]) for i in indices[:most])
+    return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")

@@ -1,0 +1,82 @@
+"""The data as a user's criterion f(S, data) sees them: columns as dense arrays, read where the criterion runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.dataset import Labels, Source, dense_rows, load_block
+from dsel.errors import OptionError
+
+#: X is kept in memory, once a process, where it takes at most so many bytes as float64.
+KEEP_BYTES = 256 << 20
+
+#: What this process has read, by fingerprint of the store (the last one).
+_kept: dict[str, dict[str, NDArray[np.float64]]] = {}
+
+
+def _forget(key: str) -> None:
+    _kept.pop(key, None)
+
+
+class ColumnData:
+    """m samples of n features and N targets, as they are in the source: not standardised, NaN where values are missing.
+
+    Small enough to travel: of a store only its place does. Errors: OptionError for Dask arrays, which cannot be read
+    from inside a task.
+    """
+
+    def __init__(self, source: Source) -> None:
+        if any(block.lazy for block in source.blocks):
+            raise OptionError(
+                "A criterion f(S, data) cannot be given Dask arrays.", "Write them to a store, and select from that."
+            )
+        self.m, self.n, self.n_targets = source.m, source.n, source.n_targets
+        self.labels: Labels = source.features
+        self._source = source
+        self._key = source.fingerprint
+        self._own: dict[str, NDArray[np.float64]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_own": {}}
+
+    def columns(self, S: Sequence[int]) -> NDArray[np.float64]:
+        """(m, s) the columns S of X, a fresh array. X is kept where it takes at most 256 MiB; a larger one is read for
+        every call, as whole chunks of the store."""
+        members = np.asarray(S, np.int64)
+        if 8 * self.m * self.n > KEEP_BYTES:
+            order = np.argsort(members)
+            found = self._read("x", members[order])
+            return np.asarray(found[:, np.argsort(order)])
+        return np.asarray(self._cached("x")[:, members])
+
+    @property
+    def Y(self) -> NDArray[np.float64]:
+        """(m, N) the targets; (m, 0) where there are none."""
+        return self._cached("y") if self.n_targets else np.empty((self.m, 0))
+
+    def let_go(self) -> tuple[Callable[[], None], ...]:
+        """Small functions by which another process, too, lets go of what it keeps of these data."""
+        return () if self._key is None else (partial(_forget, self._key),)
+
+    def _cached(self, which: str) -> NDArray[np.float64]:
+        kept = self._own
+        if self._key is not None:
+            if self._key not in _kept:
+                _kept.clear()
+            kept = _kept.setdefault(self._key, {})
+        if which not in kept:
+            kept[which] = self._read(which, None)
+            kept[which].setflags(write=False)  # a criterion that changed it would change what comes after
+        return kept[which]
+
+    def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        rows = []
+        for block in self._source.blocks:
+            part = load_block(block.x if which == "x" else block.y, members)
+            rows.append(dense_rows(part, 0, block.stop - block.start))
+        return np.concatenate(rows)

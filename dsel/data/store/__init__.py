@@ -1,0 +1,1 @@
+"""The Zarr store: reading, writing, staging, sparse data."""

@@ -1,0 +1,295 @@
+"""The reading side of a store: what is in it, checked once when it is opened."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data import schema as names
+from dsel.data.chunking import bounds
+from dsel.data.formats import SUFFIXES
+from dsel.data.store.array import (
+    REMEDY,
+    ArrayHandle,
+    StoredArray,
+    chunk_key,
+    describe_error,
+    is_complete,
+    open_array,
+)
+from dsel.errors import DataError, DselError, MissingInputError
+from dsel.storage.paths import Entry, Place, Remote, as_place, walk, zarr_store
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Store", "StoredArray", "open_dataset", "open_store"]
+
+Labels = NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A data set on disk or in a bucket: X (m x n), optionally Y (m x N), and their labels (arrays of str)."""
+
+    path: Place
+    x: StoredArray
+    y: StoredArray | None
+    shape: tuple[int, int]
+    n_targets: int
+    dtype: np.dtype[Any]
+    features: Labels
+    targets: Labels
+    row_bounds: list[int]  # 0, ..., m: the row blocks, each made of whole chunks (or shards)
+    column_bounds: list[int]  # 0, ..., n: where the chunks are cut in columns; [0, n] when they are full rows
+
+    @cached_property
+    def samples(self) -> Labels | None:
+        """Labels of the rows, read when first asked for; None when there are none."""
+        return _labels(self.path, names.SAMPLE, self.shape[0])
+
+    @property
+    def has_weight(self) -> bool:
+        """Whether there are weights of the samples under their usual name."""
+        return (self.path / names.WEIGHT / names.METADATA_FILE).is_file()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of X, uncompressed."""
+        return self.shape[0] * self.shape[1] * self.dtype.itemsize
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of the largest row block of X: all columns."""
+        return (self.row_bounds[1] - self.row_bounds[0]) * self.shape[1] * self.dtype.itemsize
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of one chunk (or shard) of X, uncompressed: what one file holds."""
+        width = self.column_bounds[1] - self.column_bounds[0]
+        return (self.row_bounds[1] - self.row_bounds[0]) * width * self.dtype.itemsize
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the group."""
+        return dict(_read_json(self.path / names.METADATA_FILE).get("attributes", {}))
+
+    def absent_chunks(self) -> list[str]:
+        """Files such as X/c/0/3 that shape and chunks call for and that are not there. Cost: a listing."""
+        return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
+
+    def fingerprint(self, *more: str) -> str:
+        """A digest that changes when the store is written to: metadata, sizes and times (in object storage, tags) of
+        all files, not contents; of the variables of the convention, and of `more`.
+
+        Errors: DataError when a chunk is absent from a store that dsel wrote. Cost: one look at every chunk
+        file.
+        """
+        _require_all_chunks(self)
+        digest = hashlib.blake2b(digest_size=16)
+        for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
+            folder = self.path / name
+            digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
+            for entry in sorted(files_of(folder), key=lambda entry: entry.key):
+                digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
+        return digest.hexdigest()
+
+    def _variables(self) -> list[str]:
+        return [name for name in names.DIMENSIONS if (self.path / name / names.METADATA_FILE).is_file()]
+
+
+def open_store(path: str | Place) -> Store:
+    """Open a store and check that it follows the convention; no values are read except feature and target
+    labels.
+
+    Errors: MissingInputError when there is no store (saying what there is instead); DataError when X is
+    missing, misshapen, not numeric or encoded, when Y does not fit it, when labels repeat, or when a chunk
+    was lost.
+    """
+    path = as_place(path).absolute()
+    _require_store(path)
+    x = _open_variable(path, names.X)
+    has_y = (path / names.Y).exists()
+    y = _open_variable(path, names.Y) if has_y else None
+    (m, n), n_targets = x.array.shape, 0
+    if y is not None:
+        rows, n_targets = y.array.shape
+        if rows != m:
+            raise DataError(f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X.")
+    store = Store(
+        path=path,
+        x=StoredArray(str(path), names.X),
+        y=StoredArray(str(path), names.Y) if has_y else None,
+        shape=(m, n),
+        n_targets=n_targets,
+        dtype=_number(x.array.dtype),
+        features=_column_labels(path, names.FEATURE, "x", n),
+        targets=_column_labels(path, names.TARGET, "y", n_targets),
+        row_bounds=bounds(m, x.files[0]),
+        column_bounds=bounds(n, x.files[1]),
+    )
+    _require_all_chunks(store)
+    return store
+
+
+def open_dataset(path: str | Place) -> xr.Dataset:
+    """The store as a lazy xarray Dataset, chunked as it is on disk. Errors as `open_store`."""
+    store = open_store(path)
+    import xarray as xr
+
+    dataset: xr.Dataset = xr.open_zarr(zarr_store(store.path), consolidated=False, chunks={})
+    return dataset
+
+
+def _require_store(path: Place) -> None:
+    if (path / names.METADATA_FILE).is_file():
+        kind = _read_json(path / names.METADATA_FILE).get("node_type")
+        if kind == "array":
+            raise MissingInputError(
+                f"{path} is a single Zarr array.", "Name the group that holds the array X, one folder up."
+            )
+        return
+    is_there = path.exists()
+    if _is_begun(path) and (isinstance(path, Remote) or not is_there):
+        raise MissingInputError(
+            f"{path} is not complete: its ingest was interrupted, or is going on.",
+            "Run the same ingest again; it goes on.",
+        )
+    if not is_there:
+        raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
+    if path.suffix.lower() in SUFFIXES:
+        raise MissingInputError(
+            f"{path} is a {path.suffix} file, not a store.",
+            f"Make one: dsel ingest {path.name} {path.stem}.zarr",
+        )
+    old = any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata"))
+    if old:
+        raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")
+    raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
+
+
+def _is_begun(path: Place) -> bool:
+    """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
+    staging = names.staging_path(path)
+    return (staging / "progress.json").is_file() if isinstance(path, Remote) else staging.exists()
+
+
+def _open_variable(path: Place, variable: str) -> ArrayHandle:
+    """Open X or Y and check dimensions, dtype and encoding."""
+    if not (path / variable / names.METADATA_FILE).is_file():
+        arrays = (entry.key.partition(f"/{names.METADATA_FILE}") for entry in walk(path))
+        found = sorted(name for name, is_array, _ in arrays if is_array and "/" not in name)
+        raise DataError(
+            f"{path} has no variable {variable}; it has {names.shorten(found) or 'none'}.",
+            f"Name the data matrix X, with dimensions {names.DIMENSIONS[names.X]}.",
+        )
+    handle = open_array(str(path), variable)
+    array, wanted = handle.array, names.DIMENSIONS[variable]
+    found_names = array.metadata.dimension_names  # type: ignore[union-attr]
+    where = f"{variable} of {path}"
+    if found_names is None or tuple(found_names) != wanted:
+        remedy = f"They must be {wanted}."
+        if found_names is not None and tuple(found_names) == wanted[::-1]:
+            remedy = f"It is transposed: write ds[{variable!r}].transpose(*{wanted}) with xarray."
+        raise DataError(f"{where} has dimensions {found_names}.", remedy)
+    if 0 in array.shape:
+        raise DataError(f"{where} is empty: its shape is {array.shape}.", "It needs rows and columns.")
+    if names.stored_dtype(np.dtype(array.dtype)) is None:
+        kind = "complex" if array.dtype.kind == "c" else "not numeric"
+        raise DataError(f"{where} is {kind} ({array.dtype}).", "Store it as real numbers of at most 8 bytes.")
+    _require_plain(where, dict(array.attrs))
+    return handle
+
+
+def _require_plain(where: str, attributes: dict[str, Any]) -> None:
+    """Refuse an encoding of xarray under which the stored values are not the values meant."""
+    fill = attributes.get("_FillValue")
+    if isinstance(fill, str):  # xarray writes floats as base64
+        try:
+            fill = struct.unpack("<d", base64.b64decode(fill))[0]
+        except (ValueError, struct.error):
+            fill = None
+    encoded: dict[str, Any] = {key: attributes[key] for key in ("scale_factor", "add_offset") if key in attributes}
+    missing = attributes.get("missing_value", fill)
+    if isinstance(missing, int | float) and not np.isnan(missing):
+        encoded["_FillValue"] = missing
+    if encoded:
+        raise DataError(
+            f"{where} is encoded ({encoded}): the numbers on disk are not the values meant.",
+            "Write it decoded: ds.drop_encoding().to_zarr(...) with xarray.",
+        )
+
+
+def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    kept = names.stored_dtype(dtype)
+    assert kept is not None
+    return kept
+
+
+def _column_labels(path: Place, variable: str, prefix: str, count: int) -> Labels:
+    labels = _labels(path, variable, count) if count else None
+    if labels is None:
+        return np.array(names.default_labels(prefix, count), dtype=object)
+    names.require_unique(labels.tolist(), variable, str(path), "Give every column a name of its own.")
+    return labels
+
+
+def _labels(path: Place, variable: str, count: int) -> Labels | None:
+    """Labels as str; None when the store has none. Numbers, such as positions, become their decimal text."""
+    if not (path / variable / names.METADATA_FILE).is_file():
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zarr warns of fixed-length strings, which xarray writes
+        handle = open_array(str(path), variable)
+        try:
+            values = np.asarray(handle.array[...])
+        except DselError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"The labels {variable} of {path} cannot be read: {describe_error(error)}", REMEDY
+            ) from error
+    if values.shape != (count,):
+        raise DataError(f"{path}: {variable} has shape {values.shape} for {count} labels.", "Write one for each.")
+    return np.array([str(label) for label in values.tolist()], dtype=object)
+
+
+def _require_all_chunks(store: Store) -> None:
+    """DataError when a chunk is absent from a store that dsel wrote; elsewhere it means fill values."""
+    if not is_complete(store.path):
+        return
+    absent = store.absent_chunks()
+    if absent:
+        raise DataError(f"{store.path} has lost {len(absent)} chunks: {names.shorten(absent)}.", REMEDY)
+
+
+def _absent(path: Place, variable: str) -> list[str]:
+    array = open_array(str(path), variable).array
+    present = {entry.key for entry in files_of(path / variable)}
+    counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
+    keys = (chunk_key(array, index) for index in product(*map(range, counts)))
+    return [key for key in keys if key not in present]
+
+
+def files_of(folder: Place) -> Iterator[Entry]:
+    """All chunk files of an array."""
+    return (entry for entry in walk(folder) if not entry.key.endswith(names.METADATA_FILE))
+
+
+def _read_json(file: Place) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{file} cannot be read: {describe_error(error)}", REMEDY) from error

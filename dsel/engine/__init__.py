@@ -1,0 +1,1 @@
+"""Where work runs: threads or Dask. The only home of `distributed`."""

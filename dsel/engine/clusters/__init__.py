@@ -1,0 +1,1 @@
+"""Where workers come from, one kind of cluster a file."""

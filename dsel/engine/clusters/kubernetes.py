@@ -1,0 +1,140 @@
+"""Workers as pods, through the dask-kubernetes operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dask
+from dask.utils import parse_bytes
+
+from dsel.config.cluster import KubernetesSection
+from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.optional_imports import import_extra
+from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
+from dsel.errors import ClusterError, OptionError
+
+#: A pod's memory beyond its worker's limit: the process that watches the worker.
+NANNY_BYTES = 256 << 20
+
+_LABEL = "app.kubernetes.io/name"
+_PORTS = (("tcp-comm", 8786), ("http-dashboard", 8787))
+
+
+@contextmanager
+def kubernetes_cluster(section: KubernetesSection, name: str) -> Iterator[Any]:
+    """A client of a new DaskCluster, which is deleted at the end. The operator replaces pods that are lost.
+
+    Errors: OptionError where Dask is configured for TLS (the operator speaks plain TCP to what it starts),
+    ClusterError, MissingExtraError.
+    """
+    operator = import_extra("dask_kubernetes.operator", "dask-kubernetes", "kubernetes")
+    if dask_settings.security() is not None:
+        raise OptionError(
+            "The Dask operator does not start clusters with TLS.",
+            "Start one of your own and use cluster: address: tls://, or keep others out by a NetworkPolicy.",
+        )
+    from distributed import Client
+
+    low, high = section.bounds
+    name = section.job_name or name
+    manifest = cluster_manifest(section, name)
+    with dask.config.set(dask_settings.SCHEDULER):
+        try:
+            cluster = operator.KubeCluster(
+                custom_cluster_spec=manifest, namespace=section.namespace, quiet=True,
+                resource_timeout=int(section.wait_seconds), shutdown_on_close=True,
+            )  # fmt: skip
+        except Exception as error:  # the client library's own, HTTP's, and time-outs
+            raise ClusterError(
+                f"The DaskCluster {name} did not start: {type(error).__name__}: {error}.",
+                "See that the operator runs, and what kubectl describe says of it.",
+            ) from error
+        with cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            if low != high:
+                cluster.adapt(minimum=low, maximum=high)
+            wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
+            check_same_software(client)
+            yield client
+
+
+def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:
+    """The DaskCluster: a scheduler and so many workers, none of them root or able to write to its image."""
+    low, _ = section.bounds
+    metadata: dict[str, Any] = {"name": name, "labels": {_LABEL: "dsel"}}
+    if section.job_name is not None and section.job_uid is not None:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": section.job_name, "uid": section.job_uid}
+        metadata["ownerReferences"] = [owner]
+    return {
+        "apiVersion": "kubernetes.dask.org/v1",
+        "kind": "DaskCluster",
+        "metadata": metadata,
+        "spec": {
+            "worker": {"replicas": low, "spec": _pod(section, _worker(section))},
+            "scheduler": {"spec": _pod(section, _scheduler(section)), "service": _service(name)},
+        },
+    }
+
+
+def _worker(section: KubernetesSection) -> dict[str, Any]:
+    arguments = ["--name", "$(DASK_WORKER_NAME)", "--nthreads", str(section.threads), "--no-dashboard"]
+    memory = f"{math.ceil((section.worker_bytes + NANNY_BYTES) / 2**20)}Mi"
+    needs = {"cpu": str(section.threads), "memory": memory}
+    return {
+        "name": "worker",
+        "args": ["dask", "worker", *arguments, "--memory-limit", f"{section.worker_bytes}B"],
+        "resources": {
+            "requests": {**needs, **section.resources.get("requests", {})},
+            "limits": {**needs, **section.resources.get("limits", {})},
+        },
+    }
+
+
+def _scheduler(section: KubernetesSection) -> dict[str, Any]:
+    memory = f"{math.ceil(parse_bytes(section.scheduler_memory) / 2**20)}Mi"
+    health = {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 5}
+    return {
+        "name": "scheduler",
+        "args": ["dask", "scheduler", "--host", "0.0.0.0"],
+        "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in _PORTS],
+        "readinessProbe": health,
+        "livenessProbe": {**health, "initialDelaySeconds": 15, "periodSeconds": 20},
+        "resources": {"requests": {"cpu": "500m", "memory": memory}, "limits": {"cpu": "2", "memory": memory}},
+    }
+
+
+def _service(name: str) -> dict[str, Any]:
+    return {
+        "type": "ClusterIP",
+        "selector": {"dask.org/cluster-name": name, "dask.org/component": "scheduler"},
+        "ports": [{"name": port, "protocol": "TCP", "port": number, "targetPort": port} for port, number in _PORTS],
+    }
+
+
+def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any]:
+    variables = {**dask_settings.worker_environment(), **section.environment}
+    mounts = [{"name": claim, "mountPath": path} for claim, path in section.claims.items()]
+    container = {
+        **container,
+        "image": section.image,
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "envFrom": [{"secretRef": {"name": secret}} for secret in section.secrets],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],
+        "securityContext": {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        },
+    }  # fmt: skip
+    claims = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in section.claims]
+    pod: dict[str, Any] = {
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}, *claims],
+    }
+    if section.service_account is not None:
+        pod["serviceAccountName"] = section.service_account
+    if section.node_selector:
+        pod["nodeSelector"] = section.node_selector
+    return pod

@@ -1,0 +1,79 @@
+"""Workers as Slurm jobs, through dask-jobqueue."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+
+from dsel.config.cluster import SlurmSection
+from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.optional_imports import import_extra
+from dsel.engine.clusters.readiness import wait_for_workers
+from dsel.errors import ClusterError
+
+log = logging.getLogger("dsel")
+
+#: A job's memory beyond its worker's limit: the process that watches the worker.
+NANNY_BYTES = 256 << 20
+
+
+@contextmanager
+def slurm_cluster(section: SlurmSection, name: str, logs: Path | None) -> Iterator[Any]:
+    """A client of a scheduler in this process whose workers are Slurm jobs; they are cancelled at the end.
+
+    The number is kept by `adapt`, also where it is fixed: `scale` would not replace a job that was cancelled or
+    pre-empted. Errors: ClusterError, MissingExtraError.
+    """
+    jobqueue = import_extra("dask_jobqueue", "dask-jobqueue", "slurm")
+    from distributed import Client
+
+    low, high = section.bounds
+    with dask.config.set({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
+        try:
+            cluster = jobqueue.SLURMCluster(**job_options(section, name, logs))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ClusterError(f"The scheduler for Slurm's workers did not start: {error}.") from error
+        try:
+            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                cluster.adapt(minimum_jobs=low, maximum_jobs=high, interval="1s", wait_count=3)
+                place = f"slurm, queue {section.queue or 'default'}, {section.walltime} each"
+                wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
+                yield client
+        finally:
+            cluster.close()
+
+
+def job_options(section: SlurmSection, name: str, logs: Path | None) -> dict[str, Any]:
+    """The section in dask-jobqueue's words: one worker a job."""
+    lines = [*section.prologue]
+    variables = {**dask_settings.worker_environment(), **section.environment}
+    lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
+    return {
+        "cores": section.threads, "processes": 1, "memory": f"{section.worker_bytes}B",
+        "job_mem": f"{math.ceil((section.worker_bytes + NANNY_BYTES) / 2**20)}M",
+        "queue": section.queue, "account": section.account, "walltime": section.walltime, "job_name": name,
+        "job_extra_directives": section.directives, "job_script_prologue": lines,
+        "interface": section.interface, "local_directory": section.local_directory,
+        "log_directory": None if logs is None else str(logs), "worker_extra_args": ["--no-dashboard"],
+        "scheduler_options": {"dashboard_address": section.dashboard}, "security": dask_settings.security(),
+        "silence_logs": "error",
+    }  # fmt: skip
+
+
+def _squeue(name: str) -> str:
+    """What the queue says of the jobs, with its reasons."""
+    command = ["squeue", "--noheader", "--name", name, "--format", "%i %T %r"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"squeue: {error}"
+    lines = found.stdout.split("\n") if found.returncode == 0 else found.stderr.split("\n")
+    return "squeue: " + ("; ".join(filter(None, lines)) or "no job of that name")

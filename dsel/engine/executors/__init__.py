@@ -1,0 +1,1 @@
+"""How a search's tasks reach the workers."""

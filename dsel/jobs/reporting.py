@@ -1,0 +1,179 @@
+"""What a run tells while it runs: bars in a terminal, plain log lines elsewhere, both in run.log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal
+from uuid import uuid4
+
+from dsel.errors import DselError, OutputError
+from dsel.search.anytime import AnytimeSearch
+from dsel.search.progress import Progress
+from dsel.storage.log_handler import log_handler
+from dsel.storage.paths import Place
+
+log = logging.getLogger("dsel")
+
+#: Without a terminal, progress is a line every so many seconds.
+LINE_SECONDS = 10.0
+
+LogFormat = Literal["text", "json"]
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line: time (UTC), level, run, message, and the fields of progress and errors."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__()
+        self._run = run
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": moment, "level": record.levelname, "run": self._run, "message": record.getMessage()}
+        if record.name.split(".")[0] != "dsel":
+            line["logger"] = record.name
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({**line, **getattr(record, "fields", {})})
+
+
+class Reporter:
+    """Progress of the passes (tasks) and of the search (iterations, best value).
+
+    run: the id of this run, in every line. publish: takes the progress as it is, for whoever else wants to know.
+    """
+
+    def __init__(self, bars: Any | None = None, log_format: LogFormat = "text") -> None:
+        moment = datetime.now(UTC).strftime("%Y%m%dt%H%M%S")
+        self.run = f"{moment}-{uuid4().hex[:4]}"
+        self.publish: Callable[[dict[str, Any]], None] | None = None
+        self._json = log_format == "json"
+        self._bars = bars
+        self._task: Any = None
+        self._stage = ""
+        self._last = 0.0
+        self._start = 0.0
+        self._saved: float | None = None
+
+    @classmethod
+    def for_terminal(cls, log_format: LogFormat = "text") -> Reporter:
+        """Bars on standard error if it is a terminal, lines if not, or where JSON is asked for."""
+        if log_format == "json" or not sys.stderr.isatty():
+            return cls(log_format=log_format)
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+        return cls(Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)))
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """Log lines of dsel to standard error; bars are shown meanwhile."""
+        if self._bars is None:
+            handler = self._formatted(logging.StreamHandler())
+        else:
+            from rich.logging import RichHandler
+
+            handler = RichHandler(console=self._bars.console, show_path=False)
+        before = log.level, log.propagate
+        log.setLevel(logging.INFO)
+        log.propagate = False
+        try:
+            with self._attached(handler):
+                if self._bars is not None:
+                    with self._bars:
+                        yield
+                else:
+                    yield
+        finally:
+            log.setLevel(before[0])
+            log.propagate = before[1]
+
+    @contextmanager
+    def logging_to(self, path: Place) -> Iterator[None]:
+        """The same lines to a file, and the error that ends the block, if one does. Errors: OutputError."""
+        try:
+            handler = self._formatted(log_handler(path))
+        except OSError as error:
+            raise OutputError(
+                f"The log {path} cannot be written: {error.strerror}.", "Mend its permissions, or choose another --out."
+            ) from error
+        with self._attached(handler):
+            try:
+                yield
+            except DselError as error:
+                fields = {"kind": error.kind, "exit_code": error.exit_code}
+                level = logging.WARNING if error.kind == "interrupted" else logging.ERROR
+                record = log.makeRecord(log.name, level, "", 0, str(error), (), None, extra={"fields": fields})
+                handler.handle(record)
+                raise
+            except Exception as error:
+                fault = (type(error), error, error.__traceback__)
+                handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, "an error nobody foresaw", (), fault))
+                raise
+
+    @contextmanager
+    def _attached(self, handler: logging.Handler) -> Iterator[None]:
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            handler.close()
+
+    def _formatted(self, handler: logging.Handler) -> logging.Handler:
+        plain = logging.Formatter(f"%(asctime)s {self.run} %(levelname)s %(message)s")
+        handler.setFormatter(_JsonLines(self.run) if self._json else plain)
+        return handler
+
+    def adopt(self, logger: str) -> None:
+        """Lines of another library that logs by itself become JSON where ours are."""
+        if self._json:
+            for handler in logging.getLogger(logger).handlers:
+                self._formatted(handler)
+
+    def stage(self, name: str) -> None:
+        """A stage begins: statistics, search, check."""
+        log.info("%s", name, extra={"fields": {"stage": name}})
+        self._stage, self._start, self._last = name, time.monotonic(), time.monotonic()
+        if self._bars is not None:
+            self._task = self._bars.add_task(name, total=None, note="")
+
+    def tasks(self, done: int, total: int) -> None:
+        """Tasks of the present pass that are finished."""
+        self._show(done, total, f"{done} of {total} tasks")
+
+    def search(self, search: AnytimeSearch, total: int | None = None) -> None:
+        """The search stands between two slices; one on workers says itself how it gets on."""
+        progress: Progress | None = getattr(search, "progress", None)
+        if progress is not None:
+            self._show(progress.iterations, progress.limit, str(progress))
+            return
+        speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
+        note = f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} a second"
+        self._show(search.iteration, total, note, search.best_value)
+
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        self._saved = time.time()
+
+    def _show(self, done: int, total: int | None, note: str, best: float | None = None) -> None:
+        progress = {"stage": self._stage, "done": done, "total": total, "best": best, "checkpoint": self._saved}
+        if self.publish is not None:
+            self.publish(progress)
+        if self._bars is not None:
+            if self._task is not None:
+                self._bars.update(self._task, completed=done, total=total, note=note)
+            return
+        now = time.monotonic()
+        if now - self._last >= LINE_SECONDS:
+            self._last = now
+            fields = {name: value for name, value in progress.items() if value is not None and value != math.inf}
+            log.info("%s: %s", self._stage, note, extra={"fields": fields})

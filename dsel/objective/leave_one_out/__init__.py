@@ -1,0 +1,1 @@
+"""Errors on rows that are left out: formulas and compiled loops."""

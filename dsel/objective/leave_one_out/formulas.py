@@ -1,0 +1,225 @@
+"""Leave-one-out errors of ridge regression on S, on S + j for every j, and on S - i for every i in S, row by row.
+
+Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010 (greedy RLS).
+The paper keeps a = G y, d = diag(G) and C = G X', G = (X_S X_S' + lam I)^-1, an array as large as the data. But with
+F the inverse of the Cholesky factor of K_SS + lam I, Q = F K_S: and q = F B_S the same numbers, times lam, can be had
+from a row z alone, by its place h = z_S F' in an orthonormal basis of S:
+
+    e = y - h q            (lam a)          delta_j = K_jj + lam - Q_j' Q_j     (lam (1 + v' C_j))
+    g = g0 - h h'          (lam d)          T_j = B_j - Q_j' q                  (lam v' a)
+    R_j = z_j - h Q_j      (lam C_j)
+
+and the residual of the row under the model fitted without it is
+
+    S      e / g
+    S + j  (e - R_j T_j / delta_j) / (g - R_j^2 / delta_j)
+    S - i  (e + v_i w_i / A_ii) / (g + v_i^2 / A_ii)       with v = h F, w = F' q, A = F' F
+
+so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
+Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
+in that row alone), e / g is of two differences, and its relative error is about 1e-16 (K_jj / lam)^1.5 at worst: with
+more columns than rows and lam below 1e-9 K_jj the order of choice is that of rounding. Without lam it is 0/0 there: the
+other rows do not determine a model. Such a row (see `UNDETERMINED` of dsel.objective.leave_one_out.block_errors) has an
+infinite squared error, and counts as wrong for the zero-one loss.
+
+The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
+place of y and g0, and the Schur complement K - Q'Q (B - Q'q) in place of K (B), so that a row of (R, e, g), once
+written down, makes a round cost 2 (s - c) multiplications an element instead of 2 s (`problem_after`, and `cached_rows`
+of dsel.objective.leave_one_out.block_errors).
+
+The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
+that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
+models that were fitted anew, intercept included, without the row. (The scales of standardised columns are those of all
+rows: they only say how strongly lam weighs on each column.)
+
+Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its hat value is v / (sum of the
+weights); e / g is then sqrt(v) times the residual of the row under the weighted model fitted without it, all of its
+weight left out, so that squares add up to the weighted error. Rows of weight 0 are left away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dsel.objective.dense import DEPENDENCE_TOLERANCE
+from dsel.objective.kernels.layout import Floats, Ints
+
+Intercept = Literal["center", "column", "none"]
+
+#: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it cannot be told from rounding.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class LooProblem:
+    """What all rounds share, in preprocessed units: K (n, n), B (n, N), sums over rows of X (n,) and Y (N,), m rows of
+    this weight in all (m without weights); everything is weighted."""
+
+    K: Floats
+    B: Floats
+    sum_x: Floats
+    sum_y: Floats
+    m: int
+    weight: float
+    lam: float
+    intercept: Intercept
+
+    @property
+    def constant(self) -> bool:
+        """Whether a column of ones is always in."""
+        return self.intercept == "column"
+
+    @property
+    def share(self) -> float:
+        """The hat value of a row of weight 1 before any column is chosen."""
+        return 1.0 / self.weight if self.intercept == "center" else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class LooRound:
+    """The small arrays for one S (s columns; the column of ones, if any, stands before them): all that a block needs.
+
+    F (s, s), Q (s, n), q (s, N), delta (n,), T (n, N); `insert`, `remove`: what is asked for.
+    """
+
+    members: Ints
+    constant: bool
+    F: Floats
+    Q: Floats
+    q: Floats
+    delta: Floats
+    T: Floats
+    share: float
+    insert: bool = True
+    remove: bool = False
+
+    @property
+    def n(self) -> int:
+        """Columns of the data."""
+        return int(self.delta.size)
+
+    @property
+    def A(self) -> Floats:
+        """(s, s) (K_SS + lam I)^-1."""
+        return self.F.T @ self.F
+
+    @property
+    def P(self) -> Floats:
+        """(s, n) coefficients of all columns on S: A K_S:."""
+        return self.F.T @ self.Q
+
+    @property
+    def w(self) -> Floats:
+        """(s, N) coefficients of Y on S."""
+        return self.F.T @ self.q
+
+    @property
+    def lead(self) -> int:
+        """Places before the columns of the data in S: 1 with the column of ones."""
+        return int(self.constant)
+
+
+def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
+    """The small arrays for S. O(n s^2) by BLAS-3."""
+    S = np.asarray(members, np.int64)
+    K_S, K_SS, B_S = problem.K[S], problem.K[np.ix_(S, S)], problem.B[S]
+    if problem.constant:
+        K_S = np.vstack([problem.sum_x, K_S])
+        K_SS = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
+        B_S = np.vstack([problem.sum_y, B_S])
+    s = K_SS.shape[0]
+    diagonal = np.diag(problem.K)
+    if not s:
+        N = problem.B.shape[1]
+        return LooRound(
+            S, False, np.zeros((0, 0)), np.zeros((0, diagonal.size)), np.zeros((0, N)), diagonal + problem.lam,
+            problem.B, problem.share, insert, remove,
+        )  # fmt: skip
+    L = np.linalg.cholesky(K_SS + problem.lam * np.eye(s))
+    F, Q, q = (scipy.linalg.solve_triangular(L, right, lower=True) for right in (np.eye(s), K_S, B_S))
+    delta = diagonal + problem.lam - np.einsum("sn,sn->n", Q, Q)
+    return LooRound(S, problem.constant, F, Q, q, delta, problem.B - Q.T @ q, problem.share, insert, remove)
+
+
+def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
+    """The arrays for S + b from those for S: the next row of the Cholesky factor, O(n s). b does not depend on S."""
+    v, root = round.Q[:, b], np.sqrt(round.delta[b])
+    Q_b, q_b = (problem.K[b] - v @ round.Q) / root, round.T[b] / root
+    s = v.size
+    F = np.zeros((s + 1, s + 1))
+    F[:s, :s] = round.F
+    F[s] = np.append(-(v @ round.F), 1.0) / root
+    return LooRound(
+        np.append(round.members, b), round.constant, F, np.vstack([round.Q, Q_b]), np.vstack([round.q, q_b]),
+        round.delta - np.square(Q_b), round.T - np.outer(Q_b, q_b), round.share, round.insert, round.remove,
+    )  # fmt: skip
+
+
+def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
+    """What is left to choose once the columns of `base` are in for good, on the rows that `cached_rows` gives.
+
+    Its g0 is that of each row. O(n^2 s).
+    """
+    K = problem.K - base.Q.T @ base.Q
+    none = np.zeros(0)
+    return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.weight, problem.lam, "none")
+
+
+def coefficients(problem: LooProblem, members: Ints) -> Floats:
+    """(s, N) ridge coefficients on the columns S, the column of ones first. O(s^3)."""
+    K_SS = prepare_gram(problem, members)
+    B_S = problem.B[members]
+    if problem.constant:
+        B_S = np.vstack([problem.sum_y, B_S])
+    return np.asarray(scipy.linalg.solve(K_SS + problem.lam * np.eye(K_SS.shape[0]), B_S, assume_a="pos"))
+
+
+def independent(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
+    """(n,) columns that may be inserted: without a penalty those that do not depend on S."""
+    diagonal = np.diag(problem.K)
+    tolerance = _ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE
+    return np.asarray(delta > tolerance * (diagonal + problem.lam))
+
+
+def rank_deficient(problem: LooProblem, members: Ints) -> bool:
+    """Whether columns S, the column of ones among them if there is one, depend on each other as `independent` sees it.
+    O(s^3)."""
+    K = prepare_gram(problem, members) + problem.lam * np.eye(len(members) + problem.constant)
+    norms = np.sqrt(np.diag(K))
+    if not (norms > 0.0).all():
+        return True
+    try:
+        pivots = np.square(np.diag(np.linalg.cholesky(K / np.outer(norms, norms))))
+    except np.linalg.LinAlgError:
+        return True
+    return bool(pivots.min(initial=1.0) <= (_ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE))
+
+
+def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
+    """K of some columns, the column of ones before them if there is one."""
+    S = np.asarray(members, np.int64)
+    K = problem.K[np.ix_(S, S)]
+    if problem.constant:
+        K = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
+    return K
+
+
+def flat_size(round: LooRound) -> int:
+    """Length of a vector of errors: of S, of S + j for all j, of S - i for the members i."""
+    return 1 + round.n + round.members.size
+
+
+def split_errors(round: LooRound, flat: Floats) -> tuple[float, Floats, Floats]:
+    """Errors of S, of S + j (n,), and of S - i (s,); what was not asked for, or is not finite, is inf."""
+    flat = np.where(np.isnan(flat), np.inf, flat)
+    insert, remove = flat[1 : 1 + round.n], flat[1 + round.n :]
+    return (
+        float(flat[0]),
+        insert if round.insert else np.full(insert.size, np.inf),
+        remove if round.remove else np.full(remove.size, np.inf),
+    )

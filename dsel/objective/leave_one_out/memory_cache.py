@@ -1,0 +1,194 @@
+"""Algorithm 3 of the greedy RLS paper for data in memory: what stands in for its cache C is updated and read in one go.
+
+R = Z - H Q (the paper's lam C) is kept as float64. When column b enters S, R_j - R_b rho_j is the new R, rho the last
+row of the new Q over the root of delta_b; that update and the errors of all S + j are one sweep over R, block by block,
+on some threads. Errors are added up in the order of the blocks, so that not a bit depends on the threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.jit import compiled
+from dsel.objective.kernels.layout import Floats
+from dsel.objective.leave_one_out.block_errors import (
+    UNDETERMINED,
+    RowView,
+    Weighing,
+    member_rows,
+    plain_errors,
+    residuals,
+    rows_of,
+    with_weight,
+)
+from dsel.objective.leave_one_out.formulas import LooRound, flat_size
+
+#: After so many updates R is made anew from the data, so that rounding cannot pile up.
+REBUILD_AFTER = 128
+
+#: Blocks of R.
+_BLOCK_BYTES = 8 << 20
+
+
+@compiled(nogil=True)
+def _sweep_squared(
+    R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, errors: Floats
+) -> None:  # pragma: no cover
+    """R_j -= u rho_j, and errors_j += ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2, row by row; a divisor
+    <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
+    r, n = R.shape
+    single = e.shape[1] == 1
+    for i in range(r):
+        R_i, u_i, g_i = R[i], u[i], g[i]
+        if single:
+            e_i, tau_0 = e[i, 0], tau[0]
+            for j in range(n):
+                v = R_i[j] - u_i * rho[j]
+                R_i[j] = v
+                d = g_i - v * v * inverse[j]
+                q = (e_i - v * tau_0[j]) / (d if d > UNDETERMINED else 0.0)
+                errors[j] += q * q
+        else:
+            for j in range(n):
+                R_i[j] -= u_i * rho[j]
+            for t in range(e.shape[1]):
+                e_it, tau_t = e[i, t], tau[t]
+                for j in range(n):
+                    v = R_i[j]
+                    d = g_i - v * v * inverse[j]
+                    q = (e_it - v * tau_t[j]) / (d if d > UNDETERMINED else 0.0)
+                    errors[j] += q * q
+
+
+@compiled(nogil=True)
+def _sweep_zero_one(
+    R: Floats,
+    u: Floats,
+    rho: Floats,
+    e: Floats,
+    g: Floats,
+    inverse: Floats,
+    tau: Floats,
+    flip: Floats,
+    count: Floats,
+    errors: Floats,
+) -> None:  # pragma: no cover
+    """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error, and so is a divisor
+    <= UNDETERMINED."""
+    r, n = R.shape
+    for i in range(r):
+        R_i, u_i, g_i, w = R[i], u[i], g[i], count[i]
+        for j in range(n):
+            R_i[j] -= u_i * rho[j]
+        for t in range(e.shape[1]):
+            e_it, tau_t, c = e[i, t], tau[t], flip[i, t]
+            for j in range(n):
+                v = R_i[j]
+                d = g_i - v * v * inverse[j]
+                errors[j] += w if c * (e_it - v * tau_t[j]) >= (d if d > UNDETERMINED else -np.inf) else 0.0
+
+
+@dataclass
+class _Block:
+    """Preprocessed rows: Z (r, n), as R; and e and g of the present S. All are times the root of the weights."""
+
+    x: Any
+    targets: Floats
+    weighing: Weighing
+    flip: Floats | None
+    R: Floats
+    e: Floats
+    g: Floats
+
+
+def cache_bytes(m: int, n: int) -> int:
+    """Memory that the cache takes."""
+    return 8 * m * n
+
+
+class LooCache:
+    """Rows in memory with their R. parts: (x, y, weights or None) of row blocks, dense or sparse; threads: by default
+    one a core; share: see LooProblem."""
+
+    def __init__(
+        self, parts: Sequence[tuple[Any, Any, Floats | None]], view: RowView, share: float, threads: int | None = None
+    ) -> None:
+        self._view = view
+        self._threads = threads or len(os.sched_getaffinity(0))
+        self._blocks: list[_Block] = []
+        self._last: LooRound | None = None
+        self._updates = 0
+        for x, y, w in (with_weight(*part) for part in parts):
+            step = max(64, _BLOCK_BYTES // (8 * x.shape[1]))
+            targets, labels = view.targets(y)
+            whole = Weighing.of(w, x.shape[0], share)
+            for start in range(0, x.shape[0], step):
+                rows = x[start : start + step]
+                weighing = whole.rows(start, start + step)
+                t = targets[start : start + step] * weighing.root[:, None]
+                flip = weighing.flip(labels[start : start + step], view)
+                flip = None if flip is None else np.ascontiguousarray(flip)
+                self._blocks.append(_Block(rows, t, weighing, flip, np.empty(0), t.copy(), np.empty(0)))
+
+    def errors(self, round: LooRound) -> Floats:
+        """As `leave_one_out_rows.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        assert not round.remove
+        last = self._last
+        step = last is not None and self._updates < REBUILD_AFTER
+        step = step and last is not None and list(round.members[:-1]) == list(last.members)
+        step = step and last is not None and round.members.size > last.members.size
+        self._updates = self._updates + 1 if step else 0
+        self._last = round
+        inverse = 1.0 / np.where(round.delta > 0.0, round.delta, np.inf)
+        tau = np.ascontiguousarray((round.T * inverse[:, None]).T)
+        rho = np.zeros(round.n)
+        if step and last is not None:
+            rho = round.Q[-1] / np.sqrt(last.delta[round.members[-1]])
+
+        def work(block: _Block) -> Floats:
+            if step:
+                assert last is not None
+                self._advance(block, last, int(round.members[-1]))
+            else:
+                self._rebuild(block, round)
+            return self._sweep(block, round, rho, inverse, tau, step)
+
+        with ThreadPoolExecutor(self._threads) as pool:
+            total = np.zeros(flat_size(round))
+            for part in pool.map(work, self._blocks):
+                total += part
+        return total
+
+    def _rebuild(self, block: _Block, round: LooRound) -> None:
+        rows = rows_of(block.x, self._view)
+        root = block.weighing.root[:, None]
+        z_S = member_rows(rows, round.members, round.constant, self._view) * root
+        block.R = (rows - self._view.center_x) / self._view.scale_x
+        block.R *= root
+        block.e, block.g, h = residuals(z_S, block.targets, block.weighing.g0, round)
+        if h.shape[1]:
+            block.R -= h @ round.Q
+
+    @staticmethod
+    def _advance(block: _Block, last: LooRound, b: int) -> None:
+        u = block.R[:, b]
+        block.e = block.e - u[:, None] * (last.T[b] / last.delta[b])
+        block.g = block.g - np.square(u) / last.delta[b]
+
+    def _sweep(self, block: _Block, round: LooRound, rho: Floats, inverse: Floats, tau: Floats, step: bool) -> Floats:
+        flat = np.zeros(flat_size(round))
+        flat[0] = plain_errors(block.e, block.g, block.flip, block.weighing.w)
+        u = block.R[:, round.members[-1]].copy() if step else np.zeros(block.R.shape[0])
+        inserted = flat[1 : 1 + round.n]
+        if block.flip is None:
+            _sweep_squared(block.R, u, rho, block.e, block.g, inverse, tau, inserted)
+        else:
+            w = block.weighing.w
+            _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, w, inserted)
+        return flat

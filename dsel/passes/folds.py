@@ -1,0 +1,192 @@
+"""Moments of every fold of the rows from one pass, and cross-validation on them without another."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.dataset import Block, Source
+from dsel.errors import DataError, OptionError
+from dsel.objective.kernels.layout import Floats, Ints
+from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
+from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
+from dsel.passes.cache import ArtefactStore
+from dsel.passes.gram import Missing, fill_values, partial_bytes
+from dsel.passes.leave_one_out.rows import RowsOfSource
+from dsel.passes.moments import Moments, block_moments, merge
+from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.statistics import Preprocess, Statistics
+
+log = logging.getLogger("dsel")
+
+#: By (repetition, fold): moments while the pass goes on, statistics when it is done (of folds that have weight).
+FoldMoments = dict[tuple[int, int], Moments]
+FoldStatistics = dict[tuple[int, int], Statistics]
+
+
+def folds_of(start: int, stop: int, folds: int, seed: int, repetition: int) -> NDArray[np.int64]:
+    """The fold of each row in [start, stop): of every `folds` rows in succession each falls into another fold, in an
+    order drawn by a hash of row, seed and repetition. Folds differ by one row at most, and chunks do not matter."""
+    first = start - start % folds
+    rows = np.arange(first, stop + (-stop) % folds, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        z = rows
+        for word in (seed, repetition):
+            z = _splitmix(z ^ _splitmix(np.full(1, word, np.uint64) + np.uint64(0x51ED2701)))
+    places = np.argsort(z.reshape(-1, folds), axis=1, kind="stable")
+    return np.asarray(np.argsort(places, axis=1).ravel()[start - first : stop - first], np.int64)
+
+
+def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The mixing function of SplitMix64 (Steele, Lea, Flood, 2014)."""
+    z = z + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _fold_block(
+    x: Any, y: Any, block: Block, folds: int, repeats: int, seed: int, fill: Floats | None, where: str
+) -> FoldMoments:
+    found: FoldMoments = {}
+    place = f"{where}, rows {block.start} to {block.stop}"
+    for repetition in range(repeats):
+        fold = folds_of(block.start, block.stop, folds, seed, repetition)
+        for f in np.unique(fold).tolist():
+            rows = np.flatnonzero(fold == f)
+            w = None if block.w is None else block.w[rows]
+            found[repetition, f] = block_moments(x[rows], None if y is None else y[rows], fill, place, block.start, w)
+    return found
+
+
+def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
+    for key, moments in b.items():
+        a[key] = merge(a[key], moments) if key in a else moments
+    return a
+
+
+def fold_bytes(source: Source, folds: int, repeats: int) -> int:
+    """Memory of one partial sum."""
+    return folds * repeats * partial_bytes(source)
+
+
+def require_rows(source: Source, folds: int) -> None:
+    """Refuse more folds than there are rows. Errors: OptionError."""
+    if source.m < max(folds, 4):
+        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
+
+
+def fold_gram(
+    source: Source, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
+    compute: Callable[[Any], Any] | None = None,
+) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
+    """Statistics of all rows, those of every fold, and the passes they took: one, two with `missing="mean"`.
+
+    A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
+    """
+    require_rows(source, folds)
+    fill, passes = fill_values(source, missing, compute)
+    per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=source.name)
+    found: FoldMoments = reduce_blocks(
+        source, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(source, folds, repeats), compute=compute
+    )
+    first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
+    whole = Statistics.from_moments(reduce(merge, first))
+    parts = {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
+    return whole, parts, passes + 1
+
+
+def fold_keys(
+    fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int
+) -> tuple[dict[str, Any], dict[tuple[int, int], dict[str, Any]]]:
+    """What statistics of all rows, saved last, and those of every fold depend on."""
+    drawn = partial(ArtefactStore.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
+    places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
+    return drawn(part="all"), {place: drawn(part=list(place)) for place in places}
+
+
+def saved_fold_gram(
+    source: Source, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
+    missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
+    """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
+    if artefacts is None or source.fingerprint is None:
+        return fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
+    key, places = fold_keys(source.fingerprint, missing, folds, repeats, seed)
+    whole = artefacts.load(key)
+    parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
+    found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
+    if isinstance(whole, Statistics) and len(found) == len(places):
+        log.info("statistics of the folds of %s are saved in %s: the data are not read", source.name, artefacts.folder)
+        return whole, found, 0
+    whole, found, passes = fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
+    for place, part in found.items():
+        artefacts.save(places[place], part)
+    artefacts.save(key, whole)
+    return whole, found, passes
+
+
+class RowsOfFolds(RowsOfSource):
+    """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions."""
+
+    def __init__(
+        self, source: Source, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
+        fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(source, statistics, preprocess, fill=fill, compute=compute)
+        self._repeats = 1 + max(repetition for repetition, _ in folds)
+        unusable = statistics.unusable(preprocess)
+        self._folds = [
+            self._fold(statistics, folds[key], preprocess in ("standardize", "center"), unusable)
+            for key in sorted(folds)
+        ]
+
+    def errors(self, round: LooRound) -> Floats:
+        """No pass."""
+        return np.asarray(sum(fold_errors(fold, round, self._lam) for fold in self._folds)) / self._repeats
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """No pass."""
+        return np.asarray(sum(fold_lam_errors(fold, lams, members) for fold in self._folds)) / self._repeats
+
+    def problem(self, lam: float) -> LooProblem:
+        """What all rounds share; from now on errors are those with this lam."""
+        self._lam = lam
+        return super().problem(lam)
+
+    def _fold(self, whole: Statistics, part: Statistics, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
+        m, inside, K = whole.weight, part.weight, part.K
+        outside = m - inside
+        if not outside > 0.0:
+            raise DataError("One fold holds all of the weight.", "Take other folds (folds, seed), or leave-one-out.")
+        mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
+        mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
+        weight = inside * outside / m
+        d_x, d_y = part.mean_x - mean_x, part.mean_y - mean_y
+        K_out = whole.K - K - weight * np.outer(d_x, d_x)
+        B_out = whole.B - part.B - weight * np.outer(d_x, d_y)
+        at_x, at_y = (mean_x, mean_y) if centred else (np.zeros_like(mean_x), np.zeros_like(mean_y))
+        K, B, yy = _about(K, part.B, part.yy, inside, part.mean_x - at_x, part.mean_y - at_y)
+        K_out, B_out, _ = _about(K_out, B_out, part.yy, outside, mean_x - at_x, mean_y - at_y)
+        scale_x, scale_y = self.view.scale_x, self.view.scale_y
+        K_out, K = K_out / np.outer(scale_x, scale_x), K / np.outer(scale_x, scale_x)
+        B_out, B = B_out / np.outer(scale_x, scale_y), B / np.outer(scale_x, scale_y)
+        for array in (K_out, K, B_out, B):
+            array[unusable] = 0.0
+        K_out[:, unusable] = 0.0
+        K[:, unusable] = 0.0
+        none = np.zeros(0)
+        rows = whole.m - part.m
+        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
+        return Fold(problem, K, B, float((yy / scale_y**2).sum()))
+
+
+def _about(K: Floats, B: Floats, yy: Floats, weight: float, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Moments about points that lie d_x, d_y below the means."""
+    return K + weight * np.outer(d_x, d_x), B + weight * np.outer(d_x, d_y), yy + weight * d_y**2

@@ -1,0 +1,130 @@
+"""The pass that everything else lives on: counts, means and Gram matrices of X and Y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.dataset import Block, Labels, Source
+from dsel.errors import DataError
+from dsel.passes.moments import Floats, Moments, Present, block_moments, block_present, merge, merge_present
+from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.statistics import Statistics
+from dsel.passes.tiles import Strip, Tiling, first_column
+
+Missing = Literal["refuse", "mean"]
+
+
+def _moments_of(
+    x: Any, y: Any, block: Block, fill: NDArray[np.float64] | None, where: str, strips: tuple[Strip, ...] | None = None
+) -> Any:
+    return block_moments(x, y, fill, _place(where, block), block.start, block.w, strips)
+
+
+def _present_of(x: Any, y: Any, block: Block, where: str) -> Present:
+    return block_present(x, _place(where, block), block.start, block.w)
+
+
+def _place(where: str, block: Block) -> str:
+    return f"{where}, rows {block.start} to {block.stop}"
+
+
+def partial_bytes(source: Source) -> int:
+    """Memory of one partial sum."""
+    return 8 * source.n * (source.n + source.n_targets)
+
+
+def fill_values(
+    source: Source, missing: Missing, compute: Callable[[Any], Any] | None
+) -> tuple[NDArray[np.float64] | None, int]:
+    """What stands for NaN in each column, if anything, and the passes that took: none, or one for the means."""
+    if missing != "mean":
+        return None, 0
+    per_block = partial(_present_of, where=source.name)
+    present = reduce_blocks(
+        without_targets(source), per_block, merge_present, name="present", partial_bytes=16 * source.n, compute=compute
+    )
+    return np.asarray(present.mean), 1
+
+
+def gram(
+    source: Source, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+    tiling: Tiling | None = None,
+) -> tuple[Statistics, int]:  # fmt: skip
+    """Statistics of a source, and how many passes they took: one, or two with `missing="mean"`; with a tiling one for
+    each of its reads.
+
+    missing: "refuse" raises DataError at the first block with NaN in X; "mean" puts each column's mean over the values
+    present in their place, for which the means are counted in a pass of their own. NaN in Y is refused.
+    A worker holds one block, a float64 piece of it, and a few partial sums of n (n + N) float64.
+    """
+    fill, passes = fill_values(source, missing, compute)
+    if tiling is not None:
+        moments = _tiled(source, tiling, fill, compute)
+        passes += len(tiling.reads) - 1
+    else:
+        per_block = partial(_moments_of, fill=fill, where=source.name)
+        moments = reduce_blocks(
+            source, per_block, merge, name="gram", partial_bytes=partial_bytes(source), compute=compute
+        )
+    require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
+    require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    return Statistics.from_moments(moments), passes + 1
+
+
+def columns_of_read(source: Source, read: tuple[Strip, ...]) -> NDArray[np.int64] | None:
+    """The columns that a read of tiles asks for, where leaving out the others saves chunks; None for all."""
+    first = first_column(read)
+    if source.store is None or first < source.store.column_bounds[1]:
+        return None
+    return np.arange(first, source.n)
+
+
+def without_targets(source: Source) -> Source:
+    """X alone."""
+    return replace(source, blocks=tuple(replace(b, y=None) for b in source.blocks), n_targets=0, y_bytes=0)
+
+
+def _tiled(
+    source: Source, tiling: Tiling, fill: NDArray[np.float64] | None, compute: Callable[[Any], Any] | None
+) -> Moments:
+    """Moments with K put together from the tiles; targets are read once, with the first of them."""
+    first: Moments | None = None
+    K = np.zeros((source.n, source.n), order="F")
+    for i, read in enumerate(tiling.reads):
+        columns = columns_of_read(source, read)
+        by = 0 if columns is None else int(columns[0])
+        per_block = partial(
+            _moments_of, fill=None if fill is None else fill[by:], where=source.name,
+            strips=tuple(strip.moved(by) for strip in read),
+        )  # fmt: skip
+        part = reduce_blocks(
+            source if i == 0 else without_targets(source), per_block, merge, name=f"tiles-{i}",
+            partial_bytes=sum(strip.nbytes for strip in read), columns=columns, compute=compute,
+        )  # fmt: skip
+        part.K.place(K, by)
+        first = first or part
+        part.K = None
+    assert first is not None
+    return replace(first, K=K)
+
+
+def require_in_range(variable: str, labels: Labels, squares: Floats, mean: Floats, low: Floats, high: Floats) -> None:
+    """Refuse columns whose squares leave the range of float64: they would be lost without a word."""
+    tiny = np.finfo(np.float64).tiny
+    with np.errstate(over="ignore"):
+        large = ~np.isfinite(squares + mean**2)
+    small = (low < high) & (squares <= tiny)
+    wrong = np.flatnonzero(large | small)
+    if wrong.size:
+        names = ", ".join(str(labels[j]) for j in wrong[:5]) + (", ..." if wrong.size > 5 else "")
+        raise DataError(
+            f"{variable} has {wrong.size} columns whose squares are out of float64's range: {names} (values from "
+            f"{low[wrong[0]]:g} to {high[wrong[0]]:g} in the first).",
+            "Store them in other units.",
+        )

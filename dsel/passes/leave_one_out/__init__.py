@@ -1,0 +1,1 @@
+"""Rounds of leave-one-out errors over the rows of the data."""

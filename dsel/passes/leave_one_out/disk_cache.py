@@ -1,0 +1,231 @@
+"""Rounds of leave-one-out on rows out of core with the paper's cache on disk, rewritten every so many rounds."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dsel.data.dataset import Block, Source
+from dsel.errors import CapacityError, DataError, OutputError
+from dsel.objective.kernels.layout import Floats
+from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
+from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
+from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_bytes, require_room
+from dsel.passes.leave_one_out.cost_model import best_every
+from dsel.passes.leave_one_out.rows import RowsOfSource, add
+from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.statistics import Preprocess, Statistics
+
+log = logging.getLogger("dsel")
+
+#: After so many rewrites from the last one the cache is made anew from the data, so that rounding cannot pile up.
+REBUILD_AFTER = 64
+
+#: A cache that was lost is made again so often.
+LOSSES = 3
+
+FoldEvery = int | Literal["auto", "never"]
+
+
+def _from_data(
+    x: Any, y: Any, block: Block, base: LooRound, round: LooRound, view: RowView, target: Target, where: str
+) -> Floats:
+    """Write the rows of one block, and the errors of a round on them."""
+    flat = np.zeros(flat_size(round))
+    for start, stop in target.pieces(block):
+        piece = slice(start - block.start, stop - block.start)
+        R, aside = cached_rows(x[piece], y[piece], base, view, f"{where}, rows {start} to {stop}")
+        target.write(start, R, aside)
+        flat += cached_errors(R, aside, round)
+    return flat
+
+
+def _from_cache(R: Any, aside: Any, block: Block, base: LooRound, round: LooRound, target: Target) -> Floats:
+    R, aside = cached_rows_after(R, aside, base)
+    target.write(block.start, R, aside)
+    return cached_errors(R, aside, round)
+
+
+def _on_cache(R: Any, aside: Any, block: Block, round: LooRound) -> Floats:
+    return cached_errors(R, aside, round)
+
+
+class RowsWithCache(RowsOfSource):
+    """As `RowsOfSource`, for insertions alone, with a cache on disk that is rewritten every `every` rounds.
+
+    The cache at s columns is that of the first start + p floor((s - start) / p), whatever was interrupted. A round that
+    rewrites it reads the last cache, or, where there is none, X, and writes the new one in the same pass. A cache that
+    cannot be read is made again from X; one that cannot be written is an error, or with `yielding` a warning, and the
+    rounds go on without.
+    """
+
+    def __init__(
+        self, source: Source, statistics: Statistics, preprocess: Preprocess, *, every: int, start: int,
+        folder: Path | None = None, yielding: bool = False, loss: Loss = "squared",
+        intercept: Intercept | None = None, fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(source, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, compute=compute)
+        self.every, self._start, self._folder, self._yielding = every, start, folder, yielding
+        self._options = {"preprocess": preprocess, "loss": loss, "missing": "refuse" if fill is None else "mean"}
+        self._problem: LooProblem | None = None
+        self._disk: CacheOnDisk | None = None
+        self._left: LooProblem | None = None  # that of the cache's rows
+        self._losses = 0
+        self.rewrites = 0
+        self.cache_bytes_read = 0
+        self.cache_bytes_written = 0
+
+    def problem(self, lam: float) -> LooProblem:
+        """What all rounds share; from now on rounds are those of this problem."""
+        self._problem = super().problem(lam)
+        return self._problem
+
+    def counts(self) -> dict[str, Any]:
+        """What the cache cost."""
+        return {
+            **super().counts(), "fold_every": self.every, "cache_rewrites": self.rewrites,
+            "cache_bytes_read": self.cache_bytes_read, "cache_bytes_written": self.cache_bytes_written,
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """Remove the cache."""
+        if self._disk is not None:
+            self._disk.close()
+
+    def errors(self, round: LooRound) -> Floats:
+        """One pass, over X or over the cache."""
+        since = round.members.size - self._start
+        size = round.members.size - since % self.every
+        if since < self.every or round.remove or self._losses > LOSSES:
+            return super().errors(round)
+        try:
+            return self._with_cache(round, size)
+        except (CapacityError, OutputError) as error:
+            if not self._yielding:
+                raise
+            log.warning("going on without the cache of greedy-rls: %s", error)
+            self._losses = LOSSES + 1
+            self._cache_on_disk().close()
+            return super().errors(round)
+
+    def _cache_on_disk(self) -> CacheOnDisk:
+        assert self._problem is not None
+        if self._disk is None:
+            width = _width(self._source, self.view.loss)
+            key = None
+            if self._source.fingerprint is not None:
+                problem = {"lam": self._problem.lam, "intercept": self._problem.intercept}
+                key = {"input": self._source.fingerprint, **self._options, **problem}
+            self._disk = CacheOnDisk(self._folder, self._source, width, key)
+            self._disk.adopt()
+        return self._disk
+
+    def _with_cache(self, round: LooRound, size: int) -> Floats:
+        disk, members = self._cache_on_disk(), [int(j) for j in round.members]
+        if disk.columns != members[:size]:
+            return self._rewritten(round, size)
+        if self._left is None:
+            self._left = self._problem_with(round, size)[1]
+        inner = prepare(self._left, round.members[size:])
+        try:
+            found = self._cache_pass(disk.rows(), partial(_on_cache, round=inner), inner)
+        except DataError as error:
+            self._losses += 1
+            log.warning("the cache of greedy-rls is lost and made again from the data: %s", error)
+            disk.drop()
+            return self._rewritten(round, size) if self._losses <= LOSSES else super().errors(round)
+        return _padded(found, round)
+
+    def _problem_with(self, round: LooRound, size: int) -> tuple[LooRound, LooProblem]:
+        assert self._problem is not None
+        base = prepare(self._problem, round.members[:size])
+        return base, problem_after(self._problem, base)
+
+    def _rewritten(self, round: LooRound, size: int) -> Floats:
+        """Errors of a round from the pass that writes the cache for its first `size` columns."""
+        disk, members = self._cache_on_disk(), [int(j) for j in round.members]
+        base, left = self._problem_with(round, size)
+        inner = prepare(left, round.members[size:])
+        before = len(disk.columns)
+        forward = 0 < before < size and disk.columns == members[:before] and disk.age < REBUILD_AFTER
+        old = (self._left or self._problem_with(round, before)[1]) if forward else None
+
+        def fill(target: Target) -> Floats:
+            if old is None:
+                per_block = partial(
+                    _from_data, base=base, round=inner, view=self.view, target=target, where=self._source.name
+                )
+                return self._pass(per_block, flat_size(inner), "cache")
+            step = prepare(old, round.members[before:size])
+            return self._cache_pass(disk.rows(), partial(_from_cache, base=step, round=inner, target=target), inner)
+
+        try:
+            found = disk.rewrite(members[:size], disk.age + 1 if forward else 0, fill)
+        except DataError as error:
+            if old is None:  # it is the data that cannot be read
+                raise
+            self._losses += 1
+            log.warning("the cache of greedy-rls is lost and made again from the data: %s", error)
+            disk.drop()
+            return self._rewritten(round, size)
+        self._left = left
+        self.rewrites += 1
+        self.cache_bytes_written += disk.nbytes
+        return _padded(found, round)
+
+    def _cache_pass(self, source: Source, per_block: Any, inner: LooRound) -> Floats:
+        found: Floats = reduce_blocks(
+            source, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute,
+            share=True, whole=False,
+        )  # fmt: skip
+        self.cache_bytes_read += source.nbytes
+        return found
+
+
+def _padded(found: Floats, round: LooRound) -> Floats:
+    """In the layout of the whole round."""
+    flat = np.zeros(flat_size(round))
+    flat[: 1 + round.n] = found[: 1 + round.n]
+    return flat
+
+
+def rounds_between_rewrites(
+    asked: FoldEvery, source: Source, start: int, k: int, folder: Path | None, *, loss: Loss, direction: str
+) -> int | None:
+    """How often the cache is rewritten: as asked; by the cost model where there is a folder for it; None: never.
+
+    Errors: CapacityError where it was asked for and the disk has no room for it.
+    """
+    if asked == "never" or source.in_memory:
+        return None
+    nbytes = cache_bytes(source, _width(source, loss))
+    if isinstance(asked, int):
+        require_room(folder or Path(tempfile.gettempdir()), nbytes, held=False if folder is None else None)
+        return asked
+    if folder is None or direction != "forward":
+        return None
+    every = best_every(start, k, source.m, source.n, source.nbytes)
+    if every is None:
+        return None
+    try:
+        require_room(folder, nbytes)
+    except CapacityError as error:
+        log.info("no cache, although it would pay: %s", error.what)
+        return None
+    return every
+
+
+def bytes_on_disk(source: Source, loss: Loss) -> int:
+    """Bytes of one cache on disk."""
+    return cache_bytes(source, _width(source, loss))
+
+
+def _width(source: Source, loss: Loss) -> int:
+    """Columns of the cache beside R: e, g and, for the zero-one loss, labels."""
+    return source.n_targets * (1 if loss == "squared" else 2) + 1

@@ -1,0 +1,212 @@
+"""Counts, means and co-moments of a block of rows, and of two blocks together: pure numpy.
+
+Each block is centred by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
+Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
+
+from dsel.data.dataset import dense_rows
+from dsel.errors import DataError
+from dsel.passes.tiles import Strip, StripSums
+
+Floats = NDArray[np.float64]
+
+#: A block is worked through in pieces of about this many bytes of float64.
+PIECE_BYTES = 16 << 20
+
+
+@dataclass
+class Moments:
+    """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
+
+    weight: the sum of their weights, `count` without any; all sums and means are weighted.
+    K: (n, n), upper triangle in Fortran order valid, X'X about the means, or StripSums of parts of it; B: (n, N) X'Y
+    about the means; yy: (N,) squared norms of Y about its means; means, minima and maxima per column.
+    """
+
+    count: int
+    weight: float
+    mean_x: Floats
+    mean_y: Floats
+    K: Any
+    B: Floats
+    yy: Floats
+    low_x: Floats
+    high_x: Floats
+    low_y: Floats
+    high_y: Floats
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused when all is added up
+def block_moments(
+    x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0, w: Floats | None = None,
+    strips: tuple[Strip, ...] | None = None,
+) -> Moments:  # fmt: skip
+    """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x; w (r,) weights;
+    strips: parts of K to sum, in place of all of it.
+
+    Errors: DataError naming variable, rows and columns of the first values that are NaN or infinite. Cost: r n (n + N)
+    multiplications (symmetric rank-k update), a float64 piece of PIECE_BYTES beside the block.
+    """
+    r, n = x.shape
+    y = np.empty((r, 0)) if y is None else y
+    pieces = _pieces(r, n + y.shape[1])
+    weight = float(r) if w is None else float(w.sum())
+    low_x, high_x, mean_x = _survey(x, pieces, fill, where, "X", first_row, w)
+    low_y, high_y, mean_y = _survey(y, pieces, None, where, "Y", first_row, w)
+    K: Any = np.zeros((n, n), order="F") if strips is None else StripSums(strips)
+    B = np.zeros((n, y.shape[1]))
+    yy = np.zeros(y.shape[1])
+    sum_x, sum_y = np.zeros(n), np.zeros(y.shape[1])
+    for start, stop in pieces:
+        z = _piece(x, start, stop, fill)
+        z -= mean_x
+        t = dense_rows(y, start, stop)
+        t -= mean_y
+        if w is None:
+            sum_x += z.sum(axis=0)
+            sum_y += t.sum(axis=0)
+        else:
+            root = np.sqrt(w[start:stop])
+            z *= root[:, None]
+            t *= root[:, None]
+            sum_x += root @ z
+            sum_y += root @ t
+        K = dsyrk(1.0, z.T, beta=1.0, c=K, overwrite_c=1) if strips is None else K.update(z)
+        if y.shape[1]:
+            B += z.T @ t
+        yy += np.einsum("rt,rt->t", t, t)
+    # What rounding left of the sums about the computed means.
+    over = weight or 1.0
+    _shift(K, -sum_x, sum_x / over)
+    B -= np.outer(sum_x, sum_y / over)
+    yy -= sum_y * sum_y / over
+    return Moments(r, weight, mean_x + sum_x / over, mean_y + sum_y / over, K, B, yy, low_x, high_x, low_y, high_y)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def merge(a: Moments, b: Moments) -> Moments:
+    """Moments of the rows of a and b together; a's arrays are used up."""
+    total = a.weight + b.weight
+    d_x, d_y = b.mean_x - a.mean_x, b.mean_y - a.mean_y
+    share = b.weight / total if total else 0.0
+    weight = a.weight * b.weight / total if total else 0.0
+    a.K += b.K
+    _shift(a.K, d_x * weight, d_x)
+    a.B += b.B + np.outer(d_x * weight, d_y)
+    a.yy += b.yy + weight * d_y * d_y
+    return Moments(
+        a.count + b.count, total, a.mean_x + share * d_x, a.mean_y + share * d_y, a.K, a.B, a.yy,
+        np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
+        np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y),
+    )  # fmt: skip
+
+
+def _shift(K: Any, left: Floats, right: Floats) -> None:
+    if isinstance(K, StripSums):
+        K.shift(left, right)
+    else:
+        K += np.outer(left, right)
+
+
+@dataclass
+class Present:
+    """Per column of X, the weight of the values there are (their number, without weights) and their mean, missing (NaN)
+    ones left out."""
+
+    weight: Floats
+    mean: Floats
+
+
+def block_present(x: Any, where: str = "X", first_row: int = 0, w: Floats | None = None) -> Present:
+    """Weights and means of the values of one block that are not NaN. Infinite ones are refused (DataError)."""
+    r, n = x.shape
+    present = Present(np.zeros(n), np.zeros(n))
+    for start, stop in _pieces(r, n):
+        z = dense_rows(x, start, stop)
+        require_finite(np.where(np.isnan(z), 0.0, z), where, "X", first_row + start)
+        there = ~np.isnan(z)
+        z = np.where(there, z, 0.0)
+        if w is None:
+            weight, total = there.sum(axis=0).astype(np.float64), z.sum(axis=0)
+        else:
+            weight, total = w[start:stop] @ there, w[start:stop] @ z
+        mean = np.divide(total, weight, out=np.zeros(n), where=weight > 0)
+        present = merge_present(present, Present(weight, mean))
+    return present
+
+
+def merge_present(a: Present, b: Present) -> Present:
+    """Weights and means of two blocks together."""
+    weight = a.weight + b.weight
+    share = np.divide(b.weight, weight, out=np.zeros(weight.size), where=weight > 0)
+    return Present(weight, a.mean + share * (b.mean - a.mean))
+
+
+def _pieces(rows: int, width: int) -> list[tuple[int, int]]:
+    step = max(1, min(rows, PIECE_BYTES // max(8 * width, 1)))
+    edges = [*range(0, rows, step), rows]
+    return list(pairwise(edges))
+
+
+def _piece(x: Any, start: int, stop: int, fill: Floats | None) -> Floats:
+    z = dense_rows(x, start, stop)
+    if fill is not None:
+        rows, columns = np.nonzero(np.isnan(z))
+        z[rows, columns] = fill[columns]
+    return z
+
+
+def _survey(
+    x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int,
+    w: Floats | None,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    """Minimum, maximum and (nearly) mean of each column, all values being finite; of rows with weight alone."""
+    n = x.shape[1]
+    low, high, total = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n)
+    for start, stop in pieces if n else []:
+        # Without a sparse matrix to expand or NaN to fill, the block is looked at as it is, not copied to float64.
+        plain = isinstance(x, np.ndarray) and fill is None
+        z = x[start:stop] if plain else _piece(x, start, stop, fill)
+        bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
+        if not (np.isfinite(bottom).all() and np.isfinite(top).all()):
+            require_finite(np.asarray(z, np.float64), where, variable, first_row + start)
+        if w is None:
+            total += z.sum(axis=0, dtype=np.float64)
+        else:
+            there = w[start:stop] > 0.0
+            if not there.all():
+                z = z[there].astype(np.float64)
+                bottom, top = z.min(axis=0, initial=np.inf), z.max(axis=0, initial=-np.inf)
+            total += w[start:stop][there] @ z
+        low, high = np.minimum(low, bottom), np.maximum(high, top)
+    weight = x.shape[0] if w is None else float(w.sum())
+    return low, high, total / (weight or 1)
+
+
+def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
+    """Refuse values that are not finite. Errors: DataError naming the first, and the rows."""
+    bad = ~np.isfinite(z)
+    if not bad.any():
+        return
+    rows, columns = np.nonzero(bad)
+    kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
+    lines = np.unique(rows) + first_row
+    shown = ", ".join(map(str, lines[:5])) + (", ..." if lines.size > 5 else "")
+    remedy = "Mend the data."
+    if variable == "X" and kind == "NaN":
+        remedy = "Mend the data, or set missing: mean to put each column's mean in place of NaN."
+    raise DataError(
+        f"{variable} of {where} has {kind} values: {int(bad.sum())} in these rows, the first in row {lines[0]}, "
+        f"column {first_column + columns[0]} (rows {shown}).",
+        remedy,
+    )

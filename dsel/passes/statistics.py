@@ -1,0 +1,191 @@
+"""What one pass leaves of the data, and the objective that it gives under a choice of preprocessing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.errors import DataError, OptionError
+from dsel.passes.moments import Floats, Moments
+
+if TYPE_CHECKING:
+    from dsel.objective.dense import QuadraticObjective
+
+Preprocess = Literal["standardize", "center", "unit", "none"]
+PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """x_j enters as (x_j - center_j) / scale_j; likewise the targets (which are X itself where Y = X)."""
+
+    center_x: Floats
+    scale_x: Floats
+    center_y: Floats
+    scale_y: Floats
+
+
+class ColumnScales:
+    """What means and squared norms of the columns say: how they are preprocessed, and which are of no use."""
+
+    m: int
+    weight: float
+    mean_x: Floats
+    mean_y: Floats
+    yy: Floats
+    constant: NDArray[np.bool_]
+    constant_y: NDArray[np.bool_]
+
+    @property
+    def squares(self) -> Floats:
+        """(n,) squared norms of the columns of X about their means."""
+        raise NotImplementedError
+
+    @property
+    def unsupervised(self) -> bool:
+        """Whether Y = X."""
+        return not self.mean_y.size
+
+    def scaling(self, preprocess: Preprocess) -> Scaling:
+        """Centres and scales of X and Y. Where there is nothing to scale by, the scale is 1."""
+        if preprocess not in PREPROCESS:
+            raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
+        x = _scale(preprocess, self.weight, self.mean_x, self.squares)
+        y = x if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
+        return Scaling(*x, *y)
+
+    def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
+        """(n,) columns that can explain nothing: constant ones under centring, else those that are all zero."""
+        if preprocess in ("standardize", "center"):
+            return self.constant
+        return np.asarray(self.constant & (self.mean_x == 0.0))
+
+    def targets(self, preprocess: Preprocess, B: Floats) -> tuple[Floats, float]:
+        """B = X'Y about the means as the objective has it, and c = ||Y||_F^2.
+
+        Errors: DataError where the targets are constant, so that there is nothing to explain.
+        """
+
+        scaling = self.scaling(preprocess)
+        raw = preprocess in ("unit", "none")
+        B = B + self.weight * np.outer(self.mean_x, self.mean_y) if raw else B
+        yy = self.yy + self.weight * self.mean_y**2 if raw else self.yy
+        B = B / np.outer(scaling.scale_x, scaling.scale_y)
+        B[self.unusable(preprocess)] = 0.0
+        useless = self.constant_y if not raw else self.constant_y & (self.mean_y == 0.0)
+        yy = np.where(useless, 0.0, yy / scaling.scale_y**2)
+        B[:, useless] = 0.0
+        if useless.all():
+            raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
+        return B, float(yy.sum())
+
+    def no_column_varies(self) -> DataError:
+        """The error where Y = X and there is nothing to select."""
+        return DataError("All columns of X are constant: there is nothing to select.")
+
+
+@dataclass(frozen=True)
+class Statistics(ColumnScales):
+    """Sufficient statistics of m rows: means, and moments about them, of X (n columns) and Y (N columns).
+
+    weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
+    K: (n, n) X'X and B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
+    constant: (n,) columns with one value only. One artefact serves every preprocessing.
+    """
+
+    m: int
+    weight: float
+    mean_x: Floats
+    mean_y: Floats
+    K: Floats
+    B: Floats
+    yy: Floats
+    constant: NDArray[np.bool_]
+    constant_y: NDArray[np.bool_]
+
+    @classmethod
+    def from_moments(cls, moments: Moments) -> Statistics:
+        """From the sums of a pass."""
+        upper = np.triu(moments.K)
+        K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
+        constant = constant_columns(moments.low_x, moments.high_x, np.diag(moments.K), moments.weight)
+        constant_y = constant_columns(moments.low_y, moments.high_y, moments.yy, moments.weight)
+        return cls(
+            moments.count, moments.weight, np.where(constant, moments.low_x, moments.mean_x),
+            np.where(constant_y, moments.low_y, moments.mean_y), K, moments.B, moments.yy, constant, constant_y,
+        )  # fmt: skip
+
+    @property
+    def squares(self) -> Floats:
+        """(n,) the diagonal of K."""
+        return np.diag(self.K)
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the arrays belong together: n columns, N targets (B has none where Y = X)."""
+        n, N = self.mean_x.size, self.mean_y.size
+        x, y = (self.mean_x, self.constant), (self.mean_y, self.yy, self.constant_y)
+        vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
+        return self.m > 0 and self.weight > 0 and vectors and self.K.shape == (n, n) and self.B.shape == (n, N)
+
+    def objective(self, preprocess: Preprocess, lam: float = 0.0) -> QuadraticObjective:
+        """The quadratic objective over all n columns, unusable ones included.
+
+        Errors: DataError where the targets are constant, so that there is nothing to explain.
+        """
+        from dsel.objective.dense import QuadraticObjective  # with numba, that workers of a pass do without
+
+        scaling = self.scaling(preprocess)
+        raw = preprocess in ("unit", "none")
+        scale = scaling.scale_x
+        K = self.K + self.weight * np.outer(self.mean_x, self.mean_x) if raw else self.K
+        K = K / np.outer(scale, scale)
+        unusable = self.unusable(preprocess)
+        K[unusable] = 0.0
+        K[:, unusable] = 0.0
+        if self.unsupervised:
+            if unusable.all():
+                raise self.no_column_varies()
+            return QuadraticObjective(K, None, float(np.trace(K)), lam)
+        B, c = self.targets(preprocess, self.B)
+        return QuadraticObjective(K, B, c, lam)
+
+
+def constant_columns(low: Floats, high: Floats, squares: Floats, weight: float) -> NDArray[np.bool_]:
+    """Columns with one value, or that differ from one by no more than rounding."""
+    rounding = 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
+    return np.asarray((low == high) | ((squares <= weight * rounding**2) & (high - low <= 2.0 * rounding)))
+
+
+def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    zero, one = np.zeros(mean.size), np.ones(mean.size)
+    if preprocess == "center":
+        return mean, one
+    if preprocess == "standardize":
+        return mean, _or_one(np.sqrt(squares / weight))
+    if preprocess == "unit":
+        return zero, _or_one(np.sqrt(squares + weight * mean**2))
+    return zero, one
+
+
+def _or_one(scale: Floats) -> Floats:
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def duplicates(K: Floats, limit: int = 10) -> list[tuple[int, int]]:
+    """Up to `limit` pairs of columns that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
+    norm = np.sqrt(np.maximum(np.diag(K), 0.0))
+    pairs: list[tuple[int, int]] = []
+    for i in range(K.shape[0] - 1):
+        if norm[i] == 0.0:
+            continue
+        rest = norm[i + 1 :]
+        same = (rest > 0.0) & (np.abs(K[i, i + 1 :]) >= (1.0 - 1e-12) * norm[i] * rest)
+        for j in np.nonzero(same)[0]:
+            pairs.append((i, i + 1 + int(j)))
+            if len(pairs) == limit:
+                return pairs
+    return pairs

@@ -1,0 +1,40 @@
+"""QR of a tall matrix in place, block of rows by block of rows.
+
+Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU factorizations", SIAM
+Journal on Scientific Computing 2012 (sequential TSQR, one level of blocks at a time). As stable as Householder's QR of
+the whole, whatever the condition of the matrix.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import scipy.linalg
+
+from dsel.passes.moments import Floats
+
+#: Rows of a block, for each column.
+_ROWS_A_COLUMN = 16
+
+
+def orthonormalise(Y: Floats) -> Floats:
+    """R (l, l) of Y = QR; Y (m, l), m >= l, in any memory order, is overwritten by Q. O(m l^2), and beside Y the room
+    of a block of 16 l rows and a sixteenth of Y."""
+    m, l = Y.shape
+    edges = [*range(0, max(m - l, 1), _ROWS_A_COLUMN * max(l, 1)), m]
+    if len(edges) == 2:
+        Y[...], R = _qr(Y)
+        return R
+    stack = np.empty((l * (len(edges) - 1), l))
+    for i, (a, b) in enumerate(pairwise(edges)):
+        Y[a:b], stack[i * l : (i + 1) * l] = _qr(Y[a:b])
+    R = orthonormalise(stack)
+    for i, (a, b) in enumerate(pairwise(edges)):
+        Y[a:b] = Y[a:b] @ stack[i * l : (i + 1) * l]
+    return R
+
+
+def _qr(Y: Floats) -> tuple[Floats, Floats]:
+    Q, R = scipy.linalg.qr(Y, mode="economic", check_finite=False)
+    return np.asarray(Q), np.asarray(R)

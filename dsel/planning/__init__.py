@@ -1,0 +1,1 @@
+"""What a selection will take, before it runs."""

@@ -1,0 +1,133 @@
+"""How long it will take, from a short trial: this very store's read speed, a BLAS call, one block's sums, and some
+iterations of the search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from dsel._lib.blas import one_blas_thread
+from dsel._lib.jit import is_compiled
+from dsel.data.dataset import Source, part_bytes
+from dsel.objective.dense import QuadraticObjective
+from dsel.passes.column_blocks import groups_of_columns, load_cell
+from dsel.passes.moments import block_moments
+from dsel.planning.plan import Plan
+from dsel.search.options import PossOptions
+from dsel.search.pareto import kernel as pareto_engine
+from dsel.search.pareto.poss import Poss
+from dsel.search.registry import warm_start
+
+#: Reading and summing are tried for about this long each.
+_SECONDS = 0.5
+#: The trial of BLAS: columns and rows.
+_COLUMNS, _ROWS = 500, 2000
+#: The trial of a search.
+_TRIAL_COLUMNS, _TRIAL_K, _TRIAL_ITERATIONS = 2000, 64, 5_000
+#: A task costs the scheduler and the client about this (two shared cores).
+TASK_SECONDS = 0.003
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one worker: bytes read a second, flops a second, and the time a block's sums take over that of BLAS alone."""
+
+    read: float
+    flops: float
+    overhead: float
+
+    def seconds(self, plan: Plan) -> float:
+        """Of all passes of a plan."""
+        work = plan.bytes_read / self.read + self.overhead * plan.flops / self.flops
+        return work / max(1, plan.workers) + TASK_SECONDS * plan.tasks
+
+
+def calibrated(plan: Plan, source: Source) -> Plan:
+    """The plan with an estimate of its seconds. Takes a second or two; reads a few blocks. Errors: those of reading
+    them."""
+    return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
+
+
+def search_seconds(plan: Plan) -> float | None:
+    """Of a Pareto search with a known number of iterations: some of them on random numbers, of as many columns (2000 at
+    most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
+    None for other methods, for more than 64 columns to choose (the trial would take longer than it is worth), and where
+    the search is not compiled yet on this machine."""
+    if not plan.iterations or plan.problem.k > _TRIAL_K or not is_compiled(pareto_engine.run):
+        return None
+    problem = plan.problem
+    n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3 * k + 10, n))
+    Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
+    cross = None if problem.keeps_moments else X.T @ Y
+    search = Poss(QuadraticObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
+    warm_start(search, PossOptions(warm_start="forward"), 0)
+    tried = min(_TRIAL_ITERATIONS, plan.iterations)
+    search.advance(tried)
+    began = time.perf_counter()
+    search.advance(2 * tried)
+    seconds = (time.perf_counter() - began) / tried * plan.iterations
+    return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
+
+
+def measure(plan: Plan, source: Source) -> Speed:
+    """Read some blocks, call BLAS, and sum a part of a block that was read."""
+    with one_blas_thread():
+        read, block = _read_speed(_parts(plan, source))
+        flops = _blas_speed(min(_COLUMNS, source.n))
+        return Speed(read, flops, _overhead(block, flops))
+
+
+def _parts(plan: Plan, source: Source) -> Iterator[Any]:
+    """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
+    if plan.representation in ("gram", "tiles"):
+        return (block.x.compute() if block.lazy else block.x for block in source.blocks)
+    parts = (part for _, parts in groups_of_columns(source) for part in parts)
+    return (part.compute() if hasattr(part, "compute") else part for part in parts)
+
+
+def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:
+    """Bytes a second, and a block; data in memory count as read at the speed of a copy."""
+    total, spent, x = 0, 0.0, None
+    for part in parts:
+        began = time.perf_counter()
+        x = load_cell(part)
+        x = x.copy() if x is part else x
+        spent += time.perf_counter() - began
+        total += part_bytes(x)
+        if spent > _SECONDS:
+            break
+    return total / max(spent, 1e-9), x
+
+
+def _blas_speed(n: int) -> float:
+    z = np.random.default_rng(0).normal(size=(_ROWS, n))
+    seconds = _best(lambda: dsyrk(1.0, z.T))
+    return _ROWS * n * n / seconds
+
+
+def _overhead(x: Any, flops: float) -> float:
+    """Time of the sums of a part of a block, over the time that their flops alone take."""
+    rows, n = min(x.shape[0], _ROWS), min(x.shape[1], _COLUMNS)
+    part = x[:rows, :n]
+    if isinstance(part, np.ndarray):
+        part = np.nan_to_num(np.ascontiguousarray(part, np.float64))
+    seconds = _best(lambda: block_moments(part, None))
+    return float(max(1.0, seconds / (rows * n * n / flops)))
+
+
+def _best(call: Callable[[], Any], least: int = 3) -> float:
+    """Seconds of the quickest of a few calls."""
+    best, began, calls = float("inf"), time.perf_counter(), 0
+    while calls < least or (time.perf_counter() - began < _SECONDS / 5 and calls < 50):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+        calls += 1
+    return float(max(best, 1e-9))

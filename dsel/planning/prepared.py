@@ -1,0 +1,183 @@
+"""The problem made ready to be searched, in the representation that was chosen for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.config.request import Settings
+from dsel.data.dataset import Source
+from dsel.errors import AccessError, CapacityError, OutputError, StorageError
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.passes.cache import ArtefactStore
+from dsel.passes.column_blocks import ColumnBlocks
+from dsel.passes.column_factor import ColumnFactor, ColumnStatistics, column_statistics, on_demand_objective
+from dsel.passes.eigen_cache import eigen_key, load_eigen, save_eigen
+from dsel.passes.eigendecomposition import Eigen, from_rows, from_sketch
+from dsel.passes.gram import gram
+from dsel.passes.refit import Fit, refit
+from dsel.passes.statistics import ColumnScales, Statistics
+from dsel.passes.tiles import Tiling
+from dsel.planning.representation import POWERS, SKETCH_ROWS, Representation
+
+log = logging.getLogger("dsel")
+
+
+@dataclass
+class Prepared:
+    """Statistics of the columns; `objective` over all n columns for a penalty lam; `fit`: f of some columns from the
+    data, for a penalty."""
+
+    statistics: ColumnScales
+    objective: Callable[[float], QuadraticObjective]
+    fit: Callable[[NDArray[np.int64], float], Fit]
+    counts: dict[str, Any] = field(default_factory=dict)
+
+
+def of_gram(
+    source: Source, settings: Settings, statistics: Statistics, compute: Callable[[Any], Any] | None
+) -> Prepared:
+    """From a Gram matrix that is there."""
+
+    def fit(S: NDArray[np.int64], lam: float) -> Fit:
+        return refit(
+            source, S, statistics.scaling(settings.preprocess), lam,
+            usable=~statistics.unusable(settings.preprocess), compute=compute,
+            fill=statistics.mean_x if settings.missing == "mean" else None,
+        )  # fmt: skip
+
+    return Prepared(statistics, lambda lam: statistics.objective(settings.preprocess, lam), fit)
+
+
+def saved_or_made(
+    source: Source, settings: Settings, artefacts: ArtefactStore | None, kind: str, make: Callable[[], tuple[Any, int]]
+) -> tuple[Any, int]:
+    """Statistics of a kind and the passes they took: 0 when they were saved before for the same data and options."""
+    key = None
+    if artefacts is not None and source.fingerprint is not None:
+        key = ArtefactStore.key(source.fingerprint, kind=kind, missing=settings.missing)
+        saved = artefacts.load(key)
+        if saved is not None:
+            log.info("statistics of %s are saved in %s: the data are not read", source.name, artefacts.path(key))
+            return saved, 0
+    made, passes = make()
+    if key is not None and artefacts is not None:
+        artefacts.save(key, made)
+    return made, passes
+
+
+def gram_statistics(
+    source: Source, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None,
+    tiling: Tiling | None = None,
+) -> tuple[Statistics, int]:  # fmt: skip
+    """Statistics with the Gram matrix, and the passes they took."""
+
+    def make() -> tuple[Statistics, int]:
+        return gram(source, missing=settings.missing, compute=compute, tiling=tiling)
+
+    return saved_or_made(source, settings, artefacts, "gram", make)
+
+
+@dataclass
+class Sharded(Prepared):
+    """With the data as a factor Z of K."""
+
+    factor: ColumnFactor = field(kw_only=True)
+
+
+def in_shards(
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
+) -> Sharded:  # fmt: skip
+    """X in column shards, which the workers keep where the representation says so."""
+    blocks = ColumnBlocks(source, compute, persist if chosen.in_memory else None)
+
+    def make() -> tuple[ColumnStatistics, int]:
+        return column_statistics(blocks, settings.missing), blocks.reads
+
+    statistics: ColumnStatistics
+    statistics, _ = saved_or_made(source, settings, artefacts, "columns", make)
+    factor = ColumnFactor(blocks, statistics, settings.preprocess, settings.missing)
+
+    def fit(S: NDArray[np.int64], lam: float) -> Fit:
+        usable = ~statistics.unusable(settings.preprocess)
+        if not source.n_targets:
+            return factor.refit(S, lam, usable)
+        return refit(
+            source, S, statistics.scaling(settings.preprocess), lam, usable=usable, compute=compute,
+            fill=statistics.mean_x if settings.missing == "mean" else None,
+        )  # fmt: skip
+
+    def objective(lam: float) -> QuadraticObjective:
+        return on_demand_objective(
+            factor, statistics, settings.preprocess, lam, chosen.bound_rows, chosen.rows_a_pass, chosen.kept_bytes
+        )
+
+    return Sharded(statistics, objective, fit, {"representation": "shards"}, factor=factor)
+
+
+def reduced(
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
+) -> Prepared:  # fmt: skip
+    """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
+    ready = in_shards(source, settings, chosen, artefacts, compute, persist)
+    statistics, factor = ready.statistics, ready.factor
+    held: list[Eigen] = []
+
+    def objective(lam: float) -> QuadraticObjective:
+        if not held:
+            held.append(_eigen(source, settings, chosen, artefacts, factor, squared_norm(statistics, settings)))
+        eigen = held[0]
+        squares = np.square(eigen.W)
+        return OnDemandObjective(
+            InMemoryFactor(eigen.W), squares.sum(axis=0), None, eigen.total, lam, through=eigen.values,
+            seen=eigen.values @ squares, leading_rows=SKETCH_ROWS,
+        )  # fmt: skip
+
+    return Prepared(statistics, objective, ready.fit, {"representation": chosen.name, "rank": chosen.rank})
+
+
+def squared_norm(statistics: ColumnScales, settings: Settings) -> float:
+    """||Z||_F^2 of the preprocessed X."""
+    scaling = statistics.scaling(settings.preprocess)
+    raw = settings.preprocess in ("unit", "none")
+    squares = statistics.squares + (statistics.weight * statistics.mean_x**2 if raw else 0.0)
+    return float((squares / scaling.scale_x**2)[~statistics.unusable(settings.preprocess)].sum())
+
+
+def reduction_key(source: Source, settings: Settings, chosen: Representation) -> dict[str, Any]:
+    """What the saved eigendecomposition depends on."""
+    options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
+    if chosen.name == "sketch":
+        options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
+    return eigen_key(source.fingerprint or "", **options)
+
+
+def _eigen(
+    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
+    total: float,
+) -> Eigen:  # fmt: skip
+    key = None
+    if artefacts is not None and source.fingerprint is not None:
+        key = reduction_key(source, settings, chosen)
+        saved = load_eigen(artefacts, key)
+        if saved is not None:
+            log.info("the eigendecomposition of %s is saved in %s", source.name, artefacts.path(key))
+            return saved
+    if chosen.name == "rows":
+        eigen = from_rows(factor)
+    else:
+        eigen = from_sketch(factor, total, chosen.rank, powers=POWERS, seed=settings.seed)
+    if key is not None and artefacts is not None:
+        try:
+            save_eigen(artefacts, key, eigen)
+        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
+            log.warning("the eigendecomposition is not saved: %s", error)
+    return eigen

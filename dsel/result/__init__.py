@@ -1,1 +1,0 @@
-"""The answer: what is saved and printed."""

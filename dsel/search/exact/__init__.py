@@ -1,0 +1,1 @@
+"""Exact and bounded search: branch and bound, A*, and their bounds."""

@@ -1,0 +1,119 @@
+"""A lower bound from convex relaxation, which sees how many columns may be chosen even with a single target.
+
+With K - D positive semidefinite for a diagonal D > 0, columns Q explain, for any A (n, N),
+
+    max_C 2 <B, C> - <C, K C>  <=  <A, (K - D) A> + sum over Q of g_j,    g_j = |row j of B - (K - D) A|^2 / d_j
+
+(C is zero outside Q; <C, (K - D) C> lies above its tangent at A), so that no k columns explain more than that with the
+k largest g. The least such bound over A is the perspective relaxation of Guenluek and Linderoth ("Perspective
+reformulations of mixed integer nonlinear programs", Math. Programming 2010), here approached by Frank-Wolfe steps over
+z in [0, 1]^n, sum z = k. The least over D as well is a semidefinite relaxation (Dong, Chen, Linderoth, "Regularization
+vs. relaxation", 2015), here approached by turns: Newton steps with a logarithmic barrier for D, then steps for z.
+It is strong where the columns are not too dependent, and worthless where they are: d_j is a share of what column j has
+that the others have not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from dsel.objective.kernels.layout import Floats
+from dsel.search.exact.bounds import Problem, column_norms
+
+#: Steps at most, and as many as take about so many multiplications; with fewer than a few steps it is not worth it.
+_STEPS, _WORK, _FEWEST = 400, 3e9, 10
+#: Turns for D and z at most, as many as take about so many multiplications, of so many n^3 each.
+_TURNS, _WORK_OF_TURNS, _TURN = 12, 5e9, 80
+_STEPS_OF_A_TURN, _NEWTON_STEPS = 150, 20
+#: Columns whose correlations have an eigenvalue below this are dependent to rounding.
+_SMALLEST = 1e-9
+#: No more of D than this, so that K - D is positive definite beyond rounding.
+_INSIDE = 0.999
+#: No element of D falls below this share of where it began: its column's g would be rounding.
+_FLOOR = 0.05
+#: Weight of the barrier in the first turn, as a share of ||Y||^2.
+_BARRIER = 1e-4
+
+
+def perspective_bound(problem: Problem, k: int) -> float:
+    """Lower bound on f over all subsets of at most k columns; 0 where there is none of this kind. O(steps n^3)."""
+    n = problem.n
+    steps = int(min(_STEPS, _WORK / max(n, 1) ** 3))
+    norms = column_norms(problem.K)
+    K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
+    if steps < _FEWEST or k >= n or float(np.linalg.eigvalsh(K)[0]) < _SMALLEST:
+        return 0.0
+    d = _diagonal(K)
+    if float(d.min()) <= 0.0:
+        return 0.0
+    best, z = _explained(K, B, d, k, steps)
+    lowest = _FLOOR * d
+    for turn in range(int(min(_TURNS, _WORK_OF_TURNS / (_TURN * n**3)))):
+        d = _sharper(K, B, d, z, lowest, _BARRIER * problem.c / (turn + 1))
+        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_OF_A_TURN)
+        best = min(best, explained)
+        z += (toward - z) * 2.0 / (turn + 2)
+    return max(problem.c - best, 0.0)
+
+
+def _diagonal(K: Floats) -> Floats:
+    """d (n,) with K - diag(d) positive semidefinite: a multiple of what each column has that the others have not."""
+    alone = 1.0 / np.diag(np.linalg.inv(K))
+    scale = np.sqrt(alone)
+    share = float(np.linalg.eigvalsh(K / np.outer(scale, scale))[0])
+    return np.asarray(_INSIDE * max(share, 0.0) * alone)
+
+
+def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int) -> tuple[float, Floats]:
+    """Upper bound on what k columns explain, the best over the steps, and the last z (n,)."""
+    n = K.shape[0]
+    H = K - np.diag(d)
+    z = np.full(n, k / n)
+    best = float("inf")
+    for step in range(steps):
+        A = scipy.linalg.solve(H + np.diag(d / np.maximum(z, _SMALLEST)), B, assume_a="pos")
+        HA = H @ A
+        g = np.square(B - HA).sum(axis=1) / d
+        top = np.argpartition(-g, k - 1)[:k]
+        best = min(best, float(np.vdot(A, HA)) + float(g[top].sum()))
+        z *= (step + 1.0) / (step + 3.0)
+        z[top] += 2.0 / (step + 3.0)
+    return best, z
+
+
+def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float) -> Floats:
+    """d (n,) at which z explains less: Newton's method for <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)),
+    r = 1/z - 1, with d >= lowest. K - diag(d) stays positive definite."""
+    r = 1.0 / np.maximum(z, _SMALLEST) - 1.0
+
+    def value(d: Floats) -> float:
+        try:
+            L = np.linalg.cholesky(K - np.diag(d))
+        except np.linalg.LinAlgError:
+            return float("inf")
+        A = scipy.linalg.solve(K + np.diag(r * d), B, assume_a="pos")
+        return float(np.vdot(B, A)) - 2.0 * barrier * float(np.log(np.diag(L)).sum())
+
+    now = value(d)
+    for _ in range(_NEWTON_STEPS):
+        inverse, inside = np.linalg.inv(K + np.diag(r * d)), np.linalg.inv(K - np.diag(d))
+        A = inverse @ B
+        slope = barrier * np.diag(inside) - r * np.square(A).sum(axis=1)
+        curve = 2.0 * np.outer(r, r) * inverse * (A @ A.T) + barrier * np.square(inside)
+        free = (d > lowest) | (slope < 0.0)
+        if not free.any():
+            return d
+        step = np.zeros(d.size)
+        step[free] = -np.linalg.lstsq(curve[np.ix_(free, free)], slope[free], rcond=None)[0]
+        share, before = 1.0, now
+        while share > _SMALLEST:
+            trial = np.maximum(d + share * step, lowest)
+            then = value(trial)
+            if then < now:
+                d, now = trial, then
+                break
+            share *= 0.5
+        if before - now <= 1e-6 * abs(before):
+            break
+    return d

@@ -1,0 +1,288 @@
+"""What the columns from each place of R on can add, and so which children of a node are pruned, in branch and bound."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel._lib.jit import compiled
+from dsel.objective.kernels.elimination import NOISE_RATIO
+from dsel.objective.kernels.layout import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
+from dsel.search.exact.bb_layout import (
+    ALLOWED,
+    BELOW,
+    BOUND,
+    CAREFUL,
+    CHILDREN,
+    COMBINED,
+    COUNT,
+    CROSS,
+    EIGENVALUE,
+    ERROR,
+    F_OF_S,
+    FLOOR,
+    FRAME,
+    GRAM,
+    INCUMBENT,
+    LEADING,
+    LEAPS,
+    LEFT,
+    LOWER,
+    MARGIN,
+    MOMENTS,
+    NUMBERS,
+    PRUNED,
+    TARGETS,
+    WHOLE,
+    WORK,
+    WORK_CROSS,
+)
+from dsel.search.exact.eigenvalue_sums import add_outer, at_most, spread, top_of, without_outer
+
+
+@compiled(fast=True)
+def prepare(P: Ints, d: int, order: Ints) -> None:
+    """Copies of G and B of depth d in that order in the scratch matrices, and A = 0."""
+    gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
+    N = cross.shape[1]
+    for i in range(order.size):
+        row = order[i]
+        for l in range(order.size):
+            work[i, l] = gram[row, order[l]]
+        for x in range(N):
+            work_cross[i, x] = cross[row, x]
+    cube(P, LEADING)[0] = 0.0
+
+
+@compiled(fast=True)
+def _eliminate(P: Ints, a: int, N: int) -> None:
+    """Take column a's direction out of the columns before it, in the scratch matrices."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    d = work[a, a]
+    for i in range(a):
+        u = work[i, a] / d
+        for l in range(a):
+            work[i, l] -= u * work[a, l]
+        for x in range(N):
+            cross[i, x] -= u * cross[a, x]
+
+
+@compiled(fast=True)
+def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
+    """Columns i and l of the scratch matrices change places."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    if i == l:
+        return
+    order[i], order[l] = order[l], order[i]
+    for x in range(order.size):
+        work[i, x], work[l, x] = work[l, x], work[i, x]
+    for x in range(l + 1):
+        work[x, i], work[x, l] = work[x, l], work[x, i]
+    for x in range(N):
+        cross[i, x], cross[l, x] = cross[l, x], cross[i, x]
+
+
+@compiled(fast=True)
+def _least(P: Ints, d: int, first: int, a: int, N: int, order: Ints) -> int:
+    """Of the columns first..a the one that adds least to what those after a explain."""
+    work, cross, floor, allowed = matrix(P, WORK), matrix(P, WORK_CROSS), vector(P, FLOOR), int_matrix(P, ALLOWED)
+    chosen = a
+    least = np.inf
+    for i in range(first, a + 1):
+        z = 0.0
+        for x in range(N):
+            z += cross[i, x] * cross[i, x]
+        z /= max(work[i, i], 0.0) + NOISE_RATIO * floor[allowed[d, order[i]]]
+        if z < least:
+            least = z
+            chosen = i
+    return chosen
+
+
+@compiled(fast=True)
+def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
+    """Put that column of first..a at place a which adds least to A, and add it; what it adds. Of A only the part of the
+    leading targets is kept."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    floor, allowed = vector(P, FLOOR), int_matrix(P, ALLOWED)
+    N = cross.shape[1]
+    if first < a:
+        _exchange(P, order, _least(P, d, first, a, N, order), a, N)
+    work[a, a] = max(work[a, a], 0.0) + NOISE_RATIO * floor[allowed[d, order[a]]]
+    z = 0.0
+    for x in range(N):
+        z += cross[a, x] * cross[a, x]
+    add_outer(cube(P, LEADING)[0], cross[a], work[a, a])
+    _eliminate(P, a, N)
+    return z / work[a, a]
+
+
+@compiled(fast=True)
+def least_gain_last(P: Ints, d: int, first: int, a: int, order: Ints) -> None:
+    """Put that of the columns first..a at place a which alone explains least."""
+    gram, moments = cube(P, GRAM)[d], matrix(P, MOMENTS)
+    p = first
+    for i in range(first + 1, a + 1):
+        if moments[0, order[i]] * gram[order[p], order[p]] < moments[0, order[p]] * gram[order[i], order[i]]:
+            p = i
+    order[p], order[a] = order[a], order[p]
+
+
+@compiled(fast=True)
+def _by_targets(P: Ints, a: int, t: int) -> Floats:
+    """A (N, N), from the columns a..t - 1 of the scratch matrices."""
+    work, cross, A = matrix(P, WORK), matrix(P, WORK_CROSS), cube(P, WHOLE)[0]
+    A[:] = 0.0
+    for i in range(a, t):
+        add_outer(A, cross[i], work[i, i])
+    return A
+
+
+@compiled(fast=True)
+def _by_columns(P: Ints, a: int, t: int) -> Floats:
+    """Z Z' (t - a, t - a) instead, whose eigenvalues are those of A but for zeros."""
+    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    M = np.empty((t - a, t - a))
+    for i in range(t - a):
+        for l in range(i + 1):
+            z = 0.0
+            for x in range(cross.shape[1]):
+                z += cross[a + i, x] * cross[a + l, x]
+            M[i, l] = z / np.sqrt(work[a + i, a + i] * work[a + l, a + l])
+            M[l, i] = M[i, l]
+    return M
+
+
+@compiled(fast=True)
+def _without_column(P: Ints, d: int, a: int, order: Ints, w: Floats) -> Floats:
+    """A - w w', w being that of the column at place a, or where it is smaller Z Z' without that column's direction."""
+    work, floor, allowed = matrix(P, WORK), vector(P, FLOOR), int_matrix(P, ALLOWED)
+    m = order.size - a
+    if m < w.size:
+        u = np.empty(m)  # the column in the coordinates of Z
+        norm = 0.0
+        sound = True
+        for l in range(m):
+            pivot = work[a + l, a + l]
+            u[l] = work[a, a + l] / np.sqrt(pivot)
+            norm += u[l] * u[l]
+            sound = sound and pivot > floor[allowed[d, order[a + l]]]  # else u may hold its rounding
+        if sound:
+            return _projected(_by_columns(P, a, order.size), u / np.sqrt(norm))
+    H = cube(P, WHOLE)[1]
+    without_outer(H, _by_targets(P, a, order.size), w)
+    return H
+
+
+@compiled(fast=True)
+def _projected(M: Floats, u: Floats) -> Floats:
+    """(I - u u') M (I - u u') for a unit vector u, in M's place."""
+    m = u.size
+    v = np.zeros(m)
+    share = 0.0
+    for i in range(m):
+        for l in range(m):
+            v[i] += M[i, l] * u[l]
+        share += u[i] * v[i]
+    for i in range(m):
+        for l in range(m):
+            M[i, l] += share * u[i] * u[l] - u[i] * v[l] - v[i] * u[l]
+    return M
+
+
+@compiled(fast=True)
+def suffix_bound(P: Ints, q: int, a: int, t: int, top: float, trace: float, slack: float, exact: bool) -> float:
+    """At least the q largest eigenvalues of A, of the columns a..t - 1: `top` is that already; their sum, where it may
+    be within the slack."""
+    N = matrix(P, WORK_CROSS).shape[1]
+    kind = int_vector(P, COUNT)[BOUND]
+    if kind == LEAPS or q >= N:
+        return trace
+    if top <= slack:
+        return top
+    leading, none = cube(P, LEADING)[0], cube(P, LEADING)[1]
+    if not exact:
+        none[0, :] = 0.0
+        if spread(leading, none[0], q) > slack:
+            return trace
+        bound = at_most(leading, q, trace, slack)
+        if bound < np.inf:
+            return bound
+    if leading.shape[0] == N:
+        return min(top_of(leading, q), trace)
+    return min(top_of(_by_columns(P, a, t) if t - a < N else _by_targets(P, a, t), q), trace)
+
+
+@compiled(fast=True)
+def _child_bound(P: Ints, d: int, a: int, q: int, order: Ints, trace: float, slack: float, exact: bool) -> float:
+    """What the child at place a and q - 1 columns after it can explain."""
+    gram, cross, leading, whole = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, LEADING), cube(P, WHOLE)
+    kind = int_vector(P, COUNT)[BOUND]
+    N = cross.shape[1]
+    if kind == LEAPS or (kind == COMBINED and (trace <= slack or q - 1 >= N)):
+        return trace
+    j = order[a]
+    w = cross[j] / np.sqrt(gram[j, j])
+    gain = matrix(P, MOMENTS)[0, j] / gram[j, j]
+    if kind == EIGENVALUE:
+        targets = cube(P, TARGETS)[d]
+        if not exact and gain + spread(targets, w, q - 1) > slack:
+            return np.inf
+        without_outer(whole[1], targets, w)
+        return gain + top_of(whole[1], q - 1)
+    if not exact and gain + spread(leading[0], w, q - 1) > slack:
+        return trace
+    without_outer(leading[1], leading[0], w)
+    if not exact:
+        bound = gain + at_most(leading[1], q - 1, trace - gain, slack - gain)
+        if bound < np.inf:
+            return bound
+    H = leading[1] if leading.shape[1] == N else _without_column(P, d, a, order, w)
+    return min(trace, gain + top_of(H, q - 1))
+
+
+@compiled(fast=True)
+def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) -> int:
+    """Order the columns first.. of R, those from split on before the others, bound the children and list those that may
+    hold a better subset. The place from which on (downwards) not all are pruned, first - 1 where there is none."""
+    frame, children = int_matrix(P, FRAME), int_matrix(P, CHILDREN)
+    numbers, lower, count = vector(P, NUMBERS), matrix(P, LOWER), int_vector(P, COUNT)
+    f, below = matrix(P, ERROR)[F_OF_S, d], matrix(P, ERROR)[BELOW, d]
+    slack = f - numbers[INCUMBENT] + numbers[MARGIN]
+    kind = count[BOUND]
+    exact = d == 0 or count[CAREFUL] > 0
+    single = matrix(P, WORK_CROSS).shape[1] == 1 and count[CAREFUL] == 0
+    prepare(P, d, order)
+    trace = 0.0
+    top = 0.0  # at least the q largest eigenvalues of A
+    reached = -1.0  # what the columns looked at so far can explain, where that is not enough
+    listed = 0
+    crossed = kind == EIGENVALUE
+    crossing = order.size - 1 if crossed else first - 1
+    for a in range(order.size - 1, first - 1, -1):
+        lowest = split if a >= split else first
+        ordered = crossed and (single or kind == EIGENVALUE)  # A is not needed any more
+        if ordered:
+            least_gain_last(P, d, lowest, a, order)
+        else:
+            z = absorb(P, d, lowest, a, order)
+            trace += z
+            top += z
+        if not crossed:
+            top = suffix_bound(P, q, a, order.size, top, trace, slack, exact)
+            if top <= slack:
+                reached = top
+                continue
+            crossed = True
+            crossing = a
+        known = ordered and kind != EIGENVALUE
+        bound = f - below if known else _child_bound(P, d, a, q, order, trace, slack, exact)
+        if bound <= slack:
+            numbers[PRUNED] = min(numbers[PRUNED], f - bound)
+            continue
+        children[d, listed] = a
+        lower[d, listed] = max(f - bound, below)
+        listed += 1
+    if reached >= 0.0:
+        numbers[PRUNED] = min(numbers[PRUNED], f - reached)
+    frame[d, LEFT] = listed
+    return crossing

@@ -1,0 +1,1 @@
+"""Greedy methods: forward, backward, exchange and their relatives."""

@@ -1,0 +1,41 @@
+"""Column subset selection by sparse approximation of the singular value decomposition.
+
+Source: Civril, Magdon-Ismail, "Column subset selection via sparse approximation of SVD", Theoretical Computer
+Science 421, 2012: columns are chosen greedily to approximate U_k Sigma_k, the k leading left singular vectors
+with their singular values, instead of X itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel.objective.dense import QuadraticObjective
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import Path
+from dsel.search.greedy.two_stage import principal_directions
+from dsel.search.validation import check_size
+
+
+def approx_svd(objective: QuadraticObjective, k: int) -> SearchOutcome:
+    """The path of k insertions that lower the error of U_k Sigma_k most, valued by f for X itself. O(n^3).
+
+    With Y = U_k Sigma_k the cross-Gram is B = X'Y = V_k Lambda_k, Lambda_k the k largest eigenvalues of K.
+    """
+    check_size(k, objective.n)
+    values, V = principal_directions(objective, k)
+    leading = QuadraticObjective(
+        K=objective.K,
+        cross=np.ascontiguousarray(V * values),
+        c=float(values.sum()),
+        scale=objective.scale,
+        tolerance=objective.tolerance,
+    )
+    greedy = forward(leading, k)
+    path = Path(objective)
+    longest = max(greedy.front, key=lambda point: point.size).members
+    for size in range(1, len(longest) + 1):
+        path.steps += 1
+        path.add(longest[:size])
+    path.evaluated = greedy.counts["evaluated"]
+    return path.outcome()

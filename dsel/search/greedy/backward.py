@@ -1,0 +1,108 @@
+"""Backward elimination, by the loss of f or by the size of the coefficients.
+
+Sources: `backward` is the textbook method (Miller, "Subset selection in regression", 2002, section 3.3);
+`rfe` is recursive feature elimination, Guyon et al., "Gene selection for cancer classification using support
+vector machines", 2002, with linear regression in place of the support vector machine, as the POSS paper has
+it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.path import Path, cheapest, rebuilt
+from dsel.search.validation import check_size
+
+#: Ridge, as a share of the mean squared norm of the columns, that stands for the minimum-norm solution of a
+#: singular K.
+TINY_RIDGE = 1e-10
+
+
+def backward(objective: QuadraticObjective, k: int) -> SearchOutcome:
+    """The path of cheapest deletions from all columns (those that depend on columns before them left out) to
+    none.
+
+    Points of at most k columns are kept. O(n^3), three n x n matrices of memory; the solution is built anew
+    each time its size has halved.
+    """
+    check_size(k, objective.n)
+    path, taken = Path(objective), []
+    solution = rebuilt(objective, objective.n, range(objective.n))
+    fresh = solution.size
+    if solution.size <= k:
+        taken.append(solution.members)
+    while solution.size > 1:
+        path.evaluated += solution.size
+        path.steps += 1
+        solution.delete(cheapest(solution.members, solution.losses()))
+        if solution.size <= k:
+            taken.append(solution.members)
+        if 2 * solution.size <= fresh:
+            solution = rebuilt(objective, solution.size, solution.members)
+            fresh = solution.size
+    return _ascending(path, taken)
+
+
+def rfe(objective: QuadraticObjective, k: int) -> SearchOutcome:
+    """The path of deletions, one at a time, of the column with the smallest coefficients (norm over the
+    targets).
+
+    It compares coefficients as they are, so that the columns must have been standardised. With a singular K
+    they are those of a tiny ridge, in the limit the solution of minimum norm. O(n^3): the inverse is
+    downdated, and computed anew each time the number of columns has halved.
+    """
+    check_size(k, objective.n)
+    path, taken = Path(objective), []
+    targets = _targets(objective)
+    left = list(range(objective.n))
+    inverse, coefficients = _fit(objective, targets, left)
+    fresh = len(left)
+    while True:
+        if len(left) <= k:
+            taken.append(left.copy())
+        if len(left) == 1:
+            return _ascending(path, taken)
+        path.steps += 1
+        path.evaluated += 1
+        place = left.index(cheapest(left, np.square(coefficients).sum(axis=1)))
+        left.pop(place)
+        if 2 * len(left) <= fresh:
+            inverse, coefficients = _fit(objective, targets, left)
+            fresh = len(left)
+        else:
+            inverse, coefficients = _without(inverse, coefficients, place)
+
+
+def _ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
+    for members in reversed(taken):
+        path.add(sorted(members))
+    return path.outcome()
+
+
+def _targets(objective: QuadraticObjective) -> Floats:
+    """(n, r) a matrix B with B B' = M: the coefficients' norms depend on M alone."""
+    if objective.moments is None:
+        return objective.K if objective.cross is None else objective.cross
+    values, vectors = scipy.linalg.eigh(objective.moments)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _fit(objective: QuadraticObjective, targets: Floats, S: list[int]) -> tuple[Floats, Floats]:
+    """(s, s) the inverse of K_SS with its ridge, and (s, r) the coefficients."""
+    ridge = objective.lam + TINY_RIDGE * float(np.mean(np.diag(objective.K)) or 1.0)
+    factor = scipy.linalg.cho_factor(objective.K[np.ix_(S, S)] + ridge * np.eye(len(S)))
+    return scipy.linalg.cho_solve(factor, np.eye(len(S))), scipy.linalg.cho_solve(factor, targets[S])
+
+
+def _without(inverse: Floats, coefficients: Floats, i: int) -> tuple[Floats, Floats]:
+    """The same after deleting the column at place i."""
+    keep = np.arange(inverse.shape[0]) != i
+    share = inverse[keep, i] / inverse[i, i]
+    return (
+        inverse[np.ix_(keep, keep)] - np.outer(share, inverse[i, keep]),
+        coefficients[keep] - np.outer(share, coefficients[i]),
+    )

@@ -1,0 +1,80 @@
+"""Exchange search: replace one column by the best other one, until no single replacement helps.
+
+Source: IterFS of Ordozgoiti, Gomez Canaval, Mozo, "A fast iterative algorithm for improved unsupervised
+feature selection", ICDM 2016, there for Y = X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from dsel._lib.draws import permutation
+from dsel.errors import OptionError
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.subset_state import Solution
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
+from dsel.search.validation import check_size
+
+Start = Literal["random", "forward"]
+
+
+def exchange(
+    objective: QuadraticObjective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random"
+) -> SearchOutcome:
+    """The best of `restarts` local optima of size k (less where fewer columns are independent).
+
+    start: k random columns, or the columns of forward selection (one local optimum then, whatever
+    `restarts`). A sweep over all members costs O(n k^2). The trace counts sweeps.
+    """
+    check_size(k, objective.n)
+    if start not in ("random", "forward") or restarts < 1:
+        raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
+    path = Path(objective)
+    exchanges = 0
+    for restart in range(restarts if start == "random" else 1):
+        if start == "random":
+            first: Sequence[int] = [int(j) for j in permutation(seed, restart, 0, objective.n)]
+        else:
+            first = forward(objective, k).best(k).members
+        exchanges += climb(objective, k, first, path)
+    return path.outcome(exchanges=exchanges)
+
+
+def climb(objective: QuadraticObjective, k: int, first: Sequence[int], path: Path) -> int:
+    """Sweep from the first k independent columns of `first` to a local optimum, noted on the path; exchanges
+    made."""
+    solution = rebuilt(objective, k, first)
+    made, value = 0, solution.value
+    while True:
+        exchanged = _sweep(solution, path)
+        made += exchanged
+        path.steps += 1
+        path.add(sorted(solution.members))
+        solution = rebuilt(objective, k, solution.members)
+        if exchanged == 0 or not solution.value < value:  # near dependence a sweep may go round in circles
+            return made
+        value = solution.value
+
+
+def _sweep(solution: Solution, path: Path) -> int:
+    """Fill up to the limit, then exchange each member once for the best other column where that is better."""
+    objective = solution.objective
+    least = NO_GAIN * objective.total
+    made = 0
+    while solution.size < solution.limit and (gains := solution.gains()).max() > least:
+        solution.insert(largest(gains))
+        made += 1
+    for i in solution.members:
+        before = solution.value
+        solution.delete(i)
+        gains = solution.gains()
+        path.evaluated += objective.n - solution.size
+        j = largest(gains)
+        if gains[j] > max(solution.value - before + least, 0.0) and solution.insert(j):
+            made += 1
+        else:
+            solution.insert(i)
+    return made

@@ -1,0 +1,71 @@
+"""FoBa: forward steps as in OMP, and backward steps whenever they cost little of what the forward steps
+gained.
+
+Source: Zhang, "Adaptive forward-backward greedy algorithm for learning sparse representations", IEEE
+Transactions on Information Theory 57(7), 2011, algorithm FoBa.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel.errors import OptionError
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.objective.subset_state import Solution
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.omp import correlation
+from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
+from dsel.search.validation import check_size
+
+#: After so many deletions the solution is built anew, so that rounding cannot pile up.
+_REBUILD_AFTER = 16
+
+
+def zeroing_costs(solution: Solution) -> Floats:
+    """(s,) increase of f when one member's coefficients are set to zero and the others stay: |w_i|^2 (K_ii +
+    lam)."""
+    objective, S = solution.objective, solution.members
+    K_SS = objective.rows(S)[:, S] + objective.lam * np.eye(len(S))
+    squared_coefficients = solution.losses() * np.diag(np.linalg.inv(K_SS))
+    return squared_coefficients * np.diag(K_SS)
+
+
+def foba(objective: QuadraticObjective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
+    """The last active set of every size up to k on a path of `path_factor` k steps, forward and backward.
+
+    A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the
+    insertion that led to the present size gained (0 < nu < 1). O(path_factor n k^2) and more for each
+    deletion.
+    """
+    check_size(k, objective.n)
+    if not 0.0 < nu < 1.0 or path_factor < 1:
+        raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
+    length = path_factor * k
+    solution = Solution(objective, min(length, objective.n))
+    gained: dict[int, float] = {}
+    last: dict[int, list[int]] = {}
+    steps = deleted = evaluated = 0
+    while steps < length:
+        size, before = solution.size, solution.value
+        costs = zeroing_costs(solution) if size else np.empty(0)
+        if size and costs.min() <= nu * gained[size]:
+            solution.delete(cheapest(solution.members, costs))
+            deleted += 1
+            if deleted % _REBUILD_AFTER == 0:
+                solution = rebuilt(objective, solution.limit, solution.members)
+        else:
+            scores = correlation(solution)
+            j = largest(scores)
+            if size == solution.limit or scores[j] <= NO_GAIN * objective.total:
+                break
+            solution.insert(j)
+            gained[size + 1] = before - solution.value
+        steps += 1
+        evaluated += objective.n
+        last[solution.size] = solution.members
+    path = Path(objective)
+    for size in sorted(s for s in last if 1 <= s <= k):
+        path.add(last[size])
+    path.steps, path.evaluated = steps, evaluated
+    return path.outcome(deleted=deleted)

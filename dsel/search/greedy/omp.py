@@ -1,0 +1,30 @@
+"""Orthogonal matching pursuit: insert the column that correlates most with what is left of the targets.
+
+Sources: Pati, Rezaiifar, Krishnaprasad, "Orthogonal matching pursuit", Asilomar 1993; with several targets
+SOMP of Tropp, Gilbert, Strauss, "Algorithms for simultaneous sparse approximation I", 2006, with the sum of
+squares in place of the sum of absolute values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.kernels.layout import Floats
+from dsel.objective.subset_state import Solution
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.path import grow
+
+
+def correlation(solution: Solution) -> Floats:
+    """(n,) decrease of the squared residuals when one column's coefficients alone are fitted to them; 0 for
+    members and for columns that depend on them."""
+    free = solution.free() & (solution.objective.scale > 0.0)
+    scale = np.where(free, solution.objective.scale, 1.0)
+    return np.where(free, solution.residual_moments() / scale, 0.0)
+
+
+def omp(objective: QuadraticObjective, k: int) -> SearchOutcome:
+    """The path of k steps, all coefficients fitted anew after each; it ends earlier where nothing is left.
+    O(n k^2)."""
+    return grow(objective, k, correlation)

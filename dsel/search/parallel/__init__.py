@@ -1,0 +1,1 @@
+"""PPOSS, synchronous and asynchronous: tasks for workers, the archive in one place."""

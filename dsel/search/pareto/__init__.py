@@ -1,0 +1,1 @@
+"""Pareto optimization: POSS and POCSS."""

@@ -1,0 +1,108 @@
+"""The archive of POSS (Qian, Yu, Zhou 2015, Algorithm 2, lines 1 and 6 to 9), for any criterion and isolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Literal
+
+from dsel.search.base import FrontPoint
+
+#: Local column indices, ascending.
+Subset = tuple[int, ...]
+#: Subsets compete only where this has the same value. It is never asked about the empty set.
+IsolationFunction = Callable[[Subset], Hashable]
+
+
+def together(members: Subset) -> Hashable:
+    """All subsets compete (the paper's default, I = 0)."""
+    return 0
+
+
+def min_index(members: Subset) -> Hashable:
+    """Subsets compete with the same least column only (the paper's Theorem 2)."""
+    return members[0]
+
+
+#: Those that have a name.
+Isolation = Literal["none", "min-index"]
+ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
+
+
+class ParetoArchive:
+    """Subsets that do not dominate each other in (o1, o2) = (f(S), |S|), oldest first, the empty set always first.
+
+    o1 is +inf for the empty set and for 2k columns and more. What has o1 = +inf beside it is never archived: under
+    one isolation value the empty set dominates it, and under several it could be no answer.
+    """
+
+    def __init__(self, k: int, isolation: IsolationFunction = together) -> None:
+        self.k = k
+        self.isolation = isolation
+        self._points = [FrontPoint(0, math.inf, ())]
+        self._classes: dict[Hashable, list[FrontPoint]] = {}
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def __getitem__(self, place: int) -> FrontPoint:
+        return self._points[place]
+
+    @property
+    def points(self) -> list[FrontPoint]:
+        """All solutions, oldest first."""
+        return list(self._points)
+
+    def offer(self, members: Iterable[int], value: float) -> bool:
+        """Lines 6 to 9 for one subset; True if it came in.
+
+        Refused is what a rival strictly dominates. What the newcomer weakly dominates goes, so that of two equal
+        subsets the later one stays; the very same subset keeps its place.
+        """
+        S = tuple(sorted(set(members)))
+        if not self.admits(S, value):
+            return False
+        new = FrontPoint(len(S), value, S)
+        isolated = self.isolation(S)
+        rivals = self._classes.get(isolated, [])
+        if any(z.members == S for z in rivals):
+            return False
+        dropped = {z.members for z in rivals if _weakly_dominates(new, z)}
+        self._classes[isolated] = [z for z in rivals if z.members not in dropped] + [new]
+        if dropped:
+            self._points = [z for z in self._points if z.members not in dropped]
+        self._points.append(new)
+        return True
+
+    def admits(self, members: Subset, value: float) -> bool:
+        """Line 7 alone, the archive as it is: whether nothing strictly dominates the subset (ascending columns)."""
+        if not 0 < len(members) < 2 * self.k or not value < math.inf:
+            return False
+        new = FrontPoint(len(members), value, members)
+        rivals = self._classes.get(self.isolation(members), [])
+        return not any(_strictly_dominates(z, new) for z in rivals)
+
+    def best(self, k: int | None = None) -> FrontPoint:
+        """The least f with at most k columns (line 12), of equal ones the smallest; the empty set if there is none."""
+        limit = self.k if k is None else k
+        return min((z for z in self._points if z.size <= limit), key=lambda z: (z.value, z.size))
+
+    def state(self) -> list[list[Any]]:
+        """The solutions but the empty set, oldest first, as JSON would hold them."""
+        return [[list(z.members), z.value] for z in self._points[1:]]
+
+    @classmethod
+    def restore(cls, k: int, state: list[list[Any]], isolation: IsolationFunction = together) -> ParetoArchive:
+        """The archive as it was when `state` was taken."""
+        archive = cls(k, isolation)
+        for members, value in state:
+            archive.offer(members, value)
+        return archive
+
+
+def _strictly_dominates(z: FrontPoint, s: FrontPoint) -> bool:
+    return (z.value < s.value and z.size <= s.size) or (z.value <= s.value and z.size < s.size)
+
+
+def _weakly_dominates(s: FrontPoint, z: FrontPoint) -> bool:
+    return s.value <= z.value and s.size <= z.size

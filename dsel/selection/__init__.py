@@ -1,0 +1,1 @@
+"""The order of a selection, and its result."""

@@ -1,0 +1,431 @@
+"""From a source and settings to a Selection: check, one pass, search, final check on the data."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.versions import versions
+from dsel.config.import_path import import_path
+from dsel.config.request import Checked, Settings, check, some_names
+from dsel.data.criterion_data import ColumnData
+from dsel.data.dataset import Source
+from dsel.errors import DataError, OptionError
+from dsel.objective.dense import QuadraticObjective
+from dsel.objective.subset_state import Solution
+from dsel.passes.accounting import counted
+from dsel.passes.cache import ArtefactStore
+from dsel.passes.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
+from dsel.passes.leave_one_out.disk_cache import RowsWithCache
+from dsel.passes.leave_one_out.rows import RowsOfSource, check_intercept, held_out_errors, held_out_source
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import ColumnScales, Preprocess, Statistics, duplicates
+from dsel.passes.tiles import Tiling
+from dsel.planning.calibration import calibrated
+from dsel.planning.plan import Plan, make_plan, resources
+from dsel.planning.prepared import gram_statistics, in_shards, of_gram, reduced
+from dsel.search.base import FrontPoint, PathPoint, SearchOutcome
+from dsel.search.greedy.greedy_rls import fits_along, subset_fit
+from dsel.search.options import GreedyRlsOptions, KfoldOptions, Options
+from dsel.search.parallel.worker_tasks import bind, takes_data
+from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.run import Backend, OnSlice, Run
+from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
+from dsel.storage.paths import Place
+
+log = logging.getLogger("dsel")
+
+#: The time of passes over so many bytes is estimated before they begin: a second more is nothing to them.
+CALIBRATED_BYTES = 1 << 30
+
+
+@dataclass
+class Surroundings:
+    """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
+    workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
+    a look at the search between its slices, and the backend of searches on workers."""
+
+    compute: Callable[[Any], Any] | None = None
+    persist: Callable[[list[Any]], list[Any]] | None = None
+    workers: int = 1
+    worker_memory: int | None = None
+    artefacts: ArtefactStore | None = None
+    state: dict[str, Any] | None = None
+    on_slice: OnSlice | None = None
+    on_stage: Callable[[str], None] | None = None
+    backend: Backend = field(default_factory=Backend)
+    scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
+    apart: str = ""  # the kind of a cluster whose workers share no folder with this process, if it is one
+
+
+class _Clock:
+    def __init__(self, on_stage: Callable[[str], None] | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._on_stage = on_stage
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        if self._on_stage is not None:
+            self._on_stage(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def run_selection(source: Source, settings: Settings, around: Surroundings | None = None) -> Selection:
+    """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
+    around = around or Surroundings()
+    checked = check(source, settings)
+    held_out = held_out_rows(source, checked)
+    plan = plan_selection(source, checked, around, held_out).require()
+    if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
+        plan = calibrated(plan, source)
+    for line in plan.lines():
+        log.info("plan: %s", line)
+    with counted() as ledger:
+        selection = _planned(source, checked, plan, held_out, around)
+    held = plan.held_against(ledger, selection.counts)
+    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=held)
+
+
+def plan_selection(
+    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, *, keeps: bool | None = None,
+    certified: bool = False,
+) -> Plan:  # fmt: skip
+    """What `run_selection` will do in these surroundings. keeps: whether there will be workers that can keep shards, by
+    default whether there are; certified: whether a proof is to follow."""
+    return make_plan(
+        source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
+        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch, apart=around.apart,
+        keeps=around.persist is not None if keeps is None else keeps,
+    )  # fmt: skip
+
+
+def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
+    settings = checked.settings
+    clock = _Clock(around.on_stage)
+    folds = None
+    with clock.stage("statistics"):
+        if plan.chosen.name in ("gram", "tiles"):
+            statistics, folds = _with_folds(source, checked, around, plan.tiling)
+            ready = of_gram(source, settings, statistics, around.compute)
+        elif plan.chosen.name in ("rows", "sketch"):
+            ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+        else:
+            ready = in_shards(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+        whole = ready.objective(settings.lam)
+    with clock.stage("search"):
+        objective, notes = candidates_of(source, checked, ready.statistics, whole)
+        rows = (
+            _rows(source, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
+        )
+        outcome = _search(source, objective, checked, around, rows)
+        if outcome.lam is not None and outcome.lam != settings.lam:
+            settings = replace(settings, lam=outcome.lam)
+            checked = replace(checked, settings=settings)
+            whole = ready.objective(settings.lam)
+            objective, _ = candidates_of(source, checked, ready.statistics, whole)
+        if outcome.chosen is not None:
+            independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
+        else:
+            best = outcome.best(settings.k - len(checked.include))
+            members = [int(objective.columns[j]) for j in best.members]
+            independent, dependent = by_gain(whole, objective.included, members)
+        path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
+        if rows is not None:
+            rows.close()
+    with clock.stage("check"):
+        fit = ready.fit(independent, settings.lam)
+        _require_variation(fit.total)
+    return _selection(
+        source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
+        notes=notes, seconds=clock.seconds, path=path, rows=rows,
+    )  # fmt: skip
+
+
+def _with_folds(
+    source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
+) -> tuple[Statistics, FoldStatistics | None]:
+    """Statistics, and those of the folds for methods that have them (from the same pass)."""
+    settings, options = checked.settings, checked.options
+    if not isinstance(options, KfoldOptions):
+        return statistics_of(source, settings, around, tiling)[0], None
+    statistics, folds, _ = saved_fold_gram(
+        source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
+        compute=around.compute,
+    )  # fmt: skip
+    return statistics, folds
+
+
+def statistics_of(
+    source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+) -> tuple[Statistics, int]:
+    """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
+    return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
+
+
+def candidates_of(
+    source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
+) -> tuple[QuadraticObjective, tuple[str, ...]]:
+    """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
+    over all columns."""
+    settings, labels = checked.settings, source.features
+    _require_variation(whole.total)
+    unusable = statistics.unusable(settings.preprocess)
+    notes = []
+    if unusable.any():
+        where = np.flatnonzero(unusable)
+        notes.append(f"{where.size} constant columns are never chosen: {some_names(labels, where)}")
+    empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
+    if settings.missing == "mean" and empty.size:  # which of the two, the statistics do not say
+        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {some_names(labels, empty)}")
+    lost = checked.include[unusable[checked.include]]
+    if lost.size:
+        raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
+    allowed = ~unusable
+    allowed[checked.exclude] = False
+    pairs = [] if whole.on_demand else duplicates(whole.K)
+    if pairs:
+        named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
+        more = " (and more)" if len(pairs) > 3 else ""
+        notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
+    keep = np.flatnonzero(allowed)
+    if not keep.size:
+        raise OptionError("No column is left to choose from: all are constant or excluded.")
+    if keep.size < settings.k:
+        notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
+    objective = whole if whole.on_demand and keep.size == whole.n else whole.restrict(keep)
+    return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
+
+
+def _require_variation(total: float) -> None:
+    if not 0.0 < total < math.inf:
+        raise DataError(
+            f"||Y||^2 is {total}: the squares of the targets are out of float64's range.", "Rescale Y (X where Y = X)."
+        )
+
+
+def _rows(
+    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
+    around: Surroundings,
+) -> RowsOfSource:  # fmt: skip
+    """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
+    assert isinstance(statistics, Statistics)
+    settings, options = checked.settings, checked.options
+    fill = statistics.mean_x if settings.missing == "mean" else None
+    if folds is not None:
+        return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
+    assert isinstance(options, GreedyRlsOptions)
+    if every is None:
+        return RowsOfSource(
+            source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+            compute=around.compute,
+        )  # fmt: skip
+    log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
+    return RowsWithCache(
+        source, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
+        yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
+        compute=around.compute,
+    )  # fmt: skip
+
+
+def held_out_rows(source: Source, checked: Checked) -> Source | None:
+    """The held-out rows that the options name; options that do not fit each other are refused here too."""
+    options = checked.options
+    if not checked.method.rounds:
+        return None
+    if not source.n_targets:
+        raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
+    check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
+    if isinstance(options, KfoldOptions):
+        require_rows(source, options.folds)
+    given = getattr(options, "held_out", None)
+    if given is None:
+        return None
+    return held_out_source(source, given)
+
+
+def _path(
+    source: Source, checked: Checked, rows: RowsOfSource, outcome: SearchOutcome, held_out: Source | None,
+    around: Surroundings,
+) -> tuple[PathRow, ...]:  # fmt: skip
+    """The steps, with their errors on held-out rows where there are any (one pass over those)."""
+    tests: list[float | None] = [None] * len(outcome.path)
+    if held_out is not None:
+        start = [int(j) for j in checked.include]
+        if outcome.path and outcome.path[0].action == "remove":
+            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+        problem = rows.problem(checked.settings.lam)
+        tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, around.compute).tolist()
+    labelled = rows.view.loss == "zero-one"
+    N = source.n_targets
+
+    def row(point: PathPoint, test: float | None) -> PathRow:
+        error = point.error / rows.weight
+        return PathRow(
+            point.action, point.column, str(source.features[point.column]), point.size,
+            error / N if labelled else error, 1.0 - error / N if labelled else None,
+            test if test is None or not labelled else test / N,
+            1.0 - test / N if labelled and test is not None else None,
+        )  # fmt: skip
+
+    return tuple(row(point, test) for point, test in zip(outcome.path, tests, strict=True))
+
+
+def _search(
+    source: Source, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+) -> SearchOutcome:
+    criterion = checked.settings.criterion
+    data = ColumnData(source) if criterion is not None and takes_data(criterion) else None
+    k = min(checked.settings.k - checked.include.size, objective.n)
+    if k == 0:
+        included = tuple(sorted(objective.included))
+        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
+        return SearchOutcome((FrontPoint(0, value, ()),))
+    return checked.method.run(
+        Run(
+            objective,
+            k,
+            checked.settings.seed,
+            checked.options,
+            around.state,
+            around.on_slice,
+            criterion,
+            rows,
+            data,
+            around.backend,
+        )
+    )
+
+
+def by_gain(
+    whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Included columns, then the others, each next one being that of the largest gain after those before it; and those
+    that depend on others, which rfe or a criterion may choose."""
+    members = [*included, *chosen]
+    solution = Solution(whole.restrict(members), len(members))
+    order: list[int] = []
+    dependent: list[int] = []
+    for group in (range(len(included)), range(len(included), len(members))):
+        waiting = set(group)
+        while waiting:
+            gains = solution.gains()
+            j = max(waiting, key=lambda j: (gains[j], -members[j]))
+            (order if solution.insert(j) else dependent).append(members[j])
+            waiting.discard(j)
+    return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
+
+
+def _selection(
+    source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
+    outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
+    notes: tuple[str, ...], seconds: dict[str, float],
+    path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
+) -> Selection:  # fmt: skip
+    settings, base = checked.settings, len(objective.included)
+    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
+    notes += outcome.notes
+    if rows is not None and rows.recoded:
+        notes += ("labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is",)
+    if rows is not None and rows.intercept == "column":
+        notes += ("error and r2 are those of the chosen columns without the column of ones",)
+        fitted = subset_fit(rows.problem(settings.lam), S.tolist())
+        coefficients, intercept = rows.in_data_units(fitted)
+    best = outcome.best(settings.k - base)
+    by_criterion = settings.criterion is not None
+    if not by_criterion and abs(fit.error - best.value) > 1e-6 * fit.total:
+        notes += ("the error recomputed from the data differs from the search's by more than 1e-6 of ||Y||^2",)
+    if by_criterion and not np.isfinite(best.value):
+        notes += ("the criterion is +inf for every subset met",)
+    if not S.size and not dependent.size:
+        notes += ("no column is chosen: no subset that was met has a smaller error than none",)
+    if dependent.size:
+        fate = "have coefficient 0" if by_criterion else "were left out"
+        notes += (
+            f"{dependent.size} columns that depend on the others {fate}: {some_names(source.features, dependent)}",
+        )
+    if by_criterion:  # the answer is what it chose, to the last column
+        S = np.concatenate([S, dependent])
+        coefficients = np.vstack([coefficients, np.zeros((dependent.size, coefficients.shape[1]))])
+    front = tuple(_front_row(objective, point, by_criterion) for point in outcome.front)
+    return Selection(
+        indices=tuple(int(j) for j in S),
+        labels=tuple(str(source.features[j]) for j in S),
+        k=int(settings.k),
+        error=fit.error,
+        r2=1.0 - fit.rss / fit.total,
+        method=settings.method,
+        preprocess=settings.preprocess,
+        lam=float(settings.lam),
+        seed=int(settings.seed),
+        options=_as_text(checked.options),
+        coefficients=coefficients,
+        intercept=intercept,
+        front=front,
+        trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
+        ended=outcome.ended,
+        iterations=outcome.iterations,
+        shape=(source.m, source.n),
+        targets=tuple(str(t) for t in source.targets),
+        include=tuple(int(j) for j in checked.include),
+        exclude=tuple(int(j) for j in checked.exclude),
+        constant=tuple(str(source.features[j]) for j in np.flatnonzero(statistics.unusable(settings.preprocess))),
+        counts=outcome.counts,
+        notes=notes,
+        source=source.name,
+        fingerprint=source.fingerprint,
+        seconds=seconds,
+        versions=versions(),
+        criterion=best.value if by_criterion and np.isfinite(best.value) else None,
+        path=path,
+        weights=None if source.weights is None else source.weights.name,
+    )
+
+
+def _front_row(objective: QuadraticObjective, point: FrontPoint, by_criterion: bool) -> FrontRow:
+    f = objective.value(point.members)
+    size = len(objective.included) + point.size
+    criterion = point.value if by_criterion and np.isfinite(point.value) else None
+    return FrontRow(size, f, 1.0 - f / objective.total, tuple(objective.in_data(point.members)), criterion)
+
+
+def _as_text(options: Options) -> dict[str, Any]:
+    def text(value: Any) -> Any:
+        if callable(value):
+            return import_path(value)
+        return value if value is None or isinstance(value, str | int | float) else _plain(value)
+
+    return {name: text(value) for name, value in options}
+
+
+def _plain(value: Any) -> Any:
+    """Tuples of numbers as lists; data in memory by name only."""
+    if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
+        return list(value)
+    return str(value) if isinstance(value, Place) else "data in memory"
+
+
+def in_data_units(
+    statistics: ColumnScales, preprocess: Preprocess, S: NDArray[np.int64], fit: Fit
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coefficients and intercept for X and Y as they are. Where Y = X, for all n columns, constant ones too."""
+    scaling = statistics.scaling(preprocess)
+    found = fit.coefficients
+    if statistics.unsupervised:
+        usable = ~statistics.unusable(preprocess)
+        found = np.zeros((S.size, usable.size))
+        found[:, usable] = fit.coefficients
+    coefficients = found * scaling.scale_y / scaling.scale_x[S][:, None]
+    intercept = scaling.center_y - scaling.center_x[S] @ coefficients
+    return coefficients, intercept

@@ -1,1 +1,0 @@
-"""Passes over the data, block by block, and the artefacts they leave."""

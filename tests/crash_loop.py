@@ -1,0 +1,77 @@
+"""python -m tests.crash_loop FOLDER LIVES: a job whose process is killed again and again, and at last left in peace.
+
+Lives are forked from one process that has imported everything, so that each is short; each takes up what the one before
+left in the folder, as `dsel resume` does.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dsel.config.job import JobFile
+from dsel.data.dataset import make_source
+from dsel.engine.executors.factory import backend
+from dsel.jobs.reporting import Reporter
+from dsel.jobs.runner import _Checkpoints
+from dsel.jobs.signals import Interrupts
+from dsel.search.parallel.journal import Journal
+from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.storage.locks import FolderLockFile, locked
+from tests.search.cases import random_data
+
+X, Y = random_data(3, m=50, n=14)
+SECONDS = 0.006
+
+
+def job(folder: Path) -> JobFile:
+    return JobFile(
+        store=Path("memory"), k=3, method="pposs", seed=6, out=folder, checkpoint_evaluations=7,
+        options={"processors": 24, "iterations": 2400},
+    )  # fmt: skip
+
+
+def live(folder: Path, seconds: float = SECONDS) -> None:
+    """One life, from what the last one left to its end."""
+    calls = (folder / "calls").open("a")
+
+    def criterion(S, data) -> float:
+        calls.write(f"{S}\n")
+        calls.flush()
+        time.sleep(seconds)
+        return float(abs(data.Y[:, 0] - data.columns(S).mean(axis=1)).mean())
+
+    source, described, journal = make_source(X, Y), job(folder), Journal(folder / "journal.jsonl")
+    run = f"life-{os.getpid()}"
+    with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
+        checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), lock, journal)
+        around = Surroundings(
+            state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
+            backend=backend(None, journal),
+        )  # fmt: skip
+        settings = described.settings()
+        run_selection(source, type(settings)(**{**settings.__dict__, "criterion": criterion}), around).save(folder)
+
+
+def main(folder: Path, lives: int) -> None:
+    calm, rng, killed = folder / "calm", random.Random(1), 0
+    calm.mkdir()
+    live(calm, 0.0)
+    for _ in range(lives):
+        child = os.fork()
+        if child == 0:
+            live(folder)
+            os._exit(0)
+        time.sleep(rng.uniform(0.01, 0.2))
+        os.kill(child, signal.SIGKILL)
+        killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    live(folder)
+    print(killed)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

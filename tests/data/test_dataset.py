@@ -1,0 +1,108 @@
+"""What X and Y may be, and what is made of them: nothing that they hold is dropped without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import xarray as xr
+
+import dsel
+from dsel.data.dataset import load_block, make_source, resolve_labels
+from dsel.errors import DataError, OptionError
+from dsel.passes.gram import gram
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 5))
+Y = RNG.normal(size=(60, 2))
+MASK = np.zeros(X.shape, bool)
+MASK[7, 3] = True
+
+
+KINDS: dict[str, Any] = {
+    "numpy": lambda x: np.ma.masked_array(x, MASK),
+    "dask": lambda x: da.ma.masked_array(da.from_array(x, chunks=(20, 2)), mask=MASK),
+    "dask that does not say so": lambda x: da.from_array(x, chunks=(20, -1)).map_blocks(
+        lambda b, block_info=None: np.ma.masked_array(b, MASK[slice(*block_info[0]["array-location"][0])]),
+        meta=np.empty((0, 0), x.dtype),
+    ),
+}
+
+
+class TestMaskedValuesAreMissing:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+    def test_they_are_refused_or_filled_as_nan_is(self, kind: str, dtype: str) -> None:
+        x = (X * 100).astype(dtype)
+        masked = KINDS[kind](x)
+        with pytest.raises(DataError, match=r"NaN values: 1 .*row 7, column 3"):
+            dsel.select(masked, Y, k=2)
+        with_nan = np.where(MASK, np.nan, x)
+        found, _ = gram(make_source(masked, Y), missing="mean")
+        expected, _ = gram(make_source(with_nan, Y), missing="mean")
+        np.testing.assert_allclose(found.K, expected.K, rtol=1e-12)
+
+    def test_in_y_they_are_refused(self) -> None:
+        with pytest.raises(DataError, match=r"Y of X.* has NaN"):
+            dsel.select(X, np.ma.masked_greater(Y, 1.0), k=2)
+
+
+def _delayed_frame() -> Any:
+    frames = pytest.importorskip("dask.dataframe")
+    return frames.from_pandas(pd.DataFrame(X), npartitions=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: (scipy.sparse.csr_array(X.astype(complex)), Y), "X has dtype complex128"),
+        (lambda: (X, scipy.sparse.csr_matrix(Y.astype(complex))), "Y has dtype complex128"),
+        (lambda: (scipy.sparse.csr_array(X.astype(np.longdouble)), Y), "at most 8 bytes"),
+        (lambda: (scipy.sparse.coo_array(X[:, 0]), Y), "X has shape .*two dimensions"),
+        (lambda: (np.ma.masked_array(X.astype(complex), MASK), Y), "X has dtype complex128"),
+        (lambda: (_delayed_frame(), Y), r"X is a Dask DataFrame.*to_dask_array\(lengths=True\)"),
+        (lambda: (_delayed_frame().to_dask_array(), Y), r"X is a Dask .*unknown.*compute_chunk_sizes\(\)"),
+        (
+            lambda: (pd.DataFrame(X), pd.DataFrame(Y).iloc[::-1]),
+            "indexes of X and Y differ: row 0 is 0 in X and 59 in Y",
+        ),
+        (lambda: (pd.DataFrame(X), pd.Series(Y[:, 0], index=range(1, 61))), "indexes of X and Y differ"),
+        (lambda: (pd.DataFrame(X, columns=list("abcab")), Y), r"X: 2 feature labels .*'a' \(2 times\)"),
+        (lambda: (X, pd.DataFrame(Y, columns=["u", "u"])), "Y: 1 target labels occur more than once"),
+        (lambda: (xr.Dataset({"data": (("sample", "feature"), X)}), None), "no variable X, only data"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_a_remedy(make: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        make_source(*make())
+
+
+def test_integers_are_positions_also_where_labels_are_integers() -> None:
+    source = make_source(pd.DataFrame(X, columns=[4, 3, 2, 1, 0]), Y)
+    assert resolve_labels([0, np.int64(1)], source.features, "feature", "include").tolist() == [0, 1]
+    assert resolve_labels(["0"], source.features, "feature", "include").tolist() == [4]
+    with pytest.raises(OptionError, match="names no feature"):
+        resolve_labels([np.float64(1)], source.features, "feature", "include")  # type: ignore[list-item]
+
+
+def test_frames_with_one_index_and_a_frame_with_an_array_are_taken() -> None:
+    index = pd.date_range("2020-01-01", periods=60)
+    assert make_source(pd.DataFrame(X, index), pd.DataFrame(Y, index)).n_targets == 2
+    assert make_source(pd.DataFrame(X, index), Y).n_targets == 2
+
+
+def test_empty_chunks_make_no_blocks() -> None:
+    source = make_source(da.from_array(X, chunks=((0, 20, 0, 40, 0), (5, 0))), da.from_array(Y, chunks=((60, 0), 2)))
+    assert [(b.start, b.stop) for b in source.blocks] == [(0, 20), (20, 60)]
+    np.testing.assert_array_equal(np.vstack([load_block(b.x.compute()) for b in source.blocks]), X)
+
+
+def test_columns_without_a_value_are_noted() -> None:
+    x = X.copy()
+    x[:, 2] = np.nan
+    s = dsel.select(x, Y, k=2, missing="mean")
+    assert any("no value at all, or zeros alone: x2" in note for note in s.notes)

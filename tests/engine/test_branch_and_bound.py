@@ -1,0 +1,114 @@
+"""A proof on workers: the same answer as here, whatever becomes of the workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from dsel.engine.branch_and_bound import Estimate, Workers
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.search.anytime import Stop
+from dsel.search.exact.branch_and_bound import BranchAndBound, Explorer, explore_all
+from dsel.search.exact.certificate import Proof
+from tests.search.exact.cases import hard_case
+
+NO_LIMIT = 2**62
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local_cluster(LocalSpec(2, "1GiB")) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def here():
+    search = BranchAndBound(hard_case(3, n=40), 7)
+    search.advance(NO_LIMIT)
+    assert search.iteration > 10_000
+    return search
+
+
+def test_two_workers_prove_what_one_process_proves(client, here):
+    proof = Proof(BranchAndBound(here.objective, 7), float("inf"))
+    workers = Workers(client)
+    assert proof.run(runner=workers)
+    assert proof.search.best == here.best
+    assert proof.search.lower == pytest.approx(here.lower)
+    assert workers.futures > 4
+    assert workers.lost == 0
+
+
+def test_stopped_it_can_be_saved_and_gone_on_with(client, here):
+    search = BranchAndBound(here.objective, 7)
+    saved = []
+    ended = Workers(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
+    assert ended == "iterations"
+    assert not search.done
+    assert saved
+    for state in (saved[0], saved[-1], json.dumps(search.state())):
+        again = BranchAndBound.restore(here.objective, json.loads(state))
+        assert again.lower <= here.best_value
+        again.advance(NO_LIMIT)
+        assert again.best == here.best
+        assert again.done
+
+
+def test_the_subtrees_of_a_lost_worker_are_done_again(here):
+    with local_cluster(LocalSpec(2, "1GiB")) as client:
+        search, killed = BranchAndBound(here.objective, 7), []
+
+        def kill_one(_):
+            if not killed and search._away:
+                pids = client.run(os.getpid)
+                killed.append(next(iter(pids.values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        assert Workers(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
+    assert killed
+    assert search.best == here.best
+    assert search.lower == pytest.approx(here.lower)
+
+
+def test_a_part_is_a_pure_function(here):
+    search = BranchAndBound(here.objective, 7)
+    search.advance(50)
+    _, subs = search.take(5, 1e9, lambda sub: 1.0)
+    lower = search.lower
+    explorer = Explorer(search.problem, 7)
+    first = explore_all(explorer, subs, search.best_value, 300)
+    second = explore_all(explorer, subs, search.best_value, 300)
+    assert (first.nodes, first.best, first.pruned) == (second.nodes, second.best, second.pruned)
+    assert [s.as_list() for s in first.left] == [s.as_list() for s in second.left]
+    assert search.lower == lower
+    assert not search.done
+
+
+def test_sizes_are_estimated_from_what_came_back():
+    estimate = Estimate()
+    sub = BranchAndBound(hard_case(), 5).open_subproblems()[0]
+    assert estimate.size(sub, 5) == 30 * 29 * 28 / 6
+    before = estimate.budget(2)
+    estimate.learn(1000.0, explore_all(Explorer(BranchAndBound(hard_case(), 5).problem, 5), [sub], 1e9, 10**6), 1e-4)
+    assert estimate.budget(2) > before
+
+
+def test_parts_grow_with_the_time_the_proof_takes_and_shrink_with_the_workers():
+    assert Estimate(speed=1e4).budget(2) == 3000
+    assert Estimate(speed=1e4, seconds=100.0).budget(1) == 10_000
+    assert Estimate(speed=1e4, seconds=100.0).budget(2) == 5000
+    assert Estimate(speed=1e4, seconds=1e6).budget(2) == 30_000
+
+
+def test_open_nodes_are_taken_by_number_and_by_size():
+    search = BranchAndBound(hard_case(), 7)
+    search.advance(50)
+    bounds = [sub.lower for sub in search.open_subproblems()]
+    ticket, subs = search.take(4, 1e9, lambda sub: 1.0)
+    assert [sub.lower for sub in subs] == sorted(bounds)[:4]
+    search.give_back(ticket)
+    _, subs = search.take(4, 3.0, lambda sub: 2.0)
+    assert len(subs) == 2

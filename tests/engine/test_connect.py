@@ -1,0 +1,256 @@
+"""Clusters that run already, TLS, what was asked for and what came, and metrics: on small clusters of one's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dask
+import psutil
+import pytest
+from dask.delayed import delayed
+from distributed import Client, LocalCluster
+
+from dsel.config.cluster import ClusterSection
+from dsel.engine.clusters import readiness as waiting
+from dsel.engine.clusters.connect import connect
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.optional_imports import import_extra
+from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
+from dsel.engine.clusters.slurm import job_options
+from dsel.engine.dask import make_compute
+from dsel.engine.metrics import progress_metrics
+from dsel.errors import ClusterError, MissingExtraError, OptionError
+
+
+def section(**keys: Any) -> ClusterSection:
+    return ClusterSection.model_validate(keys)
+
+
+def answer(cluster: ClusterSection) -> int:
+    with connect(cluster, name="dsel-test") as client:
+        return int(make_compute(client)(delayed(sum)([20, 22])))
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address="127.0.0.1:0"
+    ) as cluster:
+        yield cluster
+
+
+class TestASchedulerThatRuns:
+    def test_by_its_address_and_it_is_left_running(self, running: Any) -> None:
+        assert answer(section(address=running.scheduler_address)) == 42
+        assert answer(section(address=running.scheduler_address)) == 42
+
+    def test_by_its_file_which_may_come_later(self, running: Any, tmp_path: Path) -> None:
+        path = tmp_path / "scheduler.json"
+        threading.Timer(0.5, path.write_text, [json.dumps({"address": running.scheduler_address})]).start()
+        assert answer(section(scheduler_file=str(path))) == 42
+
+    def test_none_there_is_an_error_in_time(self, tmp_path: Path) -> None:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            nobody = f"tcp://127.0.0.1:{s.getsockname()[1]}"
+        with pytest.raises(ClusterError, match="No scheduler answers") as error:
+            answer(section(address={"address": nobody, "wait": 0.5}))
+        assert error.value.exit_code == 69
+        with pytest.raises(ClusterError, match="did not come"):
+            answer(section(scheduler_file={"path": str(tmp_path / "none.json"), "wait": 0.5}))
+
+
+class TestWaitingForWorkers:
+    def test_fewer_than_asked_are_reported_and_used(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
+        with Client(running, set_as_default=False) as client, caplog.at_level(logging.INFO, "dsel"):  # type: ignore[no-untyped-call]
+            wait_for_workers(client, 1, 5, "here")
+            wait_for_workers(client, 3, 0.5, "here", lambda: "the queue is full")
+        assert "asked for 1 workers (here): 1 came" in caplog.text
+        assert "asked for 3 workers (here): 1 came" in caplog.text
+        assert "going on with them (the queue is full)" in caplog.text
+
+    def test_none_is_an_error_with_the_sites_own_account(self) -> None:
+        client = SimpleNamespace(scheduler_info=lambda n_workers: {"workers": {}})
+        with pytest.raises(ClusterError, match=r"Asked for 2 workers .*: none came .* PENDING \(Priority\)"):
+            wait_for_workers(client, 2, 0.3, "slurm", lambda: "squeue: 7 PENDING (Priority)")
+
+    def test_workers_with_another_dsel_are_named(self, running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(waiting, "version", lambda _: "9.9")
+        with Client(running, set_as_default=False) as client, pytest.raises(ClusterError, match=r"here it is 9\.9"):  # type: ignore[no-untyped-call]
+            check_same_software(client)
+
+
+@pytest.mark.parametrize(
+    ("keys", "module", "extra"),
+    [
+        ({"slurm": {"workers": 1, "memory": "1GiB"}}, "dask_jobqueue", "slurm"),
+        ({"kubernetes": {"workers": 1, "memory": "1GiB", "image": "i"}}, "dask_kubernetes.operator", "kubernetes"),
+        ({"gateway": {"workers": 1}}, "dask_gateway", "gateway"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    keys: dict[str, Any], module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'dsel\[{extra}\]'"):
+        answer(section(**keys))
+
+
+def test_a_package_that_takes_ctrl_c_for_itself_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "takes_sigint.py").write_text("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    import_extra("takes_sigint", "takes-sigint", "slurm")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_slurm_section_in_dask_jobqueues_words() -> None:
+    pytest.importorskip("dask_jobqueue")
+    keys = {"workers": 2, "memory": "2GiB", "threads": 2, "queue": "long", "account": "a1", "walltime": "03:00:00",
+            "directives": ["--qos=high"], "prologue": ["module load x"], "environment": {"MODE": "it's"}}  # fmt: skip
+    from dask_jobqueue.slurm import SLURMJob
+
+    options = job_options(section(slurm=keys).chosen, "dsel-x", None)  # type: ignore[arg-type]
+    for not_the_jobs in ("scheduler_options", "silence_logs"):
+        del options[not_the_jobs]
+    script = SLURMJob("tcp://h:1", name="w", **options).job_script()
+    for line in ("-J dsel-x", "-p long", "-A a1", "--cpus-per-task=2", "--mem=2304M", "-t 03:00:00", "--qos=high"):
+        assert f"#SBATCH {line}" in script
+    assert "module load x\n" in script
+    assert """export MODE='it'"'"'s'""" in script
+    assert "--memory-limit 2.00GiB" in script
+
+
+class _Gateway:
+    """A stand-in for dask_gateway.GatewayCluster around a LocalCluster; what it was asked for."""
+
+    asked: dict[str, Any]
+    inner: Any
+
+    def __init__(self, **keys: Any) -> None:
+        type(self).asked = keys
+        self.name = "g1"
+
+    def __enter__(self) -> _Gateway:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        type(self).asked["closed"] = True
+
+    def adapt(self, **keys: Any) -> None:
+        type(self).asked["adapt"] = keys
+
+    def get_client(self, set_as_default: bool) -> Any:
+        return Client(self.inner, set_as_default=set_as_default)  # type: ignore[no-untyped-call]
+
+
+def test_a_gateway_gets_the_options_of_its_site(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = type("Gateway", (_Gateway,), {"inner": running})
+    monkeypatch.setitem(sys.modules, "dask_gateway", SimpleNamespace(GatewayCluster=gateway))
+    keys = {"address": "http://gateway", "maximum": 3, "options": {"worker_memory": 4}}
+    assert answer(section(gateway=keys)) == 42
+    assert gateway.asked == {
+        "address": "http://gateway", "shutdown_on_close": True, "worker_memory": 4,
+        "adapt": {"minimum": 1, "maximum": 3}, "closed": True,
+    }  # fmt: skip
+
+
+class TestTls:
+    @pytest.fixture
+    def certificates(self, tmp_path: Path) -> dict[str, str]:
+        """Dask's own settings, with certificates made for the day."""
+        from distributed import Security
+
+        made = Security.temporary()  # type: ignore[no-untyped-call]
+        files = {"ca-file": made.tls_ca_file}
+        for role in ("client", "scheduler", "worker"):
+            files[f"{role}.cert"] = getattr(made, f"tls_{role}_cert")
+            files[f"{role}.key"] = getattr(made, f"tls_{role}_key")
+        settings = {}
+        for name, text in files.items():
+            path = tmp_path / name
+            path.write_text(text)
+            settings[f"distributed.comm.tls.{name}"] = str(path)
+        return settings
+
+    def test_client_scheduler_and_workers_speak_it_where_dask_is_configured_for_it(
+        self, certificates: dict[str, str]
+    ) -> None:
+        with dask.config.set(certificates), local_cluster(LocalSpec(1, "600MB")) as client:
+            address = client.scheduler.address
+            workers = list(client.scheduler_info()["workers"])
+            assert address.startswith("tls://")
+            assert len(workers) == 1
+            assert workers[0].startswith("tls://")
+            assert answer(section(address=address)) == 42
+            with dask.config.set(dict.fromkeys(certificates)):  # somebody without them
+                for scheme in ("tls://", "tcp://"):
+                    other = address.replace("tls://", scheme)
+                    with pytest.raises(ClusterError, match="No scheduler answers"):
+                        answer(section(address={"address": other, "wait": 2}))
+
+    def test_what_cannot_speak_it_is_refused(self, certificates: dict[str, str]) -> None:
+        pytest.importorskip("dask_kubernetes")
+        with dask.config.set(certificates), pytest.raises(OptionError, match="TLS"):
+            answer(section(kubernetes={"workers": 1, "memory": "1GiB", "image": "i"}))
+
+
+def listening() -> set[tuple[str, int]]:
+    """Where this process and its children take connections."""
+    me = psutil.Process()
+    found = [c for process in (me, *me.children(recursive=True)) for c in process.net_connections("tcp")]
+    return {(c.laddr.ip, c.laddr.port) for c in found if c.status == psutil.CONN_LISTEN}
+
+
+def test_local_dashboards_listen_on_loopback_alone() -> None:
+    before = listening()
+    with local_cluster(LocalSpec(1, "600MB")):
+        places = listening() - before
+    assert len(places) >= 3  # scheduler, its pages, worker
+    assert {ip for ip, _ in places} == {"127.0.0.1"}
+
+
+class TestMetrics:
+    def page(self, running: Any) -> str:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{running.scheduler.http_server.port}/metrics", timeout=10
+        ) as reply:
+            return str(reply.read().decode())
+
+    def test_progress_is_on_the_schedulers_endpoint_while_the_run_lasts(self, running: Any) -> None:
+        pytest.importorskip("prometheus_client")
+        with Client(running, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            with progress_metrics(client, "run-7") as publish:
+                publish({"stage": "statistics", "done": 3, "total": 8, "best": None, "checkpoint": None})
+                publish({"stage": "statistics", "done": 4, "total": 8, "best": None, "checkpoint": None})  # too soon
+                page = self.page(running)
+                assert 'dsel_stage_done{run="run-7",stage="statistics"} 3.0' in page
+                assert 'dsel_stage_total{run="run-7",stage="statistics"} 8.0' in page
+                assert "dsel_best_value" not in page
+                assert "dask_scheduler_workers" in page
+                publish({"stage": "search", "done": 100, "total": None, "best": 0.5, "checkpoint": time.time()})
+                page = self.page(running)
+                assert 'dsel_best_value{run="run-7",stage="search"} 0.5' in page
+                assert "dsel_last_checkpoint_timestamp_seconds" in page
+            assert "run-7" not in self.page(running)
+
+    def test_without_them_the_run_goes_on(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
+        with Client(running, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            pass
+        with caplog.at_level(logging.WARNING, "dsel"), progress_metrics(client, "run-8") as publish:
+            for done in (1, 2):
+                publish({"stage": "search", "done": done, "total": 9, "best": None, "checkpoint": None})
+        assert caplog.text.count("no metrics") == 1

@@ -1,0 +1,69 @@
+"""Which workers are used, and what their errors become."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dask.delayed import delayed
+from distributed import Client
+
+import dsel
+from dsel.engine.clusters.connect import active_client
+from dsel.engine.dask import make_compute
+from dsel.errors import CapacityError, OptionError
+from tests.stores import make_store, regression
+
+X, Y = regression(m=500)
+IN_PROCESS = {"processes": False, "n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with Client(**IN_PROCESS) as client:  # type: ignore[no-untyped-call]
+        yield client
+
+
+def test_inside_a_task_its_own_threads_do_the_work(client: Any, tmp_path: Path) -> None:
+    """Its client would wait for a worker that waits for it."""
+    store = make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
+    assert active_client() is client
+    assert client.submit(active_client).result(timeout=120) is None
+    found = client.submit(dsel.select, str(store), k=3, method="forward").result(timeout=120)
+    assert found.indices == dsel.select(X, Y, k=3, method="forward").indices
+
+
+def test_an_asynchronous_client_is_refused() -> None:
+    async def look() -> None:
+        async with Client(**IN_PROCESS, asynchronous=True):  # type: ignore[no-untyped-call]
+            active_client()
+
+    with pytest.raises(OptionError, match="asynchronous=False"):
+        asyncio.run(look())
+
+
+def _too_much() -> None:
+    raise MemoryError("Unable to allocate 3 TiB")
+
+
+def test_a_task_out_of_memory_is_an_error_of_capacity(client: Any) -> None:
+    with pytest.raises(CapacityError, match="Unable to allocate 3 TiB") as found:
+        make_compute(client)(delayed(_too_much)())
+    assert found.value.exit_code == 71
+
+
+def test_several_are_brought_in_their_order_and_let_go_of(client: Any) -> None:
+    said: list[tuple[int, int]] = []
+    values = [delayed(int)(text) for text in ("3", "1", "2")]
+    assert make_compute(client, lambda done, total: said.append((done, total)))(values) == [3, 1, 2]
+    assert said[-1] == (3, 3)
+    deadline = time.monotonic() + 30.0
+    while client.futures and time.monotonic() < deadline:  # they are let go of by the client's own thread
+        time.sleep(0.01)
+    assert not client.futures
+    with pytest.raises(CapacityError):
+        make_compute(client)([*values, delayed(_too_much)()])

@@ -1,0 +1,149 @@
+"""`dsel certify RUN` and `certify:` in a job file: certificates, and a better subset where there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dsel.cli import app
+from dsel.config.job import read_job
+from dsel.config.request import Settings
+from dsel.data.dataset import make_source
+from dsel.data.ingest import ingest_arrays
+from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
+from dsel.jobs.certify import Effort, certify_selection
+from dsel.jobs.runner import _describe, certify_run, run_job
+from dsel.selection.pipeline import run_selection
+from dsel.selection.result import open_selection
+from dsel.storage.json_files import read_json, write_json
+
+RNG = np.random.default_rng(21)
+X = RNG.standard_normal((60, 14)) @ (np.eye(14) + RNG.standard_normal((14, 14)) / 2)
+Y = X[:, :6] @ RNG.standard_normal((6, 1)) + 4 * RNG.standard_normal((60, 1))
+
+
+def job_file(folder, **more):
+    store = folder / "store"
+    if not store.exists():
+        ingest_arrays(X, store, y=Y)
+    path = folder / "job.yaml"
+    values = {"store": str(store), "k": 5, "method": "omp", "cluster": {"local": {"workers": 1}}, **more}
+    path.write_text(yaml.safe_dump(values))
+    return read_job(path, folder / "result")
+
+
+def finished(job):
+    """The selection of the job, and its folder as the job would leave it: without workers."""
+    source = make_source(str(job.store))
+    selection = run_selection(source, job.settings())
+    job.out.mkdir()
+    _describe(job, source)
+    selection.save(job.out)
+    return selection
+
+
+def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
+    job = job_file(tmp_path, include=[2], exclude=[3])
+    first = run_job(job)
+    assert first.certificate == ()
+    quick = certify_run(job.out, Effort(nodes=1))
+    shown = CliRunner().invoke(app, ["certify", str(job.out), "--time", "1m", "--all-sizes"])
+    assert shown.exit_code == 0, shown.output
+    assert "proved optimal" in shown.output
+    last = open_selection(job.out)
+    assert last.certificate[-1]["proven"]
+    assert last.certificate[-1]["bound"] >= quick.certificate[-1]["bound"]
+    assert last.error <= first.error
+    assert 2 in last.indices
+    assert 3 not in last.indices
+    assert last.error == pytest.approx(last.certificate[-1]["value"])
+    assert [row["size"] for row in last.certificate] == [2, 3, 4, 5]
+    (job.out / "proof.json").unlink()
+    two = certify_run(job.out, Effort(seconds=60.0), workers=2)
+    assert two.certificate[-1]["proven"]
+    assert two.indices == last.indices
+    again = certify_run(job.out, Effort(nodes=1))
+    assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
+    assert again.certificate[-1]["proven"]
+
+
+def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
+    x = X.copy()
+    x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
+    for data, notes in ((X, 0), (x, 1)):
+        source, settings = make_source(data, Y), Settings(k=3, method="forward")
+        selection = run_selection(source, settings)
+        for _ in range(2):  # said once, however often it is proved
+            selection = certify_selection(source, settings, selection, Effort(seconds=60.0))
+            assert sum("nearly dependent" in note for note in selection.notes) == notes
+
+
+@pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])
+def test_a_damaged_proof_starts_anew(tmp_path, damage):
+    job = job_file(tmp_path)
+    finished(job)
+    certify_run(job.out, Effort(nodes=2))
+    saved = read_json(job.out / "proof.json")
+    if damage == "of another kind":
+        saved["proof"]["search"]["open"] = [["?"]]
+    else:
+        saved = {"list": [], "no proof": {**saved, "proof": None}, "no search": {**saved, "proof": {}}}[damage]
+    write_json(job.out / "proof.json", saved)
+    assert certify_run(job.out, Effort(seconds=60.0)).certificate[-1]["proven"]
+
+
+def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
+    job = job_file(tmp_path)
+    selection, source = finished(job), make_source(str(job.store))
+    seen = []
+
+    def signal(search):
+        seen.append(search.k)
+        if search.k == 4:
+            raise Interrupted("stopped")
+
+    def certified(on_slice, finish=False):
+        effort = Effort(seconds=60.0, sizes="all", finish=finish, save_seconds=0.0)
+        return certify_selection(source, job.settings(), selection, effort, None, job.out, on_slice)
+
+    with pytest.raises(Interrupted):
+        certified(signal)
+    assert {4} < set(seen) <= {1, 2, 3, 4}
+    proofs = {size: read_json(job.out / f"proof-{size}.json") for size in (3, 4)}
+    assert proofs[3]["proof"]["search"]["open"] == []
+    part = certified(signal, finish=True)
+    assert [row["size"] for row in part.certificate] == [1, 2, 3, 4]
+    seen.clear()
+    whole = certified(lambda search: seen.append(search.k))
+    assert set(seen) <= {4, 5}
+    assert all(row["proven"] for row in whole.certificate)
+    assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["nodes"]
+
+
+def test_a_job_can_ask_for_it(tmp_path):
+    job = job_file(tmp_path, method="forward", certify={"time": "20s"})
+    found = run_job(job)
+    assert found.certificate[0]["proven"]
+    exact = run_job(job_file(tmp_path, method="branch-and-bound").model_copy(update={"out": tmp_path / "exact"}))
+    assert exact.ended == "proven"
+    assert exact.error == pytest.approx(found.error)
+    assert set(exact.indices) == set(found.indices)
+
+
+def test_what_cannot_be_certified_is_said(tmp_path):
+    job = job_file(tmp_path)
+    with pytest.raises(MissingInputError, match="holds no job"):
+        certify_run(tmp_path, Effort(nodes=1))
+    finished(job)
+    ingest_arrays(X + 1.0, tmp_path / "store", y=Y, overwrite=True)
+    with pytest.raises(DataError, match="was written to since"):
+        certify_run(job.out, Effort(nodes=1))
+    with pytest.raises(OptionError, match="duration"):
+        job_file(tmp_path, certify={"time": "soon"})
+
+
+def test_a_criterion_of_ones_own_has_no_certificate(tmp_path):
+    with pytest.raises(OptionError, match="no certificate"):
+        job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})

@@ -1,0 +1,166 @@
+"""Greedy RLS as a job: one read of X a round, nothing written, the same bits on any workers, killed or not."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel.config.job import read_job
+from dsel.config.request import Settings
+from dsel.data.dataset import make_source
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.dask import make_compute
+from dsel.errors import OptionError, OutputError
+from dsel.jobs.runner import plan_job, run_job
+from dsel.passes.gram import gram
+from dsel.passes.leave_one_out.rows import RowsOfSource
+from dsel.search.greedy.greedy_rls import GreedyRls
+from dsel.selection.pipeline import Surroundings, run_selection
+from tests.cli_runner import call, start, wait_for
+from tests.jobs.test_runner import write_job
+from tests.stores import count_reads, make_store, reads_so_far, regression
+
+X, Y = regression(m=3000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "data.zarr", X, Y, chunks=(300, 24))
+
+
+def files_under(folder: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_the_workers(store: Path) -> None:
+    source = make_source(str(store))
+    statistics, _ = gram(source)
+    before = files_under(store.parent)
+    paths = []
+    for workers in (0, 1, 2):
+        if not workers:
+            paths.append(rounds_of(source, statistics, None))
+            continue
+        with local_cluster(LocalSpec(workers, "600MB")) as client:
+            client.run(count_reads)
+            paths.append(rounds_of(source, statistics, make_compute(client)))
+            reads: dict[str, int] = {}
+            for counted in client.run(reads_so_far).values():
+                for key, times in counted.items():
+                    reads[key] = reads.get(key, 0) + times
+        of_x = {key: times for key, times in reads.items() if key.startswith("X/c/")}
+        assert of_x == {f"X/c/{i}/0": 6 for i in range(10)}
+    assert paths[0] == paths[1] == paths[2]  # bit for bit
+    assert files_under(store.parent) == before
+
+
+def rounds_of(source: Any, statistics: Any, compute: Any) -> Any:
+    rows = RowsOfSource(source, statistics, "standardize", compute=compute)
+    search = GreedyRls(rows.problem(1.0), 6, range(24))
+    while (round := search.ask()) is not None:
+        search.tell(rows.errors(round))
+    assert rows.passes == 6
+    return search.path
+
+
+def test_the_job_counts_its_passes_and_gives_what_select_gives(store: Path) -> None:
+    job = write_job(store, method="greedy-rls", lam=1.0, k=6)
+    code, out, err = call("run", job)
+    assert code == 0, err
+    found = dsel.open_selection(store.parent / "job.result")
+    expected = dsel.select(X, Y, k=6, method="greedy-rls", lam=1.0)
+    assert found.indices == expected.indices
+    assert found.passes == 1 + 6 + 1
+    assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-10)
+    assert "Steps, by the error on rows left out" in out
+
+
+def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -> None:
+    held_out = make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
+    options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}
+    settings = Settings(k=14, method="greedy-rls", options=options)
+    expected = run_selection(make_source(str(store)), settings, Surroundings())
+    job = write_job(store, method="greedy-rls", k=14, options={**options, "held_out": "held.zarr"})
+    checkpoint = store.parent / "job.result" / "checkpoint.json"
+
+    def rounds() -> int:
+        return len(json.loads(checkpoint.read_text())["state"]["path"]) if checkpoint.exists() else 0
+
+    reached = 0
+    for number, at in ((signal.SIGKILL, 3), (signal.SIGTERM, 7)):
+        process = start("run", job)
+        wait_for(lambda at=at, process=process: rounds() >= at or process.poll() is not None)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == (75 if number == signal.SIGTERM else -9), err
+        assert rounds() >= max(at, reached)
+        reached = rounds()
+    code, _, err = call("resume", store.parent / "job.result")
+    assert code == 0, err
+    found = dsel.open_selection(store.parent / "job.result")
+    assert found.path == expected.path  # bit for bit
+    assert found.indices == expected.indices
+    assert found.lam == expected.lam
+    assert found.counts["rounds"] == expected.counts["rounds"]
+    assert found.counts["rounds_of_this_run"] <= expected.counts["rounds_of_this_run"] - reached
+    assert not checkpoint.exists()
+
+
+def test_other_held_out_rows_are_another_job(store: Path) -> None:
+    make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
+    job = write_job(store, method="greedy-rls", lam=1.0, k=2, options={"held_out": "held.zarr"})
+    run_job(read_job(job))
+    make_store(store.parent / "held.zarr", X[200:300], Y[200:300], chunks=(100, 24))
+    with pytest.raises(OutputError, match="held-out store was written to since"):
+        run_job(read_job(job))
+
+
+def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
+    options = {"fold_every": 4, "lam_grid": [0.1, 10.0]}
+    settings = Settings(k=18, method="greedy-rls", options=options)
+    expected = run_selection(make_source(str(store)), settings, Surroundings())
+    job = write_job(store, method="greedy-rls", k=18, options=options)
+    cache = store.parent / "job.result" / "cache"
+    process = start("run", job)
+    wait_for(lambda: any(cache.glob("cache-8-*")) or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=120)
+    assert any(cache.glob("cache-*"))
+    found = run_job(read_job(job))
+    assert found.path == expected.path  # bit for bit
+    assert found.counts["lam_grid"] == expected.counts["lam_grid"]
+    assert found.counts["cache_rewrites"] < expected.counts["cache_rewrites"] == 4
+    assert not cache.exists()
+
+
+def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
+    source = make_source(str(store))
+    states: list[Any] = []
+    settings = Settings(k=5, method="greedy-rls", lam=1.0)
+    whole = run_selection(source, settings, Surroundings(on_slice=lambda search: states.append(search.state())))
+    for state in states:
+        again = run_selection(source, settings, Surroundings(state=json.loads(json.dumps(state))))
+        assert again.path == whole.path
+        assert np.array_equal(again.coefficients, whole.coefficients)
+        assert again.counts["rounds_of_this_run"] == 5 - len(state["path"])
+
+
+def test_a_cache_that_workers_elsewhere_do_not_see_is_refused_before_the_pass(store: Path) -> None:
+    keys = {"workers": 2, "memory": "600MB"}
+    job = write_job(
+        store, method="greedy-rls", lam=1.0, options={"fold_every": 2},
+        cluster={"kubernetes": {**keys, "image": "dsel:1"}},
+    )  # fmt: skip
+    for planned_or_run in (plan_job, run_job):
+        with pytest.raises(OptionError, match=r"fold_every: the workers \(kubernetes\)"):
+            planned_or_run(read_job(job))  # type: ignore[operator]
+    assert not (store.parent / "job.result").exists()
+    # Slurm's nodes see the folder of the result
+    job = write_job(store, method="greedy-rls", lam=1.0, options={"fold_every": 2}, cluster={"slurm": keys})
+    assert plan_job(read_job(job))[0].fold_every == 2

@@ -1,0 +1,479 @@
+"""A job as the shell and a scheduler see it: results on disk, exit codes, interruption, lost workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import yaml
+
+import dsel
+from dsel.config.job import JobFile, read_job
+from dsel.data.dataset import make_source
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.dask import make_compute, peak_memory
+from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
+from dsel.jobs.reporting import Reporter
+from dsel.jobs.runner import _already_done, _check_places, _Checkpoints, _describe, _identity, resume_job, run_job
+from dsel.jobs.signals import Interrupts
+from dsel.passes.gram import gram
+from dsel.storage.json_files import write_json
+from dsel.storage.locks import FolderLockFile, Lock
+from tests.cli_runner import call, run, start, wait_for
+from tests.stores import count_reads, make_store, reads_so_far, regression
+
+X, Y = regression(m=3000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
+
+
+def write_job(data: Path, **keys: Any) -> Path:
+    job = {"store": data.name, "k": 5, "cluster": {"local": {"workers": 1, "memory": "600MB"}}, **keys}
+    path = data.parent / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    return path
+
+
+class TestARunFromTheShell:
+    def test_it_saves_and_prints_what_select_gives_and_says_when_it_is_done(self, store: Path) -> None:
+        job = write_job(store, seed=4)
+        code, out, err = run("run", job)
+        assert code == 0, err
+        expected = dsel.select(X, Y, k=5, seed=4)
+        saved = dsel.open_selection(store.parent / "job.result")
+        assert saved.indices == expected.indices
+        assert saved.error == pytest.approx(expected.error, rel=1e-10)
+        assert f"{saved.r2:.4%}" in out
+        assert "MiB of" in err  # peak memory of the worker against its limit
+        assert all(0 < peak < limit for peak, limit in saved.peak_memory.values())
+
+        code, out, err = call("run", job)
+        assert code == 0
+        assert "nothing to do" in err
+        code, out, err = call("show", store.parent / "job.result")
+        assert f"{saved.r2:.4%}" in out
+
+    def test_beside_finished_work_saved_statistics_are_read_and_the_work_is_kept(self, store: Path) -> None:
+        assert call("run", write_job(store))[0] == 0
+        other = write_job(store, k=4)
+        code, _, err = call("run", other)
+        assert code == 73
+        assert "k was 5, now 4" in err
+        assert dsel.open_selection(store.parent / "job.result").k == 5
+
+        code, _, err = call("run", other, "--out", store.parent / "two")
+        assert code == 0
+        assert "the data are not read" in err
+        assert dsel.open_selection(store.parent / "two").passes == 1  # the final check alone
+
+        make_store(store, X + 1, Y, chunks=(100, 24))
+        code, _, err = call("run", write_job(store))
+        assert code == 73
+        assert "other data" in err
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "message"),
+    [
+        ({"method": "posss"}, 64, "Nearest: poss"),
+        ({"kk": 3}, 64, "unknown key 'kk'"),
+        ({"k": 0}, 64, "'k' is 0"),
+        ({"k": 25}, 64, "k is 25"),
+        ({"preprocess": "unity"}, 64, "Did you mean 'unit'"),
+        ({"cluster": {"local": {"worker": 2}}}, 64, "Did you mean 'workers'"),
+        ({"cluster": {"local": {"memory": "lots"}}}, 64, "'cluster.local.memory' is 'lots'"),
+        ({"options": {"iteration": 5}}, 64, "Did you mean 'iterations'"),
+        ({"store": "nowhere.zarr"}, 66, "nowhere.zarr"),
+        ({"out": "/proc/nothing"}, 73, "cannot be written"),
+        ({"cluster": {"local": {"memory": "50MB"}}}, 71, "limited to 0.05 GiB"),
+        ({"out": "data.zarr/out"}, 73, "lies inside the store"),
+    ],
+)
+def test_exit_codes_and_messages_before_any_worker_starts(
+    store: Path, keys: dict[str, Any], code: int, message: str
+) -> None:
+    found, out, err = call("run", write_job(store, **keys))
+    assert found == code, err
+    assert message in err
+    assert "Traceback" not in err
+    assert "local workers" not in err
+    assert not out
+
+
+def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[1234, 5] = np.nan
+    store = make_store(tmp_path / "data.zarr", bad, Y, chunks=(100, 24))
+    code, _, err = call("run", write_job(store))
+    assert code == 65
+    assert "row 1234, column 5" in err
+    assert "rows 1200 to 1300" in err
+    assert "Traceback" not in err
+    assert call("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
+
+
+class TestAJobFile:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("k: yes", "'k' is True"),
+            ("k: '5'", "'k' is '5'"),
+            ("k: 5\nseed: true", "'seed' is True"),
+            ("k: 5\nlam: yes", "must not be yes or no"),
+            ("k: 5\ninclude: [true]", "must not be yes or no"),
+            ("k: 5\nexclude: [no]", "must not be yes or no"),
+            ("k: 5\ncluster: {local: {workers: yes}}", "'cluster.local.workers' is True"),
+            ("k: 5\noptions: {target: .nan}", "target is not a number"),
+            ("k: 5\ncertify: {nodes: yes}", "whole number"),
+            ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
+            ("k: 5\nout: 2026-13-45", "is not YAML"),
+            ("k: 5\nout: ''", "'out' is '': it is empty"),
+            ("k: 5\nlam: 1\nk: 6", "the key 'k' is in line 2 and again in line 4"),
+            ("k: 5\noptions: {seconds: 5, seconds: 6}", "the key 'seconds' is in line 3 and again in line 3"),
+            ("k: 5\ninclude: [1.5]", "'include.0' is 1.5: it must be a label, or an index from 0.$"),
+            ("k: 5\nsample_weight: yes", "'sample_weight' is True: it must be the name of a variable"),
+            ("k: 5\ncertify: yes", "'certify' is True: it must be keys with their values"),
+            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is no duration"),
+            ("k: 5\ncluster: {address: x, wait: yes}", "unknown key 'cluster.wait'"),
+            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "must not be yes or no"),
+            ("k: 5\ncluster: {slurm: {workers: 1, memory: 1GB, walltime: 12:00:00}}", "it must be text .in quotes"),
+            ("k: 5\nout: 5", "s3://, gs:// or az:// URL"),
+        ],
+    )
+    def test_values_that_only_look_right_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
+        path = tmp_path / "job.yaml"
+        path.write_text(f"store: x.zarr\n{text}\n")
+        with pytest.raises(OptionError, match=message):
+            read_job(path)
+
+    def test_one_that_is_not_text_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "job.yaml"
+        path.write_bytes(b"\x89PNG\xff\xfe")
+        with pytest.raises(OptionError, match="not a text file"):
+            read_job(path)
+
+    def test_the_home_folder_may_be_written_as_a_tilde(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", "/home/somebody")
+        path = tmp_path / "job.yaml"
+        path.write_text("store: ~/x.zarr\nk: 5\nlam: 1e-3\ninclude: [a, 3]\n")
+        job = read_job(path)
+        assert job.store == Path("/home/somebody/x.zarr")
+        assert job.out == tmp_path / "job.result"
+        assert job.lam == 1e-3
+        assert job.include == ["a", 3]
+
+
+class TestTheFolderOfAResult:
+    """Without workers: what is found there, and what may be written."""
+
+    @pytest.fixture
+    def job(self, store: Path) -> JobFile:
+        (store.parent / "out").mkdir()
+        return JobFile(store=store, k=3, out=store.parent / "out")
+
+    def out(self, job: JobFile) -> Path:
+        assert job.out is not None
+        return job.out
+
+    def saved(self, job: JobFile) -> Any:
+        identity = _identity(job, make_source(str(job.store)))
+        lock = Lock(FolderLockFile(self.out(job)), {}, "out")
+        return _Checkpoints(job, identity, Interrupts(), Reporter(), lock).saved
+
+    def state(self) -> dict[str, Any]:
+        from dsel.objective.dense import QuadraticObjective
+        from dsel.search.pareto.poss import Poss
+
+        return Poss(QuadraticObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
+
+    def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
+        source, state = make_source(str(job.store)), self.state()
+        path = self.out(job) / "checkpoint.json"
+        identity = _identity(job, source)
+        write_json(path, {"format": 1, "identity": identity, "state": state})
+        assert self.saved(job) == state
+        assert self.saved(job.model_copy(update={"k": 4})) is None
+        for damaged in ({}, [], state, {"format": 2, "identity": identity, "state": state},
+                        {"format": 1, "identity": identity, "state": {}}):  # fmt: skip
+            write_json(path, damaged)
+            assert self.saved(job) is None
+
+    @pytest.mark.parametrize("damaged", [{}, [], {"identity": 3}, {"identity": {"job": {}}, "job": {"k": 3}}])
+    def test_without_a_whole_description_there_is_nothing_to_resume(self, job: JobFile, damaged: Any) -> None:
+        write_json(self.out(job) / "job.json", damaged)
+        with pytest.raises(MissingInputError, match="holds no job"):
+            resume_job(self.out(job))
+
+    def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
+        source = make_source(str(job.store))
+        write_json(self.out(job) / "job.json", [])
+        assert _already_done(job, source) is None
+        _describe(job, source)
+        with pytest.raises(OutputError, match="k was 3, now 4"):
+            _describe(job.model_copy(update={"k": 4}), source)
+
+    @pytest.mark.parametrize("damaged", ["[]", "{}", '{"format": 1}', "{", None])
+    def test_a_damaged_result_is_an_error_to_open_and_made_again_by_its_job(
+        self, job: JobFile, damaged: str | None
+    ) -> None:
+        source = make_source(str(job.store))
+        _describe(job, source)
+        path = dsel.select(X, Y, k=3, method="forward").save(self.out(job)) / "selection.json"
+        assert _already_done(job, source) is not None
+        if damaged is None:
+            values = json.loads(path.read_text())
+            damaged = json.dumps({**values, "front": 3})
+        path.write_text(damaged)
+        with pytest.raises(DataError, match="is not whole"):
+            dsel.open_selection(self.out(job))
+        assert _already_done(job, source) is None
+
+    def test_a_selection_that_cannot_be_written_leaves_nothing_behind(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        selection = dsel.select(X, Y, k=3, method="forward")
+        monkeypatch.setattr(os, "rename", full)
+        with pytest.raises(OutputError, match="No space left"):
+            selection.save(self.out(job))
+        assert not list(self.out(job).iterdir())
+
+    @pytest.mark.parametrize("name", ["run.log", "job.json"])
+    def test_files_that_cannot_be_written_are_named(self, job: JobFile, name: str) -> None:
+        (self.out(job) / name).mkdir()
+        (self.out(job) / name / "in the way").touch()
+        with pytest.raises(OutputError, match=name):
+            run_job(job, Reporter())
+        assert not list(self.out(job).glob(f".{name}*"))
+
+    def test_an_error_nobody_foresaw_is_in_the_log_whole(self, job: JobFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("here")
+
+        monkeypatch.setattr("dsel.jobs.runner._run", broken)
+        with pytest.raises(ZeroDivisionError):
+            run_job(job, Reporter())
+        log = (self.out(job) / "run.log").read_text()
+        assert "in broken" in log
+        assert "ZeroDivisionError: here" in log
+
+    def test_a_lock_for_which_there_is_no_room_leaves_nothing(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(path: Path, _: str) -> None:
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(OutputError, match="No space left"):
+            run_job(job, Reporter())
+        assert not list(self.out(job).iterdir())
+
+    def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
+        for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
+            with pytest.raises(OutputError, match="store"):
+                _check_places(job.model_copy(update=inside))
+        _check_places(job)
+
+
+class TestSignals:
+    def test_except_exception_does_not_hold_them_up(self) -> None:
+        before = signal.getsignal(signal.SIGINT)  # ignored, where a shell started the tests in the background
+
+        def work() -> None:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except Exception:
+                pytest.fail("swallowed")
+
+        with pytest.raises(Interrupted, match="SIGTERM"), Interrupts():
+            work()
+        assert signal.getsignal(signal.SIGINT) is before
+
+    def test_one_that_got_lost_is_raised_when_asked_for(self) -> None:
+        def work(interrupts: Interrupts) -> None:
+            with suppress(BaseException):  # as in a finaliser
+                signal.raise_signal(signal.SIGINT)
+            interrupts.raise_received()
+
+        with pytest.raises(Interrupted, match="SIGINT"), Interrupts() as interrupts:
+            work(interrupts)
+
+    def test_deferred_the_second_is_obeyed_at_once(self) -> None:
+        def work(interrupts: Interrupts) -> None:
+            interrupts.deferred = True
+            signal.raise_signal(signal.SIGTERM)
+            assert interrupts.received == "SIGTERM"
+            signal.raise_signal(signal.SIGTERM)
+            pytest.fail("went on")
+
+        with pytest.raises(Interrupted), Interrupts() as interrupts:
+            work(interrupts)
+
+
+LONG = {"iterations": 12_000_000, "exchange_every": 50_000}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return dsel.select(make_store(tmp_path_factory.mktemp("same") / "data.zarr", X, Y, chunks=(100, 24)), k=5, **LONG)
+
+
+class TestInterruption:
+    def interrupt(self, store: Path, number: signal.Signals, after: float) -> tuple[int, str]:
+        """Start (or go on with) the job, send the signal once the search has run for a while."""
+        log = store.parent / "job.result" / "run.log"
+        seen = log.read_text().count("INFO search") if log.exists() else 0
+        process = start("run", write_job(store, options=LONG, checkpoint_seconds=0.1))
+        wait_for(lambda: process.poll() is not None or (log.exists() and log.read_text().count("INFO search") > seen))
+        time.sleep(after)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=120)
+        return process.returncode, err
+
+    def assert_same(self, store: Path, undisturbed: Any) -> None:
+        code, _, err = call("resume", store.parent / "job.result")
+        assert code == 0, err
+        found = dsel.open_selection(store.parent / "job.result")
+        assert found.front == undisturbed.front  # bit for bit
+        assert found.trace == undisturbed.trace
+        assert found.error == undisturbed.error
+        assert found.iterations == undisturbed.iterations
+        assert not (store.parent / "job.result" / "checkpoint.json").exists()
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_leaves_a_checkpoint_exits_75_and_the_job_goes_on(
+        self, store: Path, number: signal.Signals, undisturbed: Any
+    ) -> None:
+        code, err = self.interrupt(store, number, after=0.3)
+        assert code == 75, err
+        assert "Traceback" not in err
+        saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
+        state = saved["state"]
+        assert 0 < state["count"][0] < LONG["iterations"]
+        self.assert_same(store, undisturbed)
+
+    def test_killed_at_any_moment_the_job_goes_on_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
+        for after in (0.05, 0.5):
+            self.interrupt(store, signal.SIGKILL, after)
+        self.assert_same(store, undisturbed)
+
+    def test_control_c_leaves_no_process_behind(self, store: Path) -> None:
+        """The terminal sends SIGINT to the whole group, workers included."""
+        process = start("run", write_job(store, options={"iterations": 10**10}), start_new_session=True)
+        group = os.getpgid(process.pid)
+        log = store.parent / "job.result" / "run.log"
+        wait_for(lambda: log.exists() and "INFO search" in log.read_text())
+        os.killpg(group, signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 75, err
+        assert "Traceback" not in err
+
+        def alive() -> list[int]:
+            return [p.pid for p in psutil.process_iter() if p.pid != os.getpid() and _group_of(p.pid) == group]
+
+        wait_for(lambda: not alive())
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def test_a_criterion_is_named_by_import_path(store: Path) -> None:
+    (store.parent / "mine.py").write_text("def closeness(S):\n    return abs(sum(S) - 40) + len(S) / 100\n")
+    job = write_job(store, criterion="mine:closeness", options={"iterations": 3000})
+    process = start("run", job, cwd=store.parent)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    s = dsel.open_selection(store.parent / "job.result")
+    assert sum(s.indices) == 40
+    assert s.criterion == pytest.approx(len(s) / 100)
+    code, _, err = call("run", write_job(store, criterion="mine:nothing"), "--out", store.parent / "other")
+    assert code == 64
+    assert "cannot be imported" in err
+
+
+def test_two_runs_do_not_write_to_one_folder(store: Path) -> None:
+    job = write_job(store, options={"iterations": 10**10})
+    first = start("run", job)
+    log = store.parent / "job.result" / "run.log"
+    wait_for(lambda: log.exists() and "INFO search" in log.read_text())
+    code, _, err = call("run", job)
+    first.terminate()
+    first.communicate(timeout=120)
+    assert code == 73
+    assert "Another run" in err
+
+
+class TestTheCluster:
+    def bits(self, statistics: Any) -> list[bytes]:
+        return [
+            np.ascontiguousarray(v).tobytes() for v in (statistics.K, statistics.B, statistics.mean_x, statistics.yy)
+        ]
+
+    def test_not_a_bit_depends_on_the_workers_and_each_chunk_is_read_once(self, store: Path) -> None:
+        in_threads, _ = gram(make_source(str(store)))
+        for workers in (1, 2):
+            with local_cluster(LocalSpec(workers, "600MB")) as client:
+                client.run(count_reads)
+                found, _ = gram(make_source(str(store)), compute=make_compute(client))
+                reads: dict[str, int] = {}
+                for counted in client.run(reads_so_far).values():
+                    for key, times in counted.items():
+                        reads[key] = reads.get(key, 0) + times
+                assert all(peak < limit for peak, limit in peak_memory(client).values())
+            assert self.bits(found) == self.bits(in_threads)
+            of_x = {key: times for key, times in reads.items() if key.startswith("X/c/")}
+            assert of_x == {f"X/c/{i}/0": 1 for i in range(30)}
+
+    def test_a_worker_killed_during_the_pass_changes_nothing(self, store: Path) -> None:
+        expected, _ = gram(make_source(str(store)))
+        killed = []
+        with local_cluster(LocalSpec(2, "600MB")) as client:
+
+            def kill_one(done: int, total: int) -> None:
+                if not killed:
+                    pid = next(iter(client.run(os.getpid).values()))
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+
+            client.run(_slow_reads)
+            found, _ = gram(make_source(str(store)), compute=make_compute(client, kill_one))
+        assert killed
+        assert self.bits(found) == self.bits(expected)
+
+
+def _slow_reads() -> None:
+    """Make the pass last long enough for something to happen in it."""
+    from dsel.data.store.array import StoredArray
+
+    plain = StoredArray.read
+
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.05)
+        return plain(self, *args, **kwargs)
+
+    StoredArray.read = read  # type: ignore[method-assign]
+
+
+def test_the_demo_prints_a_result_worth_reading(tmp_path: Path) -> None:
+    code, out, err = call("demo", "--out", tmp_path / "demo")
+    assert code == 0, err
+    assert "forward selection 0.422160" in out
+    assert "POSS              0.438258" in out

@@ -1,0 +1,113 @@
+"""Statistics on disk are reused for the same data and options only, and are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dsel.data.dataset import make_source
+from dsel.passes.cache import ArtefactStore
+from dsel.passes.gram import gram
+from dsel.passes.statistics import Statistics
+
+
+@pytest.fixture
+def statistics() -> object:
+    return gram(make_source(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)))[0]
+
+
+def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc", missing="refuse")
+    store.save(key, statistics)
+    found = store.load(key)
+    assert found is not None
+    assert found.m == statistics.m
+    for name in ("mean_x", "mean_y", "K", "B", "yy", "constant", "constant_y"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(statistics, name))
+
+
+def test_other_data_or_options_are_another_artefact(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    store.save(store.key("abc", missing="refuse"), statistics)
+    assert store.load(store.key("abd", missing="refuse")) is None
+    assert store.load(store.key("abc", missing="mean")) is None
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
+def test_a_damaged_artefact_is_none_and_is_replaced(tmp_path: Path, statistics, file: str) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc")
+    path = store.save(key, statistics) / file
+    path.write_bytes(path.read_bytes()[:20])
+    assert store.load(key) is None
+    store.save(key, statistics)
+    assert store.load(key) is not None
+
+
+@pytest.mark.parametrize("manifest", ["[]", "3", "{}"])
+def test_a_manifest_of_another_shape_is_none(tmp_path: Path, statistics, manifest: str) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc")
+    (store.save(key, statistics) / "manifest.json").write_text(manifest)
+    assert store.load(key) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"K": np.eye(3)}, {"mean_x": np.zeros(5)}, {"B": np.zeros((4, 2))}, {"yy": np.zeros(3)}, {"m": np.zeros(2)},
+     {"constant": np.zeros((4, 1), bool)}, {"mean_y": np.float64(0)}],
+)  # fmt: skip
+def test_arrays_that_do_not_fit_together_are_none(tmp_path: Path, statistics, wrong: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc")
+    path = store.save(key, statistics) / "arrays.npz"
+    np.savez(path, **{**{f.name: getattr(statistics, f.name) for f in fields(Statistics)}, **wrong})
+    assert store.load(key) is None
+
+
+def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc")
+    path = store.save(key, statistics) / "arrays.npz"
+    whole = path.read_bytes()
+    for byte in range(0, len(whole), 7):
+        path.write_bytes(whole[:byte] + bytes([whole[byte] ^ 0xFF]) + whole[byte + 1 :])
+        store.load(key)
+
+
+def test_without_targets_it_comes_back_too(tmp_path: Path) -> None:
+    found = gram(make_source(np.random.default_rng(0).normal(size=(30, 4)), None))[0]
+    store = ArtefactStore(tmp_path)
+    store.save(store.key("abc"), found)
+    assert store.load(store.key("abc")) is not None
+
+
+def test_what_another_process_saved_meanwhile_stays(tmp_path: Path, statistics, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    store = ArtefactStore(tmp_path)
+    key = store.key("abc")
+    rename = os.rename
+
+    def too_late(source: Path, target: Path) -> None:
+        shutil.copytree(source, target)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", too_late)
+    assert store.save(key, statistics) == store.path(key)
+    assert [p.name for p in tmp_path.iterdir()] == [store.path(key).name]
+    assert store.load(key) is not None
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning_and_leaves_nothing(tmp_path: Path, statistics, caplog) -> None:  # type: ignore[no-untyped-def]
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    store = ArtefactStore(blocked)
+    assert store.save(store.key("abc"), statistics) is None
+    assert "cannot be written" in caplog.text
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,114 @@
+"""Certificates: true, never getting worse, on any selection, saved with it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from dsel.config.durations import parse_duration
+from dsel.errors import OptionError
+from dsel.search.exact.bounds import Problem
+from dsel.search.exact.certificate import Certificate, Proof, certify, certify_sizes, spread
+from tests.search.exact.cases import data, exhaustive, hard_case, problems, regression, self_expression
+
+
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_a_certificate_is_true(case):
+    objective, k = case
+    best = exhaustive(objective, k)
+    slack = 1e-8 * objective.c
+    short = certify(objective, k, nodes=1)
+    assert short.bound - slack <= best <= short.value + slack
+    whole = certify(objective, k, before=short)
+    assert whole.proven
+    assert whole.gap <= slack
+    assert whole.value == pytest.approx(best, abs=slack)
+    assert whole.bound >= short.bound
+    assert whole.value == objective.value(whole.members) or not whole.members
+
+
+def test_a_better_subset_than_the_one_certified_is_named():
+    X, Y = data(8, "plain", 1)
+    objective = regression(X, Y)
+    worst = max(((i,) for i in range(objective.n)), key=objective.value)
+    found = certify(objective, 1, worst)
+    assert found.better
+    assert found.value < objective.value(worst)
+    assert not certify(objective, 1, found.members).better
+
+
+def test_an_older_certificate_makes_a_newer_one_no_worse():
+    objective = hard_case(4)
+    good = certify(objective, 6, nodes=400)
+    assert not good.proven
+    quick = certify(objective, 6, nodes=2, before=good)
+    assert quick.bound == good.bound
+    assert quick.nodes > good.nodes
+    with pytest.raises(OptionError, match="cannot be merged"):
+        good.merged(certify(objective, 2))
+
+
+def test_a_proof_goes_on_from_its_state():
+    objective = hard_case(4)
+    proof = Proof.begin(objective, 6)
+    bounds = []
+    while not proof.run(nodes=100):
+        bounds.append(proof.certificate().bound)
+        proof = Proof.resume(objective, json.loads(json.dumps(proof.state())))
+    assert len(bounds) > 2
+    assert bounds == sorted(bounds)
+    whole = certify(objective, 6)
+    assert proof.certificate().value == whole.value
+    assert proof.certificate().bound == pytest.approx(whole.bound)
+    assert proof.certificate().proven
+
+
+def test_sizes_share_what_is_proved():
+    objective = hard_case(4)
+    found = certify_sizes(objective, {size: () for size in range(1, 6)}, nodes=200)
+    bounds = [found[size].bound for size in sorted(found)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert found[1].proven
+    weak = Certificate(2, 5.0, 0.0, 9.0)
+    strong = Certificate(3, 4.0, 3.5, 9.0)
+    assert spread({2: weak, 3: strong})[2].bound == 3.5
+
+
+def test_it_is_written_and_read():
+    found = certify(hard_case(4), 3)
+    again = Certificate.from_dict(json.loads(json.dumps(found.as_dict())))
+    assert (again.value, again.bound, again.proven, again.indices) == (found.value, found.bound, True, found.indices)
+    assert Certificate(1, 0.0, 0.0, 0.0).relative_gap == 0.0
+
+
+@pytest.mark.parametrize(("N", "lam"), [(1, 0.0), (3, 0.5), (0, 0.0)])
+def test_where_branch_and_bound_does_not_fit_the_whole_problems_bound_is_given(N, lam):
+    X, Y = data(6, "dependent", max(N, 1))
+    objective = regression(X, Y, lam) if N else self_expression(X)
+    proof = Proof.begin(objective, 2, memory_limit=1)
+    assert proof.run(nodes=10) == proof.certificate().proven
+    found = Proof.resume(objective, json.loads(json.dumps(proof.state())), (0,)).certificate()
+    assert found.method in ("root, combined bound", "perspective relaxation")
+    assert found.bound == proof.certificate().bound
+    assert found.bound <= exhaustive(objective, 2) + 1e-9 * objective.c
+    whole = Problem.of(objective).bound((), range(objective.n), 2)
+    assert found.bound >= min(whole, found.value) - 1e-7 * objective.c
+    assert found.value < objective.value((0,))
+    assert found.better
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), ("0.5", 0.5), ("250ms", 0.25), (7, 7)],
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ten", "5 weeks", "-3s", "0", "inf", "3s later"])
+def test_no_durations(text):
+    with pytest.raises(OptionError, match="duration"):
+        parse_duration(text)

@@ -1,0 +1,184 @@
+"""PPOSS-asy by ask and tell: with one answer at a time it is POSS; with many out, nothing is asked twice or lost."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import dsel
+from dsel.errors import CapacityError
+from dsel.objective.objective_file import digest_of, store_objective
+from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
+from dsel.search.parallel.executor import Slice
+from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.poss import Poss
+from tests.search.cases import random_data, regression, self_expression
+from tests.search.parallel.test_synchronous import N_COLUMNS, K, cover, tied
+
+T = 2000
+
+
+@pytest.mark.parametrize("f", [cover, tied])
+def test_one_subset_at_a_time_it_is_poss(f) -> None:
+    search, poss = AsyncPposs(N_COLUMNS, K, seed=3), CriterionPoss(f, N_COLUMNS, K, seed=3)
+    while not search.finished(T):
+        package = search.ask(1, 1, T)
+        if package is not None:
+            search.tell(package, [f(S) for S in package.load])
+    poss.advance(T)
+    assert search.archived == poss.archived
+    assert search.counts() == poss.counts()
+
+
+@pytest.mark.parametrize("isolation", ["min-index", max])
+def test_with_an_isolation_function_too(isolation) -> None:
+    search = AsyncPposs(N_COLUMNS, K, seed=3, isolation=isolation)
+    poss = CriterionPoss(cover, N_COLUMNS, K, seed=3, isolation=isolation)
+    own = isolation if callable(isolation) else None
+    while not search.finished(T):
+        package = search.ask(1, 1, T)
+        if package is not None:
+            search.tell(package, [cover(S) for S in package.load])
+            search = AsyncPposs.restore(search.state(), own)
+    poss.advance(T)
+    assert search.archived == poss.archived
+
+
+@pytest.mark.parametrize("f", [cover, tied])
+def test_out_of_order_lost_and_resumed_nothing_is_asked_twice_and_the_news_tell_the_archive(f) -> None:
+    rng, search = random.Random(2), AsyncPposs(N_COLUMNS, K, seed=5)
+    out, answered, news = [], [], []
+    while not search.finished(T):
+        package = search.ask(rng.randint(1, 6), 3, T)
+        news += search.news()
+        if package is not None:
+            out.append(package)
+            assert not set(package.load) & {S for p in out[:-1] for S in p.load}
+        if out and (package is None or rng.random() < 0.4):
+            back = out.pop(rng.randrange(len(out)))
+            if rng.random() < 0.2:
+                search.give_back(back, suspect=False)
+            else:
+                search.tell(back, [f(S) for S in back.load])
+                answered += back.load
+                news += search.news()
+        if rng.random() < 0.02:
+            search = AsyncPposs.restore(json.loads(json.dumps(search.state(), allow_nan=False)))
+            out = []
+    assert search.iteration == T
+    assert len(answered) == len(set(answered)) == search.evaluations
+    replayed = type(search.archive)(K)
+    for S, value in news:
+        replayed.offer(S, value)
+    assert replayed.points == search.archived
+
+
+def test_values_recalled_come_in_for_what_was_out() -> None:
+    search = AsyncPposs(N_COLUMNS, K, seed=5)
+    package = search.ask(4, 1, T)
+    assert package is not None
+    again = AsyncPposs.restore(search.state())
+    again.recall({S: cover(S) for S in package.load[:2]})
+    rest = again.ask(4, 1, T)
+    assert rest is not None
+    assert not set(rest.load) & set(package.load[:2])
+    assert set(package.load[2:]) <= set(rest.load)
+    assert len(again.archive) > 1
+
+
+class TestSlices:
+    X, Y = random_data(7, m=80, n=25)
+
+    @pytest.mark.parametrize("objective", [regression(X, Y), self_expression(X)], ids=["y", "Y = X"])
+    def test_slices_one_after_another_are_poss(self, objective) -> None:
+        search, poss = SlicedPposs(objective, 4, seed=2), Poss(objective, 4, seed=2)
+        engine = SliceEngine(objective, 4, 2)
+        while not search.finished(6000):
+            package = search.ask(350, 1, 6000)
+            search.tell(package, engine.run(package.load))
+        poss.advance(6000)
+        assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
+        assert search.best_value == poss.best_value
+        assert search.front() == poss.front()
+
+    @pytest.mark.parametrize("objective", [regression(X, Y), self_expression(X)], ids=["y", "Y = X"])
+    def test_with_an_isolation_too(self, objective) -> None:
+        search = SlicedPposs(objective, 4, seed=2, isolation="min-index")
+        poss, engine = Poss(objective, 4, seed=2, isolation="min-index"), SliceEngine(objective, 4, 2, "min-index")
+        while not search.finished(6000):
+            package = search.ask(350, 1, 6000)
+            search.tell(package, engine.run(package.load))
+            search = SlicedPposs.restore(objective, json.loads(json.dumps(search.state())))
+        poss.advance(6000)
+        assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
+        assert len(search.archived) > 8
+
+    def test_an_engine_takes_in_what_is_better_and_tells_all_that_the_snapshot_lacks(self) -> None:
+        """Two engines in turns, each seeing the other's finds only through the archive."""
+        objective = regression(self.X, self.Y)
+        search, engines = SlicedPposs(objective, 4, seed=2), [SliceEngine(objective, 4, 2) for _ in range(2)]
+        while not search.finished(9000):
+            package = search.ask(300, 1, 9000)
+            engine = engines[package.load.start // 300 % 2]
+            found = engine.run(package.load)
+            snapshot = dict(package.load.solutions)
+            assert not snapshot.keys() & {S for S, _ in found}
+            here = {z.members: z.value for z in engine._poss.archived[1:]}
+            assert all(here[S] == f for S, f in found)
+            for S, f in package.load.solutions:  # it is here, or what weakly dominates it
+                assert any(len(z) <= len(S) and v <= f for z, v in here.items())
+            search.tell(package, found)
+            assert {z.members: z.value for z in search.archived[1:]} == here
+            for S, f in here.items():
+                assert f == pytest.approx(objective.value(S))
+
+    def test_tables_heed_the_memory_that_they_are_given(self, tmp_path) -> None:
+        objective = regression(self.X, self.Y)
+        with pytest.raises(CapacityError, match="let the option memory be more"):
+            SliceEngine(objective, 4, 2, memory=10_000)
+        asked = {"k": 4, "method": "pposs-asy", "isolation": "min-index", "seed": 2}
+        enough = dsel.select(self.X, self.Y, **asked)
+        assert dsel.select(self.X, self.Y, memory=1 << 20, **asked).front == enough.front
+        with pytest.raises(CapacityError, match="let the option memory be more"):
+            dsel.select(self.X, self.Y, memory=100_000, **asked)
+
+    def test_a_fresh_engine_does_the_same_with_the_same_snapshot(self) -> None:
+        objective = regression(self.X, self.Y)
+        poss = Poss(objective, 4, seed=9)
+        poss.advance(400)
+        part = Slice(400, 3000, tuple((z.members, z.value) for z in poss.archived[1:]))
+        assert SliceEngine(objective, 4, 2).run(part) == SliceEngine(objective, 4, 2).run(part)
+
+    def test_every_iteration_is_made_once_whatever_is_lost(self) -> None:
+        objective = regression(self.X, self.Y)
+        rng, search, out, made = random.Random(4), SlicedPposs(objective, 4, seed=2), [], []
+        while not search.finished(5000):
+            package = search.ask(rng.randint(50, 400), 2, 5000)
+            if package is not None:
+                out.append(package)
+            if out and (package is None or rng.random() < 0.5):
+                back = out.pop(rng.randrange(len(out)))
+                if rng.random() < 0.3:
+                    search.give_back(back, suspect=False)
+                else:
+                    made += range(back.load.start, back.load.stop)
+                    search.tell(back, ())
+            if rng.random() < 0.05:
+                search, out = SlicedPposs.restore(objective, json.loads(json.dumps(search.state()))), []
+        assert sorted(made) == list(range(5000))
+        assert search.evaluations == 5000
+
+    def test_an_objective_is_stored_once_and_opened_as_it_was(self, tmp_path) -> None:
+        plain = regression(self.X, self.Y)
+        for objective in (plain, plain.condition([3]), self_expression(self.X)):
+            stored = store_objective(objective, tmp_path)
+            assert store_objective(objective, tmp_path) == stored
+            opened = stored.open()
+            assert opened is stored.open()
+            part = Slice(0, 3000, ())
+            assert SliceEngine(opened, 4, 1).run(part) == SliceEngine(objective, 4, 1).run(part)
+            assert digest_of(opened) == stored.digest
+        assert len(list(tmp_path.iterdir())) == 3

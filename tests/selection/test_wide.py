@@ -1,0 +1,241 @@
+"""One answer through every representation, for communities of shapes; wide stores are read in shards of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import dsel
+import dsel.objective.on_demand as on_demand
+import dsel.planning.plan as planning
+from dsel.config.request import Settings, check
+from dsel.data.dataset import make_source
+from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.dask import make_compute, make_persist
+from dsel.errors import CapacityError, DataError
+from dsel.planning.calibration import measure
+from dsel.planning.plan import make_plan
+from dsel.planning.representation import Problem, Representation, Resources, candidates
+from dsel.selection.pipeline import Surroundings, run_selection
+from tests.stores import count_reads, make_store, reads_so_far
+
+Force = Callable[..., None]
+SHAPES = {
+    "tall": (80, 12, 1), "wide": (20, 90, 1), "square": (25, 25, 2), "one column": (30, 1, 1),
+    "more targets than rows": (12, 40, 15), "rank one": (20, 30, 1),
+}  # fmt: skip
+
+
+@pytest.fixture
+def force(monkeypatch: pytest.MonkeyPatch) -> Force:
+    """Have a representation used, whatever fits."""
+    monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
+
+    def to(name: str, memory: int | None = None) -> None:
+        def choose(problem: Problem, available: Resources) -> Representation:
+            found = candidates(problem, Resources(available.workers, memory, 1 << 60))
+            return next(c for c in found if c.name == name)
+
+        monkeypatch.setattr(planning, "choose", choose)
+
+    return to
+
+
+def data(kind: str) -> tuple[Any, Any]:
+    m, n, N = SHAPES[kind]
+    rng = np.random.default_rng(len(kind))
+    X = rng.standard_normal((m, n)) * 2 + 5
+    if kind == "rank one":
+        X = np.outer(rng.standard_normal(m), rng.standard_normal(n))
+    Y = X[:, :3] @ rng.standard_normal((min(n, 3), N)) + rng.standard_normal((m, N))
+    return X, Y
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("method", ["forward", "poss", "pposs", "pposs-asy", "astar"])
+def test_every_representation_gives_the_same_answer(force: Force, kind: str, method: str) -> None:
+    X, Y = data(kind)
+    k = min(2 if method == "astar" else 4, X.shape[1])
+    options: dict[str, Any] = {"iterations": 4000} if method in ("poss", "pposs", "pposs-asy") else {}
+    for args, names in (((X, Y), ("tiles", "shards")), ((X,), ("tiles", "shards", "rows", "sketch"))):
+        if method == "astar" and len(args) == 1:
+            names = tuple(name for name in names if name != "shards")
+        force("gram")
+        expected = dsel.select(*args, k=k, method=method, **options)
+        for name in names:
+            force(name)
+            found = dsel.select(*args, k=k, method=method, **options)
+            assert found.plan is not None
+            assert found.plan["representation"] == name
+            planned, measured = found.plan["planned"], found.plan["measured"]
+            assert name == "shards" or planned["passes"] == measured["passes"]
+            assert found.error == pytest.approx(expected.error, rel=1e-8, abs=1e-9 * X.size)
+            if kind != "rank one":
+                assert found.indices == expected.indices
+                np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=1e-7)
+                np.testing.assert_allclose(found.intercept, expected.intercept, atol=1e-6)
+                assert [row.indices for row in found.front] == [row.indices for row in expected.front]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preprocess": "unit"}, {"preprocess": "none", "lam": 0.3}, {"include": [3, 9], "exclude": [11]},
+        {"missing": "mean"}, {"sample_weight": np.arange(40) % 3}, {"unsupervised": True, "lam": 0.5, "include": [7]},
+    ],
+)  # fmt: skip
+def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, settings: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 120)) * 3 + 10
+    Y = X[:, :4] @ rng.standard_normal((4, 2)) + rng.standard_normal((40, 2))
+    X[:, 5] = 2.0
+    if "missing" in settings:
+        X[3, 17] = X[8, 2] = np.nan
+    force("gram")
+    expected = dsel.select(X, Y, k=4, method="forward", **settings)
+    force("shards")
+    places: list[tuple[Any, ...]] = [(X, Y), (da.from_array(X, chunks=(15, 50)), Y)]
+    if "sample_weight" not in settings:
+        for rows, columns in ((40, 37), (15, 37), (15, 120)):
+            places.append((str(make_store(tmp_path / f"{rows}-{columns}.zarr", X, Y, chunks=(rows, columns))),))
+    for place in places if "unsupervised" not in settings else places[:1] + places[2:4]:
+        found = dsel.select(*place, k=4, method="forward", **settings)
+        assert found.indices == expected.indices
+        assert found.error == pytest.approx(expected.error, rel=1e-9)
+        np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=1e-8)
+        assert found.constant == expected.constant
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float, monkeypatch: Any) -> None:
+    X = np.random.default_rng(1).standard_normal((12, 30)) * 0.8 ** np.arange(30)
+    force("gram")
+    expected = dsel.select(X, k=3, method="astar", gamma=gamma)
+    monkeypatch.setattr("dsel.search.exact.astar._MOST_BITS", 8)
+    force("rows")
+    found = dsel.select(X, k=3, method="astar", gamma=gamma)
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-9)
+    assert found.counts["row_passes"] <= 40
+
+
+def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answer(tmp_path: Path) -> None:
+    """Nothing is forced here but the workers' limit."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4000)).astype("float32")
+    Y = X[:, :3] @ rng.standard_normal((3, 2)) + 0.5 * rng.standard_normal((60, 2))
+    store = make_store(tmp_path / "x.zarr", X, Y, chunks=(60, 500))
+    asked: dict[str, dict[str, Any]] = {
+        "forward": {}, "poss": {"iterations": 20_000}, "pposs": {"iterations": 20_000, "processors": 16},
+        "pposs-asy": {"iterations": 20_000},
+    }  # fmt: skip
+    with local_cluster(LocalSpec(2, "350MiB")) as client:
+        around = Surroundings(
+            compute=make_compute(client), persist=make_persist(client), workers=2, worker_memory=350 << 20
+        )
+        found = {
+            method: run_selection(make_source(str(store)), Settings(3, method, options=options), around)
+            for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
+        }
+    for method, options in asked.items():
+        expected = dsel.select(X, Y, k=3, method=method, **options)
+        assert expected.plan is not None
+        assert expected.plan["representation"] == "gram"
+        assert found[method].indices == expected.indices
+        assert found[method].error == pytest.approx(expected.error, rel=1e-9)
+        assert [row.indices for row in found[method].front] == [row.indices for row in expected.front]
+    assert sorted(found["astar"].indices) == sorted(found["forward"].indices)
+    for selection in found.values():
+        assert selection.plan is not None
+        assert selection.plan["representation"] == "shards"
+        measured = selection.plan["measured"]
+        assert 1 <= measured["row_passes"] <= measured["columns_entered"] <= measured["rows_fetched"]
+        assert measured["rows_fetched"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("backward", {}), ("rfe", {}), ("branch-and-bound", {}), ("astar", {"bound": "combined"}),
+     ("poss", {"exchange_every": 50}), ("poss", {"isolation": sum}), ("astar", {"lam": 1.0})],
+)  # fmt: skip
+def test_what_wide_data_cannot_have_is_refused_before_the_first_pass(method: str, options: dict[str, Any]) -> None:
+    X = da.random.default_rng(0).random((10, 400_000), chunks=(10, 400_000))
+    X = X.map_blocks(_must_not_be_read, dtype=X.dtype)
+    lam = options.get("lam", 0.0)
+    Y = None if method == "astar" and "bound" not in options else np.arange(10.0)
+    with pytest.raises(CapacityError, match="forward, omp, foba, exchange, poss, pposs"):
+        dsel.select(X, Y, k=2, method=method, lam=lam, **{k: v for k, v in options.items() if k != "lam"})
+
+
+def _must_not_be_read(block: Any) -> Any:
+    raise AssertionError("a pass was made")
+
+
+def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Force, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 200)).astype("float32")
+    store = make_store(
+        tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
+    )
+    force("shards")
+    count_reads()
+    found = dsel.select(str(store), k=6, method="forward")
+    read = [v for key, v in reads_so_far().items() if "X/c" in key or key.startswith("x.zarr/X")]
+    counts = found.counts
+    assert counts["columns_entered"] <= 6
+    assert counts["row_passes"] <= counts["columns_entered"]
+    # Each whole pass reads all 8 chunks; columns are fetched from the chunks they are in.
+    assert found.passes == 1 + counts["row_passes"] + 1
+    assert sum(read) >= 8 * (1 + counts["row_passes"])
+    assert max(read) <= found.passes + 2 * counts["row_passes"] + 1
+    found = dsel.select(str(store), k=6, method="poss", iterations=3000)
+    assert found.counts["row_passes"] <= found.counts["columns_entered"] < 120
+
+
+def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_path: Path, monkeypatch: Any) -> None:
+    store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
+    source = make_source(str(store))
+    force("shards")
+    plan = make_plan(source, check(source, Settings(5)), Resources(1, None, 1 << 33))
+    monkeypatch.setattr("dsel.planning.calibration._SECONDS", 0.0)
+    count_reads()
+    assert measure(plan, source).read > 0.0
+    assert sum(reads_so_far().values()) == 1
+
+
+def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 200)).astype("float32")
+    store = make_store(
+        tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
+    )
+    with local_cluster(LocalSpec(2, "512MiB")) as client:
+        around = Surroundings(compute=make_compute(client), persist=make_persist(client), workers=2)
+        answers = []
+        for memory in (None, 300 << 20):
+            force("shards", memory)
+            found = run_selection(
+                make_source(str(store)), Settings(5, method="poss", options={"iterations": 2000}), around
+            )
+            answers.append(found)
+    kept, read = answers
+    assert kept.indices == read.indices
+    assert kept.error == read.error
+    assert (kept.passes, kept.bytes_read < 3 * X.nbytes) == (2, True)
+    assert read.passes > 2
+    force("shards")
+    assert dsel.select(str(store), k=5, method="poss", iterations=2000).indices == kept.indices
+
+
+def test_bad_values_are_named_with_their_column(force: Force, tmp_path: Path) -> None:
+    X = np.ones((20, 60))
+    X[4, 41] = np.inf
+    store = make_store(tmp_path / "x.zarr", X, np.arange(20.0)[:, None], chunks=(20, 15))
+    force("shards")
+    with pytest.raises(DataError, match=r"row 4, column 41 "):
+        dsel.select(str(store), k=2, method="forward")
