@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+
+from dsel._lib.types import Floats
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PLACES = (_ROOT / "tests" / "data", _ROOT.parent / "shared" / "data")
-
-Floats = NDArray[np.float64]
 
 
 def load(name: str) -> tuple[Floats, Floats | None, np.lib.npyio.NpzFile]:

@@ -1,1 +1,1 @@
-"""What every layer uses: compilation, BLAS threads, random streams, array types, versions."""
+"""Helpers for every layer: compilation, BLAS threads, random numbers, array types, versions."""

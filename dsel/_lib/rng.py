@@ -1,7 +1,7 @@
-"""Random numbers that belong to a step of a search, not to the process that makes them.
+"""Random numbers that belong to a step of a search, not to the process that makes the step.
 
-The stream of step (seed, iteration, slot) starts at a hash of the three and goes on by SplitMix64 (Steele, Lea, Flood:
-"Fast splittable pseudorandom number generators", 2014). Whoever makes the step, in whatever order, draws the same.
+The stream of step (seed, iteration, slot) starts at a hash of the three and continues by SplitMix64
+(`dsel._lib.splitmix`). Any process that makes the step, in any order, draws the same numbers.
 """
 
 from __future__ import annotations
@@ -12,37 +12,56 @@ import numpy as np
 from numba import uint64
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.splitmix import GOLDEN, MIX_1, MIX_2, mix
+from dsel._lib.types import Floats, Ints
 
-_GOLDEN = uint64(0x9E3779B97F4A7C15)
-_MIX_1 = uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = uint64(0x94D049BB133111EB)
-
-
-@compiled(inline=True)
-def _mix(x: Any) -> Any:
-    x = (x ^ (x >> uint64(30))) * _MIX_1
-    x = (x ^ (x >> uint64(27))) * _MIX_2
-    return x ^ (x >> uint64(31))
+_mix = compiled(inline=True)(mix)
 
 
 @compiled()
 def stream(seed: Any, iteration: Any, slot: Any) -> Any:
-    """The state at which the stream of this step starts (uint64)."""
-    x = _mix(uint64(seed) + _GOLDEN)
-    x = _mix(x ^ (uint64(iteration) * _MIX_2 + _GOLDEN))
-    return _mix(x ^ (uint64(slot) * _MIX_1 + _GOLDEN))
+    """Return the state at which the stream of this step starts (uint64)."""
+    x = _mix(uint64(seed) + GOLDEN)
+    x = _mix(x ^ (uint64(iteration) * MIX_2 + GOLDEN))
+    return _mix(x ^ (uint64(slot) * MIX_1 + GOLDEN))
 
 
 @compiled()
 def uniform(state: Any, draw: Any) -> Any:
-    """Draw number `draw` (0, 1, ...) of a stream: uniform on [0, 1) in steps of 2^-53."""
-    x = _mix(state + uint64(draw) * _GOLDEN)
+    """Return draw number `draw` (0, 1, ...) of a stream, uniform on [0, 1) in steps of 2^-53."""
+    x = _mix(state + uint64(draw) * GOLDEN)
     return np.float64(x >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
+@compiled()
+def uniforms(seed: Any, iteration: Any, slot: Any, count: Any) -> Any:
+    """Return the first `count` uniform numbers on [0, 1) of the stream of this step."""
+    state = stream(seed, iteration, slot)
+    numbers = np.empty(count)
+    for x in range(count):
+        numbers[x] = uniform(state, x)
+    return numbers
+
+
+def permutation(seed: int, iteration: int, slot: int, n: int) -> Ints:
+    """Return the numbers 0 to n - 1 in random order."""
+    return np.argsort(uniforms(seed, iteration, slot, n), kind="stable")
+
+
+def weighted_sample(seed: int, iteration: int, slot: int, weights: Floats, count: int) -> Ints:
+    """Draw `count` distinct indices one after another, in proportion to the weights of those left; ascending.
+
+    These are the indices with the smallest -log(u) / weight (Efraimidis and Spirakis, "Weighted random sampling with a
+    reservoir", 2006). An index of weight 0 is never drawn, so there may be fewer.
+    """
+    u = 1.0 - np.asarray(uniforms(seed, iteration, slot, weights.size))
+    positive = np.flatnonzero(weights > 0.0)
+    keys = -np.log(u[positive]) / weights[positive]
+    return np.sort(positive[np.argsort(keys, kind="stable")[:count]])
+
+
 def binomial_cdf(n: int, p: float) -> Floats:
-    """P(flips <= 0), P(flips <= 1), ... under Binomial(n, p), up to where float64 cannot tell it from 1."""
+    """Return P(flips <= 0), P(flips <= 1), ... under Binomial(n, p), up to where float64 cannot tell it from 1."""
     probability = (1.0 - p) ** n
     cdf = [probability]
     for x in range(n):
@@ -59,10 +78,10 @@ def binomial_cdf(n: int, p: float) -> Floats:
 
 @compiled()
 def draw_flips(state: Any, draw: Any, n: Any, cdf: Any, flips: Any) -> Any:
-    """Fill `flips` with a uniform set of Binomial(n, p) distinct columns, p as in `cdf`; returns how many.
+    """Fill `flips` with a uniform set of Binomial(n, p) distinct columns, p as in `cdf`, and return their number.
 
-    Uses the draws from number `draw` on. Every column is flipped with probability p independently of the others: the
-    count is drawn by inversion, then the places, a place met twice being drawn again.
+    Uses the draws from number `draw` on. Every column is flipped with probability p, independently of the others: the
+    count is drawn by inversion, then the columns; a column that is drawn twice is drawn again.
     """
     u = uniform(state, draw)
     draw += 1

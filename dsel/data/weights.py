@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data import schema as names
 from dsel.data.chunking import bounds
 from dsel.data.store.array import StoredArray, open_array
@@ -21,8 +22,6 @@ from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import names_in
-
-Floats = NDArray[np.float64]
 
 #: Stored weights are looked through so many rows at a time.
 _ROWS = 1 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import DEPENDENCE_TOLERANCE
 from dsel.objective.kernels.elimination import NOISE_RATIO
-from dsel.objective.kernels.layout import Floats
 
 #: Where more than this share of each column's square is left beside the others, no order of the columns brings one near
 #: the tolerance of dependence.

@@ -17,9 +17,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.layout import Floats, Ints, Memory, Rows, pool
+from dsel.objective.kernels.layout import Memory, Rows, pool
 
 #: A column is taken as dependent on others where they leave at most this share of its squared norm (its "tolerance",
 #: 1 - R^2 on them). Below it, normal equations in float64 would lose more than 1e-8 of f.

@@ -8,8 +8,8 @@ import tempfile
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.errors import CapacityError
-from dsel.objective.kernels.layout import Floats
 
 #: The file grows by about so many bytes at a time.
 _SEGMENT_BYTES = 256 << 20

@@ -17,10 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DEPENDENCE_TOLERANCE, QuadraticObjective
 from dsel.objective.gram_row_cache import KeptRows
-from dsel.objective.kernels.layout import Floats, Ints, Memory, Partial, Rows, pool
+from dsel.objective.kernels.layout import Memory, Partial, Rows, pool
 
 #: Columns whose rows are asked for at once where nobody says: batches are filled up, so that all have one shape.
 BATCH = 8

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels import layout as at
 from dsel.objective.kernels import neighbour_table as table
-from dsel.objective.kernels.layout import Floats
 
 
 class Solution:

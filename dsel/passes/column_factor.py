@@ -14,12 +14,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Source, dense_rows, load_block, load_weights
 from dsel.errors import DataError
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, stack_columns, stack_rows
 from dsel.passes.gram import Missing, require_in_range
-from dsel.passes.moments import Floats, Present, block_present, merge_present, require_finite
+from dsel.passes.moments import Present, block_present, merge_present, require_finite
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Preprocess, Scaling, constant_columns
 

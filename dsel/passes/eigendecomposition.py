@@ -22,9 +22,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.moments import Floats
 from dsel.passes.tsqr import orthonormalise
 
 Way = Literal["gram", "rows", "sketch"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Source
 from dsel.errors import DataError, OptionError
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
 from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.passes.cache import ArtefactStore

@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Labels, Source
 from dsel.errors import DataError
-from dsel.passes.moments import Floats, Moments, Present, block_moments, block_present, merge, merge_present
+from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Statistics
 from dsel.passes.tiles import Strip, Tiling, first_column

@@ -11,14 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import dense_rows
 from dsel.errors import DataError
 from dsel.passes.tiles import Strip, StripSums
-
-Floats = NDArray[np.float64]
 
 #: A block is worked through in pieces of about this many bytes of float64.
 PIECE_BYTES = 16 << 20

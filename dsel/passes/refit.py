@@ -16,8 +16,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Source, dense_rows
-from dsel.passes.moments import Floats
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Scaling
 

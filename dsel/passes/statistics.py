@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats
 from dsel.errors import DataError, OptionError
-from dsel.passes.moments import Floats, Moments
+from dsel.passes.moments import Moments
 
 if TYPE_CHECKING:
     from dsel.objective.dense import QuadraticObjective

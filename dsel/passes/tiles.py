@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 
+from dsel._lib.types import Floats
 from dsel.errors import CapacityError
-
-Floats = NDArray[np.float64]
 
 #: Tiles narrower than this do not reach the speed of BLAS-3.
 NARROWEST = 32

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import scipy.linalg
 
-from dsel.passes.moments import Floats
+from dsel._lib.types import Floats
 
 #: Rows of a block, for each column.
 _ROWS_A_COLUMN = 16

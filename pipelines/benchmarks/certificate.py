@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.engine.branch_and_bound import Workers
 from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, Problem
 from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import dsel
+from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Source, make_source
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, peak_memory
-from dsel.objective.kernels.layout import Floats
 from dsel.objective.leave_one_out.block_errors import block_errors
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import RowsOfSource, add

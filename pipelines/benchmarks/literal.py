@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dsel.objective.kernels.layout import Floats, Ints
+from dsel._lib.types import Floats, Ints
 
 #: f(S) of the parent's columns with some flipped: (parent, flips, offspring) -> f.
 Value = Callable[[Ints, Ints, Ints], float]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Source, make_source
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, peak_memory
-from dsel.objective.kernels.layout import Floats
 from dsel.passes.eigendecomposition import from_gram
 from dsel.passes.gram import gram
 from dsel.passes.moments import PIECE_BYTES

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.anytime import Stop, drive
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 from dsel.search.parallel.dispatcher import PACKAGE_SECONDS
 from pipelines.benchmarks.measured_run import Run
 

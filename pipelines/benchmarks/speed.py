@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.benchmarks.literal import LiteralPoss, Value, by_data, by_gram, by_recursion
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 from pipelines.papers.preprocess import standardised, unit_columns
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import dsel
+from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import make_source
 from dsel.errors import MissingExtraError
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import RowsOfSource, held_out_errors
 from dsel.search.greedy.greedy_rls import nested_fits

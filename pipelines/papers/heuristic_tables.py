@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.errors import MissingExtraError
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar import AStar

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 
 _STEPS = 100
 _LEAST_ALPHA = 1e-3

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.greedy.approx_svd import approx_svd
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward

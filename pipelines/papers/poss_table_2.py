@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.backward import rfe
 from dsel.search.greedy.foba import foba

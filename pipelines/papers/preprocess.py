@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 
 
 def standardised(X: Floats) -> Floats:

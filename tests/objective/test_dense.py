@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import FEW_TARGETS, QuadraticObjective
-from tests.oracles.literal_poss import Criterion, Floats, least_squares
+from tests.oracles.literal_poss import Criterion, least_squares
 
 M_ROWS, N_COLUMNS = 30, 9
 steady = settings(derandomize=True, deadline=None, max_examples=60)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels import layout as at
@@ -15,7 +16,7 @@ from dsel.objective.kernels.layout import MOST_FLIPS
 from dsel.objective.kernels.multi_flip import value_after_flips
 from dsel.objective.subset_state import Solution
 from tests.objective.test_dense import objective
-from tests.oracles.literal_poss import Criterion, Floats, least_squares
+from tests.oracles.literal_poss import Criterion, least_squares
 
 N_COLUMNS, LIMIT = 15, 10
 steady = settings(derandomize=True, deadline=None, max_examples=30)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dsel._lib.types import Floats
+
 Bits = frozenset[int]
 Criterion = Callable[[Bits], float]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Floats, Ints
 from dsel.objective.kernels.layout import (
     ELIMINATION,
     ERROR_OF_EMPTY,
@@ -24,8 +25,6 @@ from dsel.objective.kernels.layout import (
     PAIRS,
     SCALARS,
     C,
-    Floats,
-    Ints,
     K,
     U,
     V,

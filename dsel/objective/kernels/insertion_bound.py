@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Ints
 from dsel.objective.kernels.elimination import entry
 from dsel.objective.kernels.layout import (
     A_J,
@@ -24,7 +25,6 @@ from dsel.objective.kernels.layout import (
     A,
     D,
     F,
-    Ints,
     K,
     S,
     V,

@@ -17,9 +17,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from dsel._lib.jit import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dsel._lib.types import Floats, Ints
 
 #: More columns than this flipped at once (probability 1e-6 under Binomial(n, 1/n)) are evaluated from scratch.
 MOST_FLIPS = 8

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Ints
 from dsel.objective.kernels.layout import (
     A_J,
     CANNOT_TELL,
@@ -45,7 +46,6 @@ from dsel.objective.kernels.layout import (
     F,
     G,
     H,
-    Ints,
     K,
     S,
     V,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.leave_one_out.formulas import LooRound, flat_size
 
 Loss = Literal["squared", "zero-one"]

@@ -46,8 +46,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.objective.dense import DEPENDENCE_TOLERANCE
-from dsel.objective.kernels.layout import Floats, Ints
 
 Intercept = Literal["center", "column", "none"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from dsel.objective.kernels.layout import Floats, Ints
+from dsel._lib.types import Floats, Ints
 from dsel.objective.leave_one_out.formulas import LooProblem, LooRound, flat_size, prepare
 
 

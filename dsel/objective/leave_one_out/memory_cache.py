@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 from dsel.objective.leave_one_out.block_errors import (
     UNDETERMINED,
     RowView,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from dsel.objective.kernels.layout import Floats, Ints
+from dsel._lib.types import Floats, Ints
 from dsel.objective.leave_one_out.block_errors import (
     PIECE_BYTES,
     RowView,

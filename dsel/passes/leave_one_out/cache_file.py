@@ -23,12 +23,12 @@ from uuid import uuid4
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.data import schema as convention
 from dsel.data.dataset import Block, Source, StoredRows
 from dsel.data.store.array import StoredArray
 from dsel.data.store.staging import output_errors
 from dsel.errors import CapacityError
-from dsel.objective.kernels.layout import Floats
 from dsel.storage.json_files import read_json, write_json
 
 #: Chunks of R have at most about so many bytes.

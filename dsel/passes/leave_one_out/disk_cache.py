@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Source
 from dsel.errors import CapacityError, DataError, OutputError
-from dsel.objective.kernels.layout import Floats
 from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
 from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_bytes, require_room

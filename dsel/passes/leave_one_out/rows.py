@@ -10,11 +10,11 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Source, load_block, load_weights, make_source
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
 from dsel.errors import DataError, OptionError
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.leave_one_out.block_errors import THRESHOLD, Loss, RowView, block_errors, not_labels
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size
 from dsel.objective.leave_one_out.memory_cache import LooCache, cache_bytes

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import Problem, orthonormalised
 from dsel.search.exact.branch_and_bound import MARGIN

@@ -21,8 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Floats, Ints
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.kernels.layout import Floats, Ints, cube, int_matrix, int_vector, matrix, vector
+from dsel.objective.kernels.layout import cube, int_matrix, int_vector, matrix, vector
 from dsel.search.exact.bb_layout import (
     ALLOWED,
     BASE,

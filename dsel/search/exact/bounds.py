@@ -24,9 +24,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.elimination import NOISE_RATIO, eliminated
-from dsel.objective.kernels.layout import Floats, Ints
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
 BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.jit import say_that_it_compiles
+from dsel._lib.types import Ints
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Ints, Memory
+from dsel.objective.kernels.layout import Memory
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bb_kernel import begin, explore

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.types import Ints
 from dsel.objective.kernels.elimination import eliminated
-from dsel.objective.kernels.layout import Ints, int_matrix, int_vector, matrix, vector
+from dsel.objective.kernels.layout import int_matrix, int_vector, matrix, vector
 from dsel.search.exact.bb_layout import (
     ALLOWED,
     BASE,

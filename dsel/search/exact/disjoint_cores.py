@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Ints, int_vector, matrix, vector
+from dsel._lib.types import Ints
+from dsel.objective.kernels.layout import int_vector, matrix, vector
 from dsel.search.exact.bb_layout import CORE, ERROR, F_OF_S, INCUMBENT, MARGIN, NUMBERS, PRUNED
 from dsel.search.exact.suffix_bounds import absorb, list_children, prepare, suffix_bound
 

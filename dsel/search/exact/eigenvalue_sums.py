@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 
 
 @compiled(fast=True)

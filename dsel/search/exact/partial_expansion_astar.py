@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar import AStar, _Node
 from dsel.search.exact.bounds import Problem

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 from dsel.search.exact.bounds import Problem, column_norms
 
 #: Steps at most, and as many as take about so many multiplications; with fewer than a few steps it is not worth it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Floats, Ints
+from dsel._lib.types import Floats, Ints
 
 #: Below this share of a squared norm a difference of squares is made again, as the square of a difference.
 _CANCELLED = 1e-6

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.types import Floats, Ints
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.bounds import Problem, column_norms, few_targets
 from dsel.search.exact.projection import beside

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel.objective.kernels.layout import Floats
+from dsel._lib.types import Floats
 
 _STEPS = 80
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.validation import check_size

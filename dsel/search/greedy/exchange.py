@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from dsel._lib.draws import permutation
+from dsel._lib.rng import permutation
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.subset_state import Solution

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.objective.subset_state import Solution
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.omp import correlation

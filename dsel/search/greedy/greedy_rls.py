@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
-from dsel.objective.kernels.layout import Floats, Ints
 from dsel.objective.leave_one_out.formulas import (
     LooProblem,
     LooRound,

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.types import Floats
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.objective.subset_state import Solution
 from dsel.search.base import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.search.validation import check_size

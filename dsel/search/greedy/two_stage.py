@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from dsel._lib.draws import weighted_sample
+from dsel._lib.rng import weighted_sample
+from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
-from dsel.objective.kernels.layout import Floats
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path
 from dsel.search.validation import check_size

@@ -10,6 +10,7 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.rng import draw_flips, stream, uniform
+from dsel._lib.types import Ints
 from dsel.objective.kernels.layout import (
     CLASS,
     ERROR_OF_EMPTY,
@@ -19,7 +20,6 @@ from dsel.objective.kernels.layout import (
     SCALARS,
     SIZE,
     STATUS,
-    Ints,
     int_matrix,
     int_vector,
     matrix,

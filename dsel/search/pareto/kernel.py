@@ -12,6 +12,7 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.rng import draw_flips, stream, uniform
+from dsel._lib.types import Ints
 from dsel.objective.kernels.elimination import entry, evaluate
 from dsel.objective.kernels.insertion_bound import bound_after_insertions
 from dsel.objective.kernels.layout import (
@@ -32,7 +33,6 @@ from dsel.objective.kernels.layout import (
     STATUS,
     D,
     F,
-    Ints,
     K,
     S,
     cube,

@@ -11,6 +11,7 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.rng import uniform
+from dsel._lib.types import Ints
 from dsel.objective.kernels.layout import (
     ERROR_OF_EMPTY,
     FLOOR,
@@ -24,7 +25,6 @@ from dsel.objective.kernels.layout import (
     TOLERANCE,
     D,
     F,
-    Ints,
     S,
     cube,
     int_matrix,

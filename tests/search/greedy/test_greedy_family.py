@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsel._lib.draws import weighted_sample
+from dsel._lib.rng import weighted_sample
 from dsel.errors import OptionError
 from dsel.search.greedy.approx_svd import approx_svd
 from dsel.search.greedy.backward import backward, rfe

@@ -13,6 +13,7 @@ import pytest
 import scipy.stats
 
 from dsel._lib.rng import binomial_cdf
+from dsel._lib.types import Floats
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.subset_state import Solution
@@ -24,7 +25,7 @@ from dsel.search.pareto.poss import Poss, paper_iterations
 from tests.datasets import load, standardised
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
-from tests.oracles.literal_poss import Floats, LiteralPoss, least_squares
+from tests.oracles.literal_poss import LiteralPoss, least_squares
 
 
 def data(seed: int, N: int | None, m: int = 40, n: int = 16) -> tuple[Floats, Floats]:
