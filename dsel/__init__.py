@@ -1,4 +1,4 @@
-"""Select features from data larger than memory, on Dask clusters, and say how far that can be from the best."""
+"""Select features from data larger than memory, on Dask clusters, and prove how good a selection is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: `import dsel` and `dsel --help` stay quick."""
+    """Import a public name on first use, so that `import dsel` and `dsel --help` stay fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'dsel' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line: it parses arguments, calls the library, and prints the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 
 class LogFormat(StrEnum):
-    """How log lines are written."""
+    """The format of log lines."""
 
     text = "text"
     json = "json"
@@ -29,11 +29,11 @@ def _remember(log_format: LogFormat) -> LogFormat:
     return log_format
 
 
-#: What `main` must know of the command line to print an error the way it was asked for.
+#: Options that `main` needs to print an error in the requested format.
 _chosen = {"log_format": LogFormat.text}
 
-Out = Annotated[str | None, typer.Option(help="Folder of the result: a path, or an s3://, gs:// or az:// URL.")]
-Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section for the job file's.")]
+Out = Annotated[str | None, typer.Option(help="Folder for the result: a path, or an s3://, gs:// or az:// URL.")]
+Cluster = Annotated[Path | None, typer.Option(help="A file with a cluster section, used instead of the job file's.")]
 Folder = Annotated[str, typer.Argument(help="Result folder: a path, or an s3://, gs:// or az:// URL.")]
 Store = Annotated[str, typer.Argument(help="A path, or an s3://, gs:// or az:// URL.")]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Log lines as text or JSON.", callback=_remember)]
@@ -51,10 +51,12 @@ def _version(asked: bool) -> None:
 def about(
     _: Annotated[
         bool,
-        typer.Option("--version", help="Of dsel and what it depends on.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the versions of dsel and its libraries.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Select features from data larger than memory."""
+    """Select features from data larger than memory, and prove how good the selection is."""
 
 
 @app.command()
@@ -64,7 +66,7 @@ def run(
     cluster: Cluster = None,
     log_format: Log = LogFormat.text,
 ) -> None:
-    """Run a job; started again it goes on where it was interrupted, or says that it is done."""
+    """Run a job. An interrupted job continues; a finished one is not run again."""
     from dsel.config.job import read_job
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import run_job
@@ -85,9 +87,9 @@ def plan(
     job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
     out: Out = None,
     cluster: Cluster = None,
-    json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Say what a job will take, before anything runs: representation, passes, bytes, tasks, memory, disk, time."""
+    """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
     from json import dumps
 
     from dsel.config.job import read_job
@@ -106,7 +108,7 @@ def resume(
     folder: Folder,
     log_format: Log = LogFormat.text,
 ) -> None:
-    """Go on with an interrupted job."""
+    """Continue an interrupted job."""
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import resume_job
     from dsel.selection.render import render
@@ -118,13 +120,13 @@ def resume(
 @app.command()
 def certify(
     folder: Folder,
-    time: Annotated[str, typer.Option(help="How long to prove: 90s, 10m, 2h.")] = "1m",
-    nodes: Annotated[int | None, typer.Option(min=1, help="Stop after so many nodes.")] = None,
-    all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen one.")] = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that prove together.")] = 1,
+    time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
+    nodes: Annotated[int | None, typer.Option(min=1, help="Stop after this many nodes.")] = None,
+    all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen size.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log_format: Log = LogFormat.text,
 ) -> None:
-    """Prove how far a selection can be from the best one; called again it goes on and never gets worse."""
+    """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.durations import parse_duration
     from dsel.jobs.certify import Effort
     from dsel.jobs.reporting import Reporter
@@ -138,9 +140,9 @@ def certify(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the demo's store and result.")] = Path("dsel-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the store and the result of the demo.")] = Path("dsel-demo"),
 ) -> None:
-    """Ingest the data set that comes with dsel, select from it, and compare methods."""
+    """Ingest a small example data set, select from it, and compare methods."""
     from dsel.jobs.demo import run_demo
 
     typer.echo(run_demo(out))
@@ -166,7 +168,7 @@ def replay(folder: Folder) -> None:
 
 @app.command()
 def info(store: Store) -> None:
-    """Say what is in a store."""
+    """Print what a store contains."""
     from dsel.data.info import describe, render
 
     typer.echo(render(describe(store)))
@@ -177,17 +179,19 @@ def ingest(
     source: Annotated[str, typer.Argument(help=".npz, .npy, .csv, .tsv or .parquet: a path, or a URL as for STORE.")],
     store: Store,
     y: Annotated[str | None, typer.Option(help="A second .npy file with the targets.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="Column of a table that becomes a target; repeat.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Column of a table that becomes a target; repeatable.")
+    ] = None,
     index: Annotated[str | None, typer.Option(help="Column of a table that labels the samples.")] = None,
     weight: Annotated[
         str | None, typer.Option(help="Column of a table, array of an .npz, or .npy file with weights of the rows.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="dtype of X; default: the source's own.")] = None,
-    compression: Annotated[str, typer.Option(help="none, zstd or lz4")] = "none",
-    memory: Annotated[str, typer.Option(help="Memory of a worker that will read it: sets the chunks.")] = "1GiB",
+    dtype: Annotated[str | None, typer.Option(help="dtype of X; by default that of the source.")] = None,
+    compression: Annotated[str, typer.Option(help="none, zstd or lz4.")] = "none",
+    memory: Annotated[str, typer.Option(help="Memory of a worker that will read it; sets the chunk size.")] = "1GiB",
     overwrite: bool = False,
 ) -> None:
-    """Write a file into a store, block by block; interrupted, the same command goes on."""
+    """Write a file into a store, block by block. Repeat the command to continue after an interruption."""
     from dask.utils import format_bytes
 
     from dsel.data.ingest import ingest as write
@@ -214,7 +218,7 @@ def generate(
     seed: int = 0,
     overwrite: bool = False,
 ) -> None:
-    """Write a regression problem of any size into a store, to try things on."""
+    """Write a random regression problem of any size into a store."""
     from dsel.data.generate import generate_regression
 
     generate_regression(
@@ -228,12 +232,12 @@ def _position(column: str | None) -> str | int | None:
     return int(column) if column is not None and column.lstrip("-").isdigit() else column
 
 
-def _say_fault(error: Exception) -> None:
-    """An error that nobody foresaw, whole: it is a fault of dsel, or of what it stands on."""
+def _print_unexpected(error: Exception) -> None:
+    """Print an unexpected error with its traceback: a defect of dsel or of a dependency."""
     import traceback
 
     lines = "".join(traceback.format_exception(error))
-    message = f"an error that dsel did not foresee: {type(error).__name__}: {error}"
+    message = f"unexpected error: {type(error).__name__}: {error}"
     if _chosen["log_format"] is LogFormat.json:
         fields = {"level": "ERROR", "message": message, "kind": DselError.kind, "exit_code": DselError.exit_code}
         typer.echo(json.dumps({**fields, "traceback": lines}), err=True)
@@ -242,7 +246,7 @@ def _say_fault(error: Exception) -> None:
 
 
 def main() -> NoReturn:
-    """Entry point: errors of dsel become one line on standard error and their exit code."""
+    """Run the command line. An error of dsel becomes one line on standard error and its exit code."""
     try:
         app(standalone_mode=True)
     except DselError as error:
@@ -251,7 +255,7 @@ def main() -> NoReturn:
         typer.echo(json.dumps(fields) if as_json else f"dsel: {error}", err=True)
         sys.exit(error.exit_code)
     except Exception as error:
-        _say_fault(error)
+        _print_unexpected(error)
         sys.exit(DselError.exit_code)
     except KeyboardInterrupt:
         typer.echo("dsel: interrupted", err=True)

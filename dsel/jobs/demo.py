@@ -1,4 +1,4 @@
-"""The demo: the data set that comes with dsel, through the same steps as any job."""
+"""The demo: a job on the example data set that dsel includes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dsel.jobs.runner import run_job
 from dsel.selection.render import render
 from dsel.selection.result import Selection
 
-#: The best R^2 of any 8 of the 60 columns, by exhaustive search.
+#: The best R^2 of any 8 of the 60 columns, known from exhaustive search.
 OPTIMUM = 0.438258
 
 K = 8
 
 
 def run_demo(out: Path) -> str:
-    """Ingest, select by forward selection and by POSS on a local cluster, and say what came out."""
+    """Ingest, select by forward selection and by POSS on a local cluster, and return the comparison as text."""
     from dsel.data.ingest import ingest
 
     store = out / "sonar.zarr"
@@ -28,7 +28,9 @@ def run_demo(out: Path) -> str:
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"The folder {out} cannot be made: {error.strerror}.", "Choose another --out.") from error
+            raise OutputError(
+                f"The folder {out} cannot be created: {error.strerror}.", "Choose another --out."
+            ) from error
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
     reporter = Reporter.for_terminal
@@ -54,4 +56,4 @@ def _comparison(forward: Selection, poss: Selection) -> str:
 
 
 def _next_steps(out: Path) -> str:
-    return f"Saved in {out}: sonar.zarr, forward, poss. Look again with: dsel show {out / 'poss'}"
+    return f"Saved in {out}: sonar.zarr, forward, poss. Print it again with: dsel show {out / 'poss'}"

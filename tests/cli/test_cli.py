@@ -95,12 +95,12 @@ def test_memory_that_is_none_is_refused(tmp_path: Path, memory: str) -> None:
 
 def test_a_folder_for_the_demo_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot be made"):
+    with pytest.raises(OutputError, match="cannot be created"):
         invoke("demo", "--out", tmp_path / "file" / "demo")
 
 
 @pytest.mark.parametrize("log_format", [LogFormat.text, LogFormat.json])
-def test_an_error_nobody_foresaw_is_told_whole_with_an_exit_code_of_its_own(
+def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
     def broken(**_: object) -> None:
@@ -114,7 +114,7 @@ def test_an_error_nobody_foresaw_is_told_whole_with_an_exit_code_of_its_own(
     said = capsys.readouterr().err
     told = json.loads(said)["traceback"] if log_format is LogFormat.json else said
     assert "in broken" in told
-    assert "did not foresee: ZeroDivisionError: here" in said
+    assert "unexpected error: ZeroDivisionError: here" in said
 
 
 def test_errors_are_one_line_on_standard_error(tmp_path: Path) -> None:
