@@ -1,1 +1,1 @@
-"""Runnable jobs that use `dsel` as anyone would: the papers' tables, benchmarks, examples."""
+"""Programs that use `dsel` from outside: the papers' tables and the benchmarks."""

@@ -1,4 +1,4 @@
-"""Independent tasks on the cores of one machine, one BLAS thread each."""
+"""Run independent tasks on the cores of one machine, with one BLAS thread each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TypeVar
 from threadpoolctl import threadpool_limits
 
 Task = TypeVar("Task")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def map_processes(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> list[Answer]:
-    """The tasks' answers in their order; in this process where `processes` is 1. Tasks and answers are
-    picklable."""
+def map_processes(work: Callable[[Task], Result], tasks: Iterable[Task], processes: int) -> list[Result]:
+    """Return the results of the tasks in order. With `processes` = 1 they run in this process."""
     if processes == 1:
         with threadpool_limits(1):
             return [work(task) for task in tasks]

@@ -1,4 +1,4 @@
-"""Tables of text, and the JSON line that ends a report."""
+"""Format tables of text, and the JSON line at the end of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest entry; the first one to the left, the others to the right."""
+    """Return a table with its first column aligned left and the others right."""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
 
     def written(line: Sequence[str]) -> str:
@@ -19,7 +19,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def json_line(report: dict[str, Any]) -> str:
-    """The report in one line, floats to nine significant digits."""
+    """Return the report as one line of JSON, floats to nine significant digits."""
     return json.dumps(_rounded(report), sort_keys=False)
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: how fast and how good, beside plain programs and other packages."""
+"""Benchmarks of speed and quality, compared with plain NumPy programs and other packages."""

@@ -1,4 +1,4 @@
-"""What the additions to the papers' search bring at equal time, and how exchange search alone does."""
+"""Compare the extensions of the Pareto search, and exchange search alone, at equal time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from dsel.objective.dense import QuadraticObjective
 from dsel.search.greedy.forward import forward
-from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, searched
+from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, run_search
 
 RECOMBINATION = 0.05
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What the archive starts with (see `quality.searched`), and the options of the search."""
+    """The initial archive (see `quality.run_search`) and the options of the search."""
 
     start: Start = "empty"
     exchange_every: int = 0
@@ -25,29 +25,28 @@ class Variant:
 
 
 VARIANTS = {
-    "plain (the paper's)": Variant(),
+    "POSS as published": Variant(),
     "start: forward": Variant("forward"),
-    "start: swapping": Variant("swapping"),
+    "start: exchange search": Variant("exchange"),
     "exchange_every": Variant(exchange_every=EXCHANGE_EVERY),
     "recombination": Variant(recombination=RECOMBINATION),
     "start: forward, exchange_every": Variant("forward", EXCHANGE_EVERY),
-    "start: swapping, both": Variant("swapping", EXCHANGE_EVERY, RECOMBINATION),
+    "start: exchange search, both": Variant("exchange", EXCHANGE_EVERY, RECOMBINATION),
 }
-ALONE = "swapping alone (IterFS, restarts)"
+ALONE = "exchange search alone (IterFS, restarts)"
 
 
 def run_once(objective: QuadraticObjective, k: int, name: str, seconds: float, seed: int) -> tuple[float, int]:
-    """f of the best subset after so many seconds of wall time, and iterations (or restarts) made."""
+    """Return f of the best subset after `seconds` of wall time, and the number of iterations or restarts."""
     if name == ALONE:
         found = [objective.value(S) for S in local_optima(objective, k, time.perf_counter() + seconds, seed)]
         return min(found), len(found)
-    search = searched(objective, k, seconds=seconds, seed=seed, **asdict(VARIANTS[name]))
+    search = run_search(objective, k, seconds=seconds, seed=seed, **asdict(VARIANTS[name]))
     return search.best_value, search.iteration
 
 
 def table(objective: QuadraticObjective, k: int, unit: float, seconds: float, seeds: int) -> list[dict[str, Any]]:
-    """One row a variant: mean, least and largest f / unit over the seeds, and the mean number of
-    iterations."""
+    """Return one row per variant: mean, least and largest f / unit over the seeds, and mean iterations."""
     rows: list[dict[str, Any]] = []
     for name in (*VARIANTS, ALONE):
         runs = [run_once(objective, k, name, seconds, seed) for seed in range(seeds)]

@@ -1,12 +1,19 @@
-"""What the bounds save, how fast the inner loop is, and what a second worker brings.
+"""Compare the bounds of branch and bound, and measure its speed on one and on two workers.
 
-The same branch and bound proves the same problems from the same incumbent with three bounds: the paper's (Wan and
-Schweitzer's eigenvalues of the residual targets), leaps and bounds (the error of all columns that may be added), and
-the combined one. `node_ratio_multi_target` is how many times fewer nodes the combined one needs than the better of the
-others, all three opening nodes down to the last column. dsel finds the last two columns by a look at all pairs, which
-any bound could do: `node_ratio_with_pairs` is with that look for all three, and `node_ratio_as_run` the combined one
-with it against the others without, as they were published. The published bounds are run to at most `limit` nodes;
-where they stop there, the ratio is at least what is given. The means are geometric.
+Branch and bound proves the same problems from the same incumbent with three bounds:
+
+- the eigenvalue bound of Wan and Schweitzer (eigenvalues of the residual targets);
+- leaps and bounds (the error of all columns that may be added);
+- the combined bound.
+
+dsel finds the last two columns by a search over all pairs ("pair search"), which any bound can use. The node ratios
+are the nodes of the better published bound over the nodes of the combined bound, as geometric means:
+
+- `node_ratio_multi_target`: no bound uses pair search;
+- `node_ratio_with_pairs`: all bounds use pair search;
+- `node_ratio_as_run`: only the combined bound uses it; the others run as they were published.
+
+Each search stops after at most `limit` nodes. The ratio is then a lower bound.
 """
 
 from __future__ import annotations
@@ -29,24 +36,25 @@ from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
 from pipelines.table import json_line, text_table
 
-#: Several targets: data set, columns that are X (the others and the target are Y; None: its own Y, centred), k.
+#: Problems with several targets: data set, number of columns in X (the other columns and the target are Y), k.
+#: None in place of the number: use the data set's own Y, centred.
 MULTI_TARGET: tuple[tuple[str, int | None, int], ...] = (
     ("spectf", 22, 5), ("spectf", 22, 10), ("libras", 45, 3), ("libras", 45, 5), ("oes97", None, 4),
 )  # fmt: skip
 ONE_TARGET = (("ionosphere", 8), ("sonar", 8), ("coil2000", 8), ("mushrooms", 8))
-#: Ratios of a row, and what their means are called.
+#: Ratios of a row, and the names of their means.
 KEYS = {
     "ratio_singly": "node_ratio_multi_target", "ratio_pairs": "node_ratio_with_pairs",
     "ratio_as_run": "node_ratio_as_run", "ratio_to_paper": "node_ratio_to_paper", "time_ratio": "time_ratio",
 }  # fmt: skip
-#: How the last two columns are found: by a node for each of the first of them, or by looking at all pairs.
-LOOKS = ("singly", "pairs")
-#: The problem on which nodes per second and the speedup are measured: sonar, so many columns.
+#: How the last two columns are found: one at a time, with a node for the first, or by pair search.
+LAST_TWO = ("singly", "pairs")
+#: Columns to choose from sonar when nodes per second and the speedup are measured.
 SPEED_K, SPEEDUP_K, SPEEDUP_K_QUICK = 8, 12, 11
 
 
 def several_targets(name: str, half: int | None) -> tuple[Floats, Floats] | None:
-    """X and Y, raw when split, centred when Y is its own."""
+    """Return X and Y: raw if the columns are split, centred if the data set has its own Y."""
     arrays = load(name)
     if arrays is None:
         return None
@@ -57,13 +65,13 @@ def several_targets(name: str, half: int | None) -> tuple[Floats, Floats] | None
 
 
 def one_target(name: str) -> tuple[Floats, Floats] | None:
-    """X and y, standardised."""
+    """Return X and y, standardised."""
     arrays = load(name)
     return None if arrays is None else (standardised(arrays["X"]), standardised(arrays["Y"][:, :1]))
 
 
 def nodes_to_proof(X: Floats, Y: Floats, k: int, bound: BoundName, pairs: bool, limit: int) -> dict[str, Any]:
-    """Nodes and processor seconds until the optimum is proved with a bound, from the same incumbent."""
+    """Return the nodes and processor seconds that a proof of the optimum takes with one bound."""
     objective = regression(X, Y)
     problem = Problem.of(objective, Y.T @ Y) if bound == "eigenvalue" else None
     search = BranchAndBound(
@@ -76,17 +84,16 @@ def nodes_to_proof(X: Floats, Y: Floats, k: int, bound: BoundName, pairs: bool, 
 
 
 def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[str, Any]:
-    """Nodes of the three bounds, without and with the look at pairs, and how many times fewer the combined one needs
-    than the better of the others: all without, all with, and as they are run."""
+    """Return the nodes of each bound without and with pair search, and the node ratios of the combined bound."""
     row: dict[str, Any] = {"data": name, "k": k, "targets": data[1].shape[1]}
     for bound in BOUNDS:
-        row[bound] = {look: nodes_to_proof(*data, k, bound, look == "pairs", limit) for look in LOOKS}
+        row[bound] = {last: nodes_to_proof(*data, k, bound, last == "pairs", limit) for last in LAST_TWO}
 
-    def published(look: str, what: str = "nodes") -> float:
-        return float(min(row["eigenvalue"][look][what], row["leaps"][look][what]))
+    def published(last: str, what: str = "nodes") -> float:
+        return float(min(row["eigenvalue"][last][what], row["leaps"][last][what]))
 
-    for look in LOOKS:
-        row[f"ratio_{look}"] = published(look) / row["combined"][look]["nodes"]
+    for last in LAST_TWO:
+        row[f"ratio_{last}"] = published(last) / row["combined"][last]["nodes"]
     combined = row["combined"]["pairs"]
     row["ratio_as_run"] = published("singly") / combined["nodes"]
     row["ratio_to_paper"] = row["eigenvalue"]["singly"]["nodes"] / row["combined"]["singly"]["nodes"]
@@ -95,7 +102,7 @@ def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[
 
 
 def nodes_per_second(objective: QuadraticObjective, k: int) -> float:
-    """Of depth-first search alone, processor time."""
+    """Return the nodes per processor second of depth-first search alone."""
     start_from = starting_subset(objective, k)
     best = 0.0
     for _ in range(3):
@@ -108,7 +115,7 @@ def nodes_per_second(objective: QuadraticObjective, k: int) -> float:
 
 
 def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
-    """Of a proof on the workers of a client."""
+    """Return the wall time of a proof on the workers of a client."""
     search = make()
     start = time.perf_counter()
     ended = Workers(client)(search, Stop(iterations=2**62))
@@ -117,8 +124,10 @@ def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
 
 
 def speedup(objective: QuadraticObjective, k: int, repeats: int) -> dict[str, Any]:
-    """Wall time of the same proof on one worker and on two, the least of some runs taken in turns; and how many times
-    as fast as one two proofs that have nothing to do with each other go side by side on this machine."""
+    """Return the wall time of the same proof on one worker and on two, the least of several alternating runs.
+
+    `unrelated` is the speedup of two independent proofs that run at the same time: what this machine allows.
+    """
     first = starting_subset(objective, k)
 
     def make() -> BranchAndBound:
@@ -138,9 +147,9 @@ def speedup(objective: QuadraticObjective, k: int, repeats: int) -> dict[str, An
             )
             for _ in range(repeats)
         ]
-    alone, together, beside = (min(column) for column in zip(*times, strict=True))
+    alone, together, unrelated = (min(column) for column in zip(*times, strict=True))
     return {
-        "one": alone, "two": together, "speedup": alone / together, "unrelated": 2 * alone / beside,
+        "one": alone, "two": together, "speedup": alone / together, "unrelated": 2 * alone / unrelated,
         "cores": usable_cores(),
     }  # fmt: skip
 
@@ -156,13 +165,11 @@ def run(quick: bool) -> None:
             print(missing(name))
             continue
         rows.append(compare(name, k, data, limit))
-    print("Nodes until the optimum is proved (+: stopped there), from the same incumbent: the last two columns found")
-    print(
-        "singly / by a look at all pairs. Times fewer: the combined bound against the better of the others, all three"
-    )
-    print("without that look; all three with it; the combined one with it against the others without (as run)\n")
+    print("Nodes until the optimum is proved, without / with pair search (+: stopped at the limit).")
+    print("Node ratio: nodes of the better published bound over nodes of the combined bound, if no bound uses pair")
+    print("search, if all use it, and as run (only the combined bound uses it).\n")
     header = (
-        "data set", "k", "targets", "paper's bound", "leaps", "combined", "times fewer", "with", "as run",
+        "data set", "k", "targets", "eigenvalue", "leaps", "combined", "ratio", "with pairs", "as run",
         "seconds (leaps, combined)",
     )  # fmt: skip
     print(text_table(header, [_written(row) for row in rows]))
@@ -176,15 +183,15 @@ def run(quick: bool) -> None:
         report["nodes_per_second"] = nodes_per_second(objective, SPEED_K)
         report["workers"] = speedup(objective, SPEEDUP_K_QUICK if quick else SPEEDUP_K, 2 if quick else 6)
         report["speedup_2"] = report["workers"]["speedup"]
-        print(f"\nDepth-first, sonar, k = {SPEED_K}: {report['nodes_per_second']:,.0f} nodes a second")
-        print(f"Two workers on {report['workers']['cores']} cores: {report['speedup_2']:.2f} times as fast as one")
-        print(f"(two unrelated proofs side by side: {report['workers']['unrelated']:.2f})")
+        print(f"\nDepth-first, sonar, k = {SPEED_K}: {report['nodes_per_second']:,.0f} nodes per second")
+        print(f"Speedup of two workers on {report['workers']['cores']} cores: {report['speedup_2']:.2f}")
+        print(f"Speedup of two independent proofs: {report['workers']['unrelated']:.2f}")
     print(json_line(report))
 
 
 def _written(row: dict[str, Any]) -> list[str]:
     bounds = ("eigenvalue", "leaps", "combined")
-    cells = [" / ".join(_nodes(row[bound][look]) for look in LOOKS) for bound in bounds]
+    cells = [" / ".join(_nodes(row[bound][last]) for last in LAST_TWO) for bound in bounds]
     ratios = [f"{row[key]:.1f}" for key in ("ratio_singly", "ratio_pairs", "ratio_as_run")]
     seconds = f"{row['leaps']['singly']['seconds']:.3f}, {row['combined']['pairs']['seconds']:.3f}"
     return [row["data"], str(row["k"]), str(row["targets"]), *cells, *ratios, seconds]

@@ -1,5 +1,8 @@
-"""Greedy RLS: in memory beside Algorithm 3 in plain NumPy, time against the height, and out of core beside reading
-alone and the arithmetic alone."""
+"""Measure greedy RLS in memory, as the number of rows grows, and out of core.
+
+In memory it is compared with Algorithm 3 of the paper in plain NumPy. Out of core it is compared with reading the data
+alone and with the arithmetic alone.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,15 @@ from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50
 
-#: Multiplications, additions and divisions of an element beside 2 s for s columns chosen, one target, squared loss.
+#: Floating-point operations per element, plus 2 s for s chosen columns (one target, squared loss).
 FLOPS = 9
 
-
-#: What can be run on its own.
+#: Parts that can run separately.
 PARTS = ("memory", "height", "disk")
 
 
 def run(quick: bool, store: Path | None, parts: Sequence[str] = PARTS) -> None:
-    """Print every figure of these parts, and those that matter on the last line as JSON."""
+    """Print the figures of these parts and, as the last line, the main ones as JSON."""
     report: dict[str, Any] = {}
     if "memory" in parts:
         report |= _show(in_memory(5_000 if quick else 50_000))
@@ -49,7 +51,7 @@ def run(quick: bool, store: Path | None, parts: Sequence[str] = PARTS) -> None:
                 store = Path(folder) / "generated.zarr"
                 generate_regression(store, samples=50_000 if quick else 1_000_000, features=N)
             report |= _show(out_of_core(store, rounds=6))
-    keys = ("numpy_over_dsel", "most_over_least_a_row", "out_of_core_over_floor", "reads_per_round", "bytes_written")
+    keys = ("numpy_over_dsel", "most_over_least_per_row", "out_of_core_over_floor", "reads_per_round", "bytes_written")
     print(json.dumps({key: report[key] for key in keys if key in report}))
 
 
@@ -60,7 +62,7 @@ def _show(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_algorithm_3(X: Floats, y: Floats, k: int, lam: float) -> list[int]:
-    """Algorithm 3 in plain NumPy, blocked: all candidates of some columns at once. Squared loss."""
+    """Return the columns that Algorithm 3 chooses, in NumPy, a block of candidates at a time. Squared loss."""
     m, n = X.shape
     a, d, C = y / lam, np.ones(m) / lam, X / lam
     S: list[int] = []
@@ -83,7 +85,7 @@ def plain_algorithm_3(X: Floats, y: Floats, k: int, lam: float) -> list[int]:
 
 
 def in_memory(m: int) -> dict[str, Any]:
-    """k = 50 of 1000 columns: wall seconds of the whole of `dsel.select`, and of Algorithm 3."""
+    """Return the wall time of `dsel.select` and of Algorithm 3 for k = 50 of 1000 columns and m rows."""
     X, y = regression_data(m, N)
     _ours(X[:500], y[:500], 2)
     seconds, found = _timed(lambda: _ours(X, y, K))
@@ -107,25 +109,25 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def time_against_height(heights: Sequence[int]) -> dict[str, Any]:
-    """Seconds of a round by the number of rows in memory, and how far from proportional to it they are."""
-    each = {m: seconds_of_a_round(m) for m in heights}
+    """Return how far the seconds per round are from proportional to the number of rows in memory."""
+    each = {m: seconds_per_round(m) for m in heights}
     for m, (seconds, cached) in each.items():
-        _show({f"seconds_a_round_{m}_rows": f"{seconds:.4g} ({'with' if cached else 'without'} the cache)"})
+        _show({f"seconds_per_round_{m}_rows": f"{seconds:.4g} ({'with' if cached else 'without'} the cache)"})
     per_row = [seconds / m for m, (seconds, _) in each.items()]
-    return _show({"most_over_least_a_row": max(per_row) / min(per_row)})
+    return _show({"most_over_least_per_row": max(per_row) / min(per_row)})
 
 
-def seconds_of_a_round(m: int) -> tuple[float, bool]:
-    """Seconds of a round on m rows in memory, mean of five after the first, and whether there was room for a cache."""
+def seconds_per_round(m: int) -> tuple[float, bool]:
+    """Return the seconds per round on m rows in memory (mean of five), and whether the cache fitted."""
     block = np.random.default_rng(0).standard_normal((min(m, 50_000), N), np.float32)
     X = np.empty((m, N), np.float32)
-    for start in range(0, m, len(block)):  # the time is all that is asked for
+    for start in range(0, m, len(block)):  # repeated rows do: only the time matters
         X[start : start + len(block)] = block[: m - start]
     y = X[:, :5].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).standard_normal(m)
     source = make_source(X, y)
     statistics, _ = gram(source)
     search, rows = _search(source, statistics, None)
-    _rounds(search, rows, 1)  # the cache is made, or there is no room for one
+    _rounds(search, rows, 1)  # makes the cache, if it fits
     return _timed(partial(_rounds, search, rows, 5))[0] / 5, rows.passes == 0
 
 
@@ -178,44 +180,46 @@ def _reads_of_x() -> int:
 
 
 def _written() -> int:
-    """Bytes that this process has had written to storage so far."""
+    """Return the bytes that this process has written to storage so far."""
     with open("/proc/self/io") as io:
         return next(int(line.split()[1]) for line in io if line.startswith("write_bytes"))
 
 
 def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
-    """Rounds on two workers of 1 GiB, beside reading alone, and the arithmetic of a round on blocks in memory."""
+    """Return the time of rounds on two workers of 1 GiB, of reading alone, and of the arithmetic alone."""
     source = make_source(str(store))
     with local_cluster(LocalSpec(2, "1GiB")) as client:
         compute = make_compute(client)
         statistics, _ = gram(source, compute=compute)
         search, rows = _search(source, statistics, compute)
-        _rounds(search, rows, 1)  # the compiled code is loaded
+        _rounds(search, rows, 1)  # loads the compiled code
         client.run(_count_reads)
         before, files = sum(client.run(_written).values()), _bytes_under(store)
         seconds = reading = 0.0
-        for _ in range(rounds):  # in turn, so that what else the machine does weighs on both
+        for _ in range(rounds):  # alternating, so that other load affects both
             seconds += _timed(lambda: _rounds(search, rows, 1))[0]
             reading += _timed(lambda: _read_alone(source, compute))[0] / rounds
         written = sum(client.run(_written).values()) - before + _bytes_under(store) - files
-        reads = _chunk_reads(client) / source.m / rounds - 1.0  # less the one that does nothing else
+        reads = _chunk_reads(client) / source.m / rounds - 1.0  # less the pass that only reads
         arithmetic = _arithmetic_alone(source, search, rows, client, rounds)
         peaks = [f"{peak / 2**20:.0f} of {limit / 2**20:.0f} MiB" for peak, limit in peak_memory(client).values()]
     floor = max(reading, arithmetic)
     per_element = 2 * (1 + rounds // 2) + FLOPS
     return {
-        "store": str(store), "rows": source.m, "bytes_a_round": source.nbytes, "seconds_a_round": seconds / rounds,
-        "seconds_reading_alone": reading, "GB_a_second_reading": source.nbytes / reading / 1e9,
-        "seconds_arithmetic_alone": arithmetic, "flops_an_element": per_element,
-        "GFLOP_a_second": per_element * source.m * source.n / arithmetic / 1e9,
+        "store": str(store), "rows": source.m, "bytes_per_round": source.nbytes, "seconds_per_round": seconds / rounds,
+        "seconds_reading_alone": reading, "GB_per_second_reading": source.nbytes / reading / 1e9,
+        "seconds_arithmetic_alone": arithmetic, "flops_per_element": per_element,
+        "GFLOP_per_second": per_element * source.m * source.n / arithmetic / 1e9,
         "out_of_core_over_floor": seconds / rounds / floor, "over_both": seconds / rounds / (reading + arithmetic),
         "reads_per_round": reads, "bytes_written": written, "worker_memory": peaks,
     }  # fmt: skip
 
 
 def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, client: Any, rounds: int) -> float:
-    """Seconds of a round's arithmetic for all rows on both workers at once, on one block that they hold: with as many
-    columns chosen as there were halfway through the rounds."""
+    """Return the seconds that the arithmetic of one round takes for all rows on both workers.
+
+    Both workers repeat it on one block in memory, with half of the rounds' columns chosen.
+    """
     from dsel.objective.leave_one_out.formulas import prepare
 
     half = prepare(search.problem, np.asarray(search.members[: 1 + rounds // 2], np.int64))
@@ -227,7 +231,7 @@ def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, cli
 
 
 def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
-    """Seconds of one block, from some repetitions."""
+    """Return the seconds per block."""
     from threadpoolctl import threadpool_limits
 
     from dsel.data.dataset import load_block

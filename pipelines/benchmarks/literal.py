@@ -1,7 +1,7 @@
-"""The papers' algorithms written down as they are, in plain NumPy: what `dsel` is measured against.
+"""Literal implementations of the papers' algorithms in plain NumPy, the baseline of the speed benchmark.
 
-Algorithm 2 of the POSS paper with three ways to value an offspring: least squares on the data's columns (what
-the authors' program does), least squares on the Gram matrix, and, for Y = X, the recursions of the POCSS
+Algorithm 2 of the POSS paper evaluates an offspring in one of three ways: by least squares on the columns of the data
+(as the authors' program does), by least squares on the Gram matrix, or, for Y = X, by the recursions of the POCSS
 paper.
 """
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 
-#: f(S) of the parent's columns with some flipped: (parent, flips, offspring) -> f.
+#: Evaluates an offspring: (parent, flipped columns, offspring) -> f.
 Value = Callable[[Ints, Ints, Ints], float]
 
 
 class LiteralPoss:
-    """Algorithm 2 of POSS: an archive of (f, size, columns), all compared with each offspring."""
+    """Algorithm 2 of POSS: each offspring is compared with the whole archive of (f, size, columns)."""
 
     def __init__(self, value: Value, n: int, k: int, start: Sequence[Sequence[int]], seed: int = 0) -> None:
         self.value, self.n, self.k = value, n, k
@@ -46,7 +46,7 @@ class LiteralPoss:
 
 
 def by_data(X: Floats, y: Floats) -> Value:
-    """Least squares of y (m, 1) on the columns themselves, O(m s^2)."""
+    """Return an evaluation by least squares of y (m, 1) on the columns, O(m s^2)."""
 
     def value(parent: Ints, flips: Ints, S: Ints) -> float:
         columns = X[:, S]
@@ -57,7 +57,7 @@ def by_data(X: Floats, y: Floats) -> Value:
 
 
 def by_gram(X: Floats, y: Floats) -> Value:
-    """The same from K = X'X and b = X'y, O(s^3)."""
+    """Return an evaluation by least squares from K = X'X and b = X'y, O(s^3)."""
     K, b, c = X.T @ X, (X.T @ y).ravel(), float(np.square(y).sum())
 
     def value(parent: Ints, flips: Ints, S: Ints) -> float:
@@ -68,9 +68,9 @@ def by_gram(X: Floats, y: Floats) -> Value:
 
 
 def by_recursion(A: Floats, keep: int = 128) -> Value:
-    """POCSS: f = ||A - S S^+ A||^2 by Lemmas 1 to 4, O(mn) for every flipped column.
+    """Return an evaluation of f = ||A - S S^+ A||^2 by Lemmas 1 to 4 of POCSS, O(mn) per flipped column.
 
-    As there, a solution brings its pseudo-inverse along; those of the last `keep` offspring are held.
+    Each solution has its pseudo-inverse, as in the paper. Those of the last `keep` offspring stay in memory.
     """
     held: dict[bytes, tuple[float, Floats]] = {b"": (float(np.square(A).sum()), np.empty((0, A.shape[0])))}
 
@@ -92,7 +92,7 @@ def by_recursion(A: Floats, keep: int = 128) -> Value:
 
 
 def _delete(A: Floats, members: list[int], j: int, f: float, inverse: Floats) -> tuple[float, Floats]:
-    """Lemmas 1 and 3."""
+    """Delete column j by Lemmas 1 and 3."""
     i = members.index(j)
     rho = inverse[i]
     beta = rho @ A
@@ -103,7 +103,7 @@ def _delete(A: Floats, members: list[int], j: int, f: float, inverse: Floats) ->
 
 
 def _insert(A: Floats, members: list[int], j: int, f: float, inverse: Floats) -> tuple[float, Floats]:
-    """Lemmas 2 and 4."""
+    """Insert column j by Lemmas 2 and 4."""
     weights = inverse @ A[:, j]
     residual = A[:, j] - A[:, members] @ weights
     delta = residual @ A

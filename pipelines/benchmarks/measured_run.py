@@ -1,4 +1,4 @@
-"""What is measured of one run of the scaling benchmark."""
+"""The measurements of one run of the scaling benchmark."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run. processors: logical ones, 0 where asynchronous, and so `rounds`. client: processor seconds of
-    the client's process, which holds the scheduler."""
+    """One measured run.
+
+    processors: logical processors, 0 if asynchronous; so is `rounds`. client: processor seconds of the process that
+    holds the client and the scheduler.
+    """
 
     workers: int
     processors: int
@@ -20,5 +23,5 @@ class Run:
 
     @property
     def speed(self) -> float:
-        """Evaluations a second."""
+        """Evaluations per second."""
         return self.evaluations / self.seconds

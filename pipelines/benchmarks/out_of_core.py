@@ -1,5 +1,8 @@
-"""The Gram pass and the eigendecomposition (rank 50) on data several times the workers' memory, beside dask.array,
-dask-ml and the floor: the same bytes read and the same BLAS call, and nothing else. Each on workers of its own."""
+"""Compare the Gram pass and the eigendecomposition (rank 50) with dask.array and dask-ml, out of core.
+
+The data are several times as large as the workers' memory. The "floor" reads the same bytes and makes the same BLAS
+calls as the Gram pass, and does nothing else. Each computation gets a fresh cluster.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,13 @@ from dsel.planning.representation import Problem, Resources, choose
 from pipelines.table import json_line, text_table
 
 RANK, WORKERS = 50, 2
-#: A competitor that takes longer is given up.
-PATIENCE = 300.0
+#: Seconds after which a computation is abandoned.
+TIMEOUT = 300.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds, the most memory of a worker, passes by the bytes that the workers read; value: what was computed."""
+    """Wall seconds, peak memory of a worker in bytes, bytes read over bytes of X, and the computed value."""
 
     seconds: float
     peak: int
@@ -44,7 +47,7 @@ class Measured:
 
 
 def run(quick: bool, store: Path | None = None, memory: str = "1GiB") -> dict[str, float]:
-    """Print a table and, last, the ratios as JSON."""
+    """Print a table and, as the last line, the ratios as JSON."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
         if store is None:
@@ -60,7 +63,7 @@ def run(quick: bool, store: Path | None = None, memory: str = "1GiB") -> dict[st
         peer = figures.get(name)
         if peer is not None and exact is not None:
             off = float(np.abs(peer.value / exact.value - 1.0).max())
-            print(f"{name}: eigenvalues off by up to {off:.1e} of themselves")
+            print(f"{name}: largest relative error of an eigenvalue {off:.1e}")
     rows = [
         [name, f"{f.seconds:.1f}", f"{f.peak / 2**20:.0f}", f"{f.passes:.1f}"] if f else [name, "-", "-", "-"]
         for name, f in figures.items()
@@ -92,7 +95,7 @@ def _compare(source: Source, memory: str) -> dict[str, Measured | None]:
 
 
 def _measure(source: Source, work: Callable[[Source, Any], Any], memory: str) -> Measured | None:
-    """None where it failed, or lost patience."""
+    """Return the measurements of a computation, or None if it failed or took too long."""
     with local_cluster(LocalSpec(WORKERS, memory)) as client:
         client.run(_warm_up)
         before = sum(client.run(_bytes_read).values())
@@ -100,10 +103,10 @@ def _measure(source: Source, work: Callable[[Source, Any], Any], memory: str) ->
         start = time.perf_counter()
         runner = threading.Thread(target=_attempt, args=(work, source, client, found), daemon=True)
         runner.start()
-        runner.join(PATIENCE)
+        runner.join(TIMEOUT)
         seconds = time.perf_counter() - start
         if not found or isinstance(found[0], Exception):
-            print(f"{work.__name__.strip('_')}: {found[0] if found else f'given up after {PATIENCE:.0f} s'}")
+            print(f"{work.__name__.strip('_')}: {found[0] if found else f'abandoned after {TIMEOUT:.0f} s'}")
             return None
         read = sum(client.run(_bytes_read).values()) - before
         peak = max(peak for peak, _ in peak_memory(client).values())
@@ -114,7 +117,7 @@ def _attempt(work: Callable[[Source, Any], Any], source: Source, client: Any, fo
     with client.as_current():
         try:
             found.append(work(source, client))
-        except Exception as error:  # a competitor's fault is a figure, too
+        except Exception as error:  # reported in place of the figures
             found.append(error)
 
 
@@ -135,7 +138,7 @@ def _bytes_read() -> int:
 
 
 def _floor_of(x: Any, y: Any, block: Any) -> int:
-    """Convert and multiply, as the Gram pass does."""
+    """Convert and multiply one block, as the Gram pass does."""
     r, n = x.shape
     K = np.zeros((n, n), order="F")
     step = max(1, PIECE_BYTES // (8 * n))

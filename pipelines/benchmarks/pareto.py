@@ -1,4 +1,4 @@
-"""The Pareto search: speed beside plain programs, quality at equal time, and what each addition brings."""
+"""Measure the Pareto search: speed, quality at equal time, and the effect of each extension."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.papers.preprocess import regression, self_expression
 from pipelines.table import json_line, text_table
 
-#: What is expected on a core of a current machine: at least, or at most.
+#: Expected figures on one core of a current machine.
 EXPECTED = {
     "ratio_k8": (">=", 2000.0),
     "ratio_gram_k8": (">=", 100.0),
@@ -42,11 +42,10 @@ def _speeds(quick: bool) -> dict[str, Any]:
     for n in speed.POCSS_WIDTHS:
         report |= speed.pocss(n, quick)
     figures = [key for key in report if key.startswith(("us_", "ratio_"))]
-    # The first iterations archive more than the later ones: a shortened run of POCSS says nothing about all
-    # of it.
+    # The first iterations archive more than later ones, so a shortened run of POCSS is not representative.
     judged = [key for key in EXPECTED if not quick or "k50" not in key]
     report["expected"] = {key: _met(key, report[key]) for key in judged}
-    print("Speed, processor time of one core" + (" (--quick: a twentieth of POCSS's iterations)" if quick else ""))
+    print("Speed in processor time of one core" + (" (--quick: 1/20 of POCSS's iterations)" if quick else ""))
     rows = [[key, f"{report[key]:.4g}", _expectation(key, report)] for key in figures]
     if "ratio_zoopt_k8" not in report:
         rows.append(["ratio_zoopt_k8", "not installed", ""])
@@ -70,7 +69,7 @@ def _expectation(key: str, report: dict[str, Any]) -> str:
 def _qualities(quick: bool) -> list[dict[str, Any]]:
     X, y = regression_data(speed.M, speed.N)
     rows = quality.at_equal_time(X, y, speed.K, 3 if quick else 7)
-    print(f"R^2 at equal time (wall), m = {speed.M}, n = {speed.N}, k = {speed.K}; dsel with its pass over the data")
+    print(f"R^2 at equal wall time, m = {speed.M}, n = {speed.N}, k = {speed.K}; dsel's time includes the Gram matrix")
     print(text_table(QUALITY_HEADER, [_quality_row(r) for r in rows]) + "\n")
     return rows
 
@@ -93,7 +92,7 @@ def _ablations(quick: bool) -> dict[str, list[dict[str, Any]]]:
         report[f"error_ratio_n500_k50_{seconds:g}s"] = ablation.table(columns, speed.POCSS_K, rest, seconds, seeds)
         report[f"unexplained_n2000_k20_{seconds:g}s"] = ablation.table(target, 20, target.c, seconds, seeds)
     for name, rows in report.items():
-        print(f"{name} at equal time (wall), {seeds} seeds")
+        print(f"{name} at equal wall time, {seeds} seeds")
         header = ("variant", "mean", "least", "largest", "iterations or restarts")
         print(text_table(header, [_ablation_row(row) for row in rows]) + "\n")
     return report

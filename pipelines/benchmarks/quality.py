@@ -1,4 +1,4 @@
-"""R^2 at equal time: `dsel` is given the seconds that another package took (2 at most), on the same data."""
+"""Compare R^2 at equal time: `dsel` gets the seconds that another package took, at most 2, on the same data."""
 
 from __future__ import annotations
 
@@ -21,36 +21,35 @@ from pipelines.papers.preprocess import regression
 
 ENDLESS = 2**62
 EXCHANGE_EVERY = 200
-#: No more than this is given to `dsel`, however long the other one took.
-MOST_SECONDS = 2.0
+#: Most seconds that `dsel` gets.
+MAX_SECONDS = 2.0
 
-Start = Literal["empty", "forward", "swapping"]
-OURS: dict[Start, dict[str, int]] = {"forward": {"exchange_every": EXCHANGE_EVERY}, "swapping": {}}
+Start = Literal["empty", "forward", "exchange"]
+OURS: dict[Start, dict[str, int]] = {"forward": {"exchange_every": EXCHANGE_EVERY}, "exchange": {}}
 
 
 def local_optima(objective: QuadraticObjective, k: int, end: float, seed: int) -> Iterator[tuple[int, ...]]:
-    """What exchange search finds from random subsets, one after another until the clock says `end`; at least
-    one."""
+    """Yield the results of exchange search from random subsets until time `end`; at least one."""
     restart = 0
     while restart == 0 or time.perf_counter() < end:
         yield exchange(objective, k, seed + 1000 * restart).best(k).members
         restart += 1
 
 
-def searched(
+def run_search(
     objective: QuadraticObjective, k: int, start: Start, seconds: float, seed: int = 0, **options: Any
 ) -> Poss:
-    """The Pareto search after so many seconds of wall time, starting subsets included.
+    """Return the Pareto search after `seconds` of wall time, which include the time for the initial archive.
 
-    start: "empty" as in the papers, "forward" the path of forward selection, "swapping" that and local optima
-    of exchange search for a third of the time.
+    start: the initial archive. "empty": as in the papers. "forward": the path of forward selection. "exchange": that
+    path and local optima of exchange search, which get a third of the time.
     """
     began = time.perf_counter()
     search = Poss(objective, k, seed=seed, **options)
     if start != "empty":
         for point in forward(objective, k).front[1:]:
             search.offer(point.members)
-    if start == "swapping":
+    if start == "exchange":
         for members in local_optima(objective, k, began + seconds / 3.0, seed):
             search.offer(members)
     left = seconds - (time.perf_counter() - began)
@@ -60,14 +59,14 @@ def searched(
 
 
 def abess(X: Floats, y: Floats, k: int) -> list[int]:
-    """abess, best subset of size k by splicing."""
+    """Return the subset of size k that abess finds by splicing."""
     from abess import LinearRegression
 
     return [int(j) for j in np.flatnonzero(LinearRegression(support_size=k, thread=1).fit(X, y.ravel()).coef_)]
 
 
 def scikit_learn_omp(X: Floats, y: Floats, k: int) -> list[int]:
-    """OrthogonalMatchingPursuit with its own Gram matrix."""
+    """Return the columns of scikit-learn's OrthogonalMatchingPursuit, which computes its own Gram matrix."""
     from sklearn.linear_model import OrthogonalMatchingPursuit
 
     model = OrthogonalMatchingPursuit(n_nonzero_coefs=k, fit_intercept=False, precompute=True)
@@ -75,7 +74,7 @@ def scikit_learn_omp(X: Floats, y: Floats, k: int) -> list[int]:
 
 
 def scikit_learn_sfs(X: Floats, y: Floats, k: int) -> list[int]:
-    """SequentialFeatureSelector, forward, cross-validated in two parts as its least."""
+    """Return the columns of scikit-learn's forward SequentialFeatureSelector with two folds, the fewest."""
     from sklearn.feature_selection import SequentialFeatureSelector
     from sklearn.linear_model import LinearRegression
 
@@ -91,10 +90,9 @@ PEERS: dict[str, tuple[str, Callable[[Floats, Floats, int], list[int]]]] = {
 
 
 def at_equal_time(X: Floats, y: Floats, k: int, repeats: int) -> list[dict[str, Any]]:
-    """One row a package: its seconds and R^2, and those of `dsel`, whose own pass over the data is in its
-    seconds."""
+    """Return one row per package: its seconds and R^2, and those of `dsel`, Gram matrix included."""
     objective = regression(X, y)
-    searched(objective, k, "swapping", 0.01, exchange_every=1)
+    run_search(objective, k, "exchange", 0.01, exchange_every=1)
     rows: list[dict[str, Any]] = []
     for name, (package, select) in PEERS.items():
         if importlib.util.find_spec(package) is None:
@@ -104,7 +102,7 @@ def at_equal_time(X: Floats, y: Floats, k: int, repeats: int) -> list[dict[str, 
         seconds, chosen = _fastest(partial(select, X, y, k), times)
         row = {"peer": name, "seconds": seconds, "r2": 1.0 - objective.value(chosen) / objective.c}
         for start, options in OURS.items():
-            allowed = min(seconds, MOST_SECONDS)
+            allowed = min(seconds, MAX_SECONDS)
             ours, f = _fastest(partial(_ours, X, y, k, allowed, start, options), times)
             row |= {f"dsel_{start}_seconds": ours, f"dsel_{start}_r2": 1.0 - f / objective.c}
         rows.append(row)
@@ -114,7 +112,7 @@ def at_equal_time(X: Floats, y: Floats, k: int, repeats: int) -> list[dict[str, 
 def _ours(X: Floats, y: Floats, k: int, seconds: float, start: Start, options: dict[str, int]) -> float:
     began = time.perf_counter()
     objective = regression(X, y)
-    return searched(objective, k, start, seconds - (time.perf_counter() - began), **options).best_value
+    return run_search(objective, k, start, seconds - (time.perf_counter() - began), **options).best_value
 
 
 def _fastest(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:

@@ -1,13 +1,13 @@
-"""How PPOSS scales: on the cheap objective, on a criterion that computes for 50 ms, and on one that waits for 50 ms.
+"""Measure how PPOSS scales on a cheap objective, a criterion that computes for 50 ms, and one that waits for 50 ms.
 
-Speed is measured in evaluations (on the cheap objective: iterations) a second, efficiency is the speed on W workers
-over W times that on one. Workers of the cheap and the computing criterion are processes. Those of the waiting one are
-threads of two processes: it stands for a remote service, and asks nothing of the cores here. The synchronous form makes
-N offspring a round whatever W is, and comes to the same archive; N is several times W, since a third of the offspring
-need no evaluation; the paper's own setting, N = W, is shown beside it.
+Speed is evaluations per second (on the cheap objective: iterations per second). Efficiency is the speed on W workers
+over W times the speed on one. The cheap objective and the computing criterion run in processes. The waiting criterion
+simulates a remote service, so its workers are threads of two processes.
 
-The R^2 against N is that of N offspring a round, and of the asynchronous form on N workers that take turns in one
-process (their archives drift apart as on a cluster; their speed says nothing).
+The synchronous search makes N offspring per round for any W, so its archive does not depend on W. N is several times W,
+because a third of the offspring need no evaluation. The paper's setting, N = W, is shown as well.
+
+R^2 as a function of N is measured for N offspring per round, and for the asynchronous search on N simulated workers.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.poss import Poss, paper_iterations
 from dsel.search.run import OnSlice
 from pipelines.benchmarks import scaling_report
-from pipelines.benchmarks.in_turn import least_found
 from pipelines.benchmarks.measured_run import Run
+from pipelines.benchmarks.simulated_workers import least_found
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
 from pipelines.table import json_line, text_table
 
 COST = 0.05
-#: Of the costly criteria: columns, k, and logical processors of the synchronous form.
+#: For the costly criteria: columns, k, and logical processors of the synchronous search.
 N_COLUMNS, K, PROCESSORS = 200, 6, 96
 CHEAP_N, CHEAP_K = 2500, 50
 WAITING = (1, 2, 4, 8, 10, 16, 32)
@@ -54,7 +54,7 @@ DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushro
 
 @dataclass(frozen=True)
 class Costly:
-    """f of a regression, after `COST` seconds of computing or waiting."""
+    """A criterion that returns f of a regression after `COST` seconds of computing or waiting."""
 
     objective: QuadraticObjective
     computes: bool
@@ -71,7 +71,7 @@ class Costly:
 
 @contextmanager
 def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
-    """A client of workers that have run something already."""
+    """Yield a client of a local cluster whose workers are ready."""
     from distributed import Client, LocalCluster
 
     with (
@@ -88,7 +88,7 @@ def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
 def timed(
     client: Any, search: AskingSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
 ) -> Run:
-    """A search on the workers of a client to so many iterations."""
+    """Run a search on the workers of a client and return its measurements."""
     dispatch = Dispatch(search, dask_executor(client)(work, Carriage()), Stop(iterations=iterations))
     before = search.evaluations
     start, busy = time.perf_counter(), time.process_time()
@@ -102,7 +102,7 @@ def timed(
 
 
 def costly(client: Any, criterion: Costly, workers: int, processors: int, seconds: float) -> Run:
-    """PPOSS in rounds of so many offspring, or PPOSS-asy where 0, on a costly criterion for about so long."""
+    """Run PPOSS with `processors` offspring per round (0: PPOSS-asy) on a costly criterion for about `seconds`."""
     n = criterion.objective.n
     work = EvaluateSubsets(criterion, None, tuple(range(n)))
     evaluations = seconds / COST * workers
@@ -115,15 +115,15 @@ def costly(client: Any, criterion: Costly, workers: int, processors: int, second
 
 
 def cheap_objective() -> QuadraticObjective:
-    """Y = X, of nearly full rank."""
+    """Return a column subset selection objective (Y = X) of nearly full rank."""
     X = low_rank_data(CHEAP_N + 100, CHEAP_N, 200)
     return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
 
 
 def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
-    """PPOSS-asy on the cheap objective, Y = X, on one and on two processes to the paper's T, and the second half alone.
+    """Return the runs of PPOSS-asy on the cheap objective with one and two processes: all of it, and its second half.
 
-    At first nearly every iteration finds something better, and every worker makes the tables of all that is found.
+    Early on, nearly every iteration improves the archive, and every worker computes the tables of each new subset.
     """
     objective = cheap_objective()
     stored = store_objective(objective, folder)
@@ -148,7 +148,7 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
 
 
 def _alone(stored: StoredObjective, iterations: int) -> float:
-    """Iterations a second of POSS by itself."""
+    """Return the iterations per second of POSS alone."""
     search = Poss(stored.open(), CHEAP_K, seed=1)
     start = time.perf_counter()
     search.advance(iterations)
@@ -156,7 +156,7 @@ def _alone(stored: StoredObjective, iterations: int) -> float:
 
 
 def ceiling(folder: Path, iterations: int) -> float:
-    """What two searches that know nothing of each other reach on this machine: their mean speed over that of one."""
+    """Return the mean speed of two independent searches at the same time over the speed of one alone."""
     stored = store_objective(cheap_objective(), folder)
     with cluster(2) as client:
         first, second = client.scheduler_info(n_workers=-1)["workers"]
@@ -168,7 +168,7 @@ def ceiling(folder: Path, iterations: int) -> float:
 
 
 def computing(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run]]:
-    """Asynchronous and synchronous runs of the criterion that computes, on one and on two processes."""
+    """Return asynchronous and synchronous runs of the computing criterion, on one and two processes."""
     asynchronous, synchronous = [], []
     for workers in (1, 2):
         with cluster(workers) as client:
@@ -179,7 +179,7 @@ def computing(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run]]:
 
 
 def waiting(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run], list[Run]]:
-    """Asynchronous runs of the criterion that waits, synchronous ones with N fixed, and with N = W."""
+    """Return runs of the waiting criterion: asynchronous, synchronous with fixed N, synchronous with N = W."""
     asynchronous, synchronous, paper = [], [], []
     for workers in WAITING:
         processes = 1 if workers == 1 else 2
@@ -192,14 +192,16 @@ def waiting(criterion: Costly, seconds: float) -> tuple[list[Run], list[Run], li
 
 
 def efficiency(runs: list[Run], workers: int) -> float:
-    """Speed on so many workers over that many times the speed on one."""
+    """Return the speed on W workers over W times the speed on one."""
     speed = {run.workers: run.speed for run in runs}
     return speed[workers] / (workers * speed[1])
 
 
 def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """R^2 of PPOSS with k = 8 against N (the paper's Figure 1, right), in rounds of N offspring and asynchronously on N
-    workers, beside forward selection; and notes."""
+    """Return R^2 of PPOSS and PPOSS-asy with k = 8 for N = 1 to 10, R^2 of forward selection, and notes.
+
+    This is the right-hand part of Figure 1 of the paper.
+    """
     rows, notes = [], []
     for name in DATA_SETS:
         arrays = load(name)
@@ -226,7 +228,7 @@ def _rounds(objective: QuadraticObjective, N: int, iterations: int, seed: int) -
 
 
 def _spread(objective: QuadraticObjective, values: list[float]) -> list[float]:
-    """Mean and standard deviation of R^2."""
+    """Return the mean and standard deviation of R^2."""
     found = 1.0 - np.array(values) / objective.total
     return [float(found.mean()), float(found.std())]
 
@@ -248,7 +250,7 @@ def _table(title: str, runs: list[Run]) -> str:
 
 
 def run(out: Path, full: bool) -> None:
-    """Print the tables, write the report into `out`, and print the figures as JSON in the last line."""
+    """Print the tables and, as the last line, the figures as JSON; write the report into `out`."""
     out.mkdir(parents=True, exist_ok=True)
     seconds = 12.0 if full else 3.0
     X, y = regression_data(1000, N_COLUMNS)
@@ -262,9 +264,9 @@ def run(out: Path, full: bool) -> None:
     show(f"PPOSS on {usable_cores()} cores; costly criteria take {COST * 1000:.0f} ms\n\n{__doc__}")
     cheap_runs, cheap_second = cheap(out)
     show(_table(f"cheap objective, n = {CHEAP_N}, k = {CHEAP_K}, async", cheap_runs))
-    show(_table("the same, second half of its iterations", cheap_second))
+    show(_table("second half of these iterations", cheap_second))
     most = ceiling(out, 3_000_000)
-    show(f"Two searches apart from each other on this machine: {most:.3f} of the speed of one alone, each")
+    show(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
     cpu_async, cpu_sync = computing(Costly(objective, True), seconds)
     show(_table("computes 50 ms, async", cpu_async))
     show(_table("computes 50 ms, sync", cpu_sync))

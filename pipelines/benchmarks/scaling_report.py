@@ -1,4 +1,4 @@
-"""The report of the scaling benchmark, and a model of what sending and merging cost, fitted to its measurements."""
+"""Write the report of the scaling benchmark, and fit a model of the communication costs to its measurements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ from pipelines.benchmarks.measured_run import Run
 
 @dataclass(frozen=True)
 class Model:
-    """Seconds: cost of one evaluation; `gap` that a worker loses between two packages (asynchronous); `barrier` that a
-    round loses beside its longest worker (synchronous); `package` and `evaluation` that the client and the scheduler,
-    which are one process, spend on each. valued: the share of offspring that need an evaluation."""
+    """A model of the efficiency on W workers. All costs are in seconds.
+
+    cost: one evaluation. gap: idle time of a worker between two packages (asynchronous). barrier: overhead of a round
+    (synchronous). package, evaluation: time that the client and scheduler, one process, spend per package and per
+    evaluation. valued: share of offspring that need an evaluation.
+    """
 
     cost: float
     gap: float
@@ -33,18 +36,18 @@ class Model:
 
     @property
     def grouped(self) -> float:
-        """Evaluations in a package of the asynchronous form."""
+        """Evaluations per package of the asynchronous search."""
         return max(1.0, PACKAGE_SECONDS // self.cost)
 
     def asynchronous(self, workers: Floats) -> Floats:
-        """Efficiency: workers that lose a gap a package, until the client has no time for more packages."""
+        """Return the efficiency: workers lose a gap per package, until the client is saturated."""
         g = self.grouped
         client = 1.0 / (self.package / g + self.evaluation)
         speed = np.minimum(workers * g / (g * self.cost + self.gap), client)
         return np.asarray(speed * self.cost / workers)
 
     def synchronous(self, workers: Floats, processors: Floats) -> Floats:
-        """Efficiency: rounds of as many evaluations as `valued` says, in equal shares; the client takes its turn."""
+        """Return the efficiency: workers share the evaluations of a round evenly, and the client's time adds to it."""
         E = np.maximum(self.valued * processors, 1.0)
         seconds = np.ceil(E / workers) * self.cost + self.barrier
         seconds += self.package * np.minimum(workers, E) + self.evaluation * E
@@ -53,16 +56,18 @@ class Model:
     def __str__(self) -> str:
         ms = {name: 1000.0 * getattr(self, name) for name in ("gap", "barrier", "package", "evaluation")}
         return (
-            "Model, fitted to the runs of the criterion that waits: a worker loses {gap:.1f} ms between two packages, "
-            "a round {barrier:.1f} ms; client and scheduler spend {package:.2f} ms a package and {evaluation:.3f} ms "
-            "an evaluation, so that one client feeds about {most:,.0f} workers at this cost of an evaluation."
+            "Model, fitted to the runs of the waiting criterion: a worker idles for {gap:.1f} ms between packages. "
+            "A round has an overhead of {barrier:.1f} ms. Client and scheduler spend {package:.2f} ms per package and "
+            "{evaluation:.3f} ms per evaluation. One client can keep about {most:,.0f} workers busy."
         ).format(**ms, most=self.grouped * self.cost / (self.package + self.grouped * self.evaluation))
 
 
-def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], crumbs: Sequence[Run], cost: float) -> Model:
-    """Least squares: the client's costs from its processor time, then the gap and the barrier from wall time.
-    crumbs: runs with about one evaluation a package, which tell the two costs apart."""
-    both = [*asynchronous, *synchronous, *crumbs]
+def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], single: Sequence[Run], cost: float) -> Model:
+    """Fit the client's costs to its processor time by least squares, then the gap and the barrier to wall time.
+
+    single: runs with about one evaluation per package, which separate the two costs of the client.
+    """
+    both = [*asynchronous, *synchronous, *single]
     A = np.array([[run.packages, run.evaluations] for run in both], float)
     (package, evaluation), _ = scipy.optimize.nnls(A, np.array([run.client for run in both]))
     gaps = [(run.workers * run.seconds - run.evaluations * cost) / run.packages for run in asynchronous]
@@ -80,7 +85,7 @@ def write(
     out: Path, sections: Sequence[str], asynchronous: Sequence[Run], synchronous: Sequence[Run], model: Model,
     quality: Sequence[dict[str, Any]],
 ) -> None:  # fmt: skip
-    """scaling.html in `out`: what was printed and the two figures (left out, with a line, without matplotlib)."""
+    """Write the printed text and two figures to scaling.html in `out`; without matplotlib, only the text."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -116,7 +121,7 @@ def _efficiencies(figure: Any, asynchronous: Sequence[Run], synchronous: Sequenc
     axes.set_ylim(0.0, 1.1)
     axes.set_xlabel("workers")
     axes.set_ylabel("efficiency")
-    axes.set_title("A criterion that waits 50 ms. Lines are a model fitted to the points, not measurements")
+    axes.set_title("A criterion that waits 50 ms. Points: measured; lines: fitted model")
     axes.legend(fontsize=8)
     return figure
 
@@ -132,6 +137,6 @@ def _qualities(figure: Any, quality: Sequence[dict[str, Any]]) -> Any:
         axes.set_xlabel("N", fontsize=8)
         axes.tick_params(labelsize=7)
     figure.axes[0].legend(fontsize=7)
-    figure.suptitle("R^2 of 8 columns against the processors N (Figure 1 of the paper)")
+    figure.suptitle("R^2 of 8 columns against the number N of processors (Figure 1 of the paper)")
     figure.tight_layout()
     return figure

@@ -1,4 +1,4 @@
-"""Iterations a second of the Pareto search, beside the same algorithm in plain NumPy and in ZOOpt."""
+"""Measure the speed of the Pareto search, compared with the same algorithm in plain NumPy and in ZOOpt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POCSS_K, POCSS_WIDTHS = 50, (386, 2500)
 
 
 def search_seconds(objective: QuadraticObjective, k: int, iterations: int, repeats: int) -> float:
-    """Setting up the search and so many iterations; the Gram matrix is there, the compiled code loaded."""
+    """Return the seconds to set up a search and run iterations, given the Gram matrix and compiled code."""
     Poss(objective, k).advance(10)
 
     def work() -> None:
@@ -32,20 +32,19 @@ def search_seconds(objective: QuadraticObjective, k: int, iterations: int, repea
 
 
 def typical_archive(objective: QuadraticObjective, k: int, iterations: int) -> list[tuple[int, ...]]:
-    """The archive halfway: literal programs are measured from there on, as most of their run is like that."""
+    """Return the archive after half of the iterations, from which the literal algorithms are measured."""
     search = Poss(objective, k, seed=1)
     search.advance(iterations // 2)
     return [point.members for point in search.front() if point.size < 2 * k]
 
 
 def literal_seconds(value: Value, n: int, k: int, start: list[tuple[int, ...]], seconds: float) -> float:
-    """Processor seconds of an iteration of the literal algorithm."""
+    """Return the processor seconds per iteration of the literal algorithm."""
     return seconds_per_step(LiteralPoss(value, n, k, start).step, seconds)
 
 
 def at_k8(quick: bool) -> dict[str, Any]:
-    """Regression, m = 2000, n = 500, k = 8: against least squares on the data, on the Gram matrix, and
-    ZOOpt."""
+    """Compare regression (m = 2000, n = 500, k = 8) with least squares on the data and on K, and with ZOOpt."""
     X, y = regression_data(M, N)
     objective = regression(X, y)
     T = paper_iterations(K, N)
@@ -68,8 +67,7 @@ def at_k8(quick: bool) -> dict[str, Any]:
 
 
 def pocss(n: int, quick: bool) -> dict[str, Any]:
-    """Column subset selection, k = 50, m = 2000: microseconds an iteration, and of the paper's O(mn)
-    recursions."""
+    """Compare column subset selection (m = 2000, k = 50) with the O(mn) recursions of the paper."""
     A = low_rank_data(M, n, 150)
     objective = self_expression(A)
     T = paper_iterations(POCSS_K, n)
@@ -88,10 +86,10 @@ def pocss(n: int, quick: bool) -> dict[str, Any]:
 
 
 def zoopt_seconds(X: Floats, y: Floats, k: int, iterations: int) -> float | None:
-    """Processor seconds of an iteration of ZOOpt's POSS, None without ZOOpt.
+    """Return the processor seconds per iteration of ZOOpt's POSS, or None if ZOOpt is not installed.
 
-    It flips one column where chance flips none, so that every iteration makes an offspring; it starts from
-    nothing, where subsets are small and quick.
+    ZOOpt always flips at least one column, so that every iteration makes an offspring. It starts from the empty
+    subset, where evaluations are cheap.
     """
     if importlib.util.find_spec("zoopt") is None:
         return None

@@ -1,4 +1,4 @@
-"""Data of the benchmarks, from a seed."""
+"""Synthetic data for the benchmarks, from a seed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pipelines.papers.preprocess import standardised, unit_columns
 
 
 def regression_data(m: int, n: int, seed: int = 0) -> tuple[Floats, Floats]:
-    """X (m, n) with AR(1) correlation 0.7 between neighbours, then shuffled, and y (m, 1) on 30 true
-    features.
+    """Return X (m, n) and y (m, 1), both standardised.
 
-    Both standardised; the noise has the variance of the signal.
+    Neighbouring columns of X have correlation 0.7 (AR(1)) before the columns are shuffled. y depends on 30 columns, and
+    its noise has the variance of the signal.
     """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((m, n))
@@ -25,8 +25,7 @@ def regression_data(m: int, n: int, seed: int = 0) -> tuple[Floats, Floats]:
 
 
 def low_rank_data(m: int, n: int, rank: int, noise: float = 0.1, seed: int = 0) -> Floats:
-    """X (m, n) with unit columns: `rank` directions with singular values falling as 1 / sqrt(j), and
-    noise."""
+    """Return X (m, n) with unit columns: `rank` factors with singular values as 1 / sqrt(j), plus noise."""
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((m, rank)) / np.sqrt(np.arange(1.0, rank + 1.0))
     X = factors @ rng.standard_normal((rank, n))

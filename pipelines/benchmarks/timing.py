@@ -1,5 +1,4 @@
-"""Clocks of the benchmarks: processor time of this process, so that neighbours on the machine count
-little."""
+"""Measure processor time of this process, which other load on the machine affects little."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Callable
 
 
 def least_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Processor seconds of the fastest of some repetitions."""
+    """Return the processor seconds of the fastest of several repetitions."""
     least = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -18,7 +17,7 @@ def least_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def seconds_per_step(step: Callable[[], object], seconds: float) -> float:
-    """Processor seconds of one step, from as many as fit into some seconds."""
+    """Return the processor seconds per step, over as many steps as fit into `seconds`."""
     start = time.process_time()
     steps = 0
     while time.process_time() - start < seconds:

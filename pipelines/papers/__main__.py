@@ -1,4 +1,4 @@
-"""python -m pipelines.papers TABLE: compute a paper's table again, beside the paper's figures."""
+"""Recompute a table of a paper and compare it with the published one: python -m pipelines.papers TABLE."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pipelines.papers import greedy_rls_curves, heuristic_tables, mnist5_all, po
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
-Only = Annotated[list[str] | None, typer.Option(help="This data set alone; may be given several times.")]
-Processes = Annotated[int, typer.Option(min=1, help="Processes, one BLAS thread each.")]
+Only = Annotated[list[str] | None, typer.Option(help="Compute only this data set. Repeat for several.")]
+Processes = Annotated[int, typer.Option(min=1, help="Number of processes, one BLAS thread each.")]
 
 
 def _known(only: list[str] | None, names: list[str]) -> list[str]:
@@ -24,33 +24,33 @@ def _known(only: list[str] | None, names: list[str]) -> list[str]:
 
 @app.command("poss-table-2")
 def table_2(
-    splits: Annotated[int, typer.Option(min=1, help="Random splits into halves.")] = 100,
+    splits: Annotated[int, typer.Option(min=1, help="Number of random splits into halves.")] = 100,
     only: Only = None,
     processes: Processes = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Of the splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
 ) -> None:
-    """Training R^2 of POSS and its comparators for k = 8."""
+    """POSS (NIPS 2015), Table 2: training R^2 of POSS and other methods, k = 8."""
     poss_table_2.run(splits, _known(only, list(poss_table_2.PAPER)), processes, seed)
 
 
 @app.command("pocss-table-1")
 def table_1(
-    runs: Annotated[int, typer.Option(min=1, help="Runs of every randomised method.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Number of runs of each randomised method.")] = 10,
     only: Only = None,
     processes: Processes = 2,
 ) -> None:
-    """Error ratio of POCSS and its comparators for k = 50."""
+    """POCSS (AAAI 2019), Table 1: error ratio of POCSS and other methods, k = 50."""
     pocss_table_1.run(runs, _known(only, list(pocss_table_1.PAPER)), processes)
 
 
 @app.command("heuristic-tables")
 def heuristic(
     only: Only = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each best-first search.")] = 20.0,
-    proof_seconds: Annotated[float, typer.Option(min=0.1, help="For each proof; oes97 at k = 7 can use all.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each best-first search.")] = 20.0,
+    proof_seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each proof.")] = 60.0,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for Figure 3 (needs matplotlib).")] = None,
 ) -> None:
-    """Errors and bounds of best-first search with f = l + gamma u, and the proved optima."""
+    """Heuristic search (AAAI 2021), Tables 1 and 2, Figure 3: best-first search, and proved optima."""
     names = sorted({name.split()[0] for name, _ in heuristic_tables.PAPER})
     heuristic_tables.run(_known(only, names), seconds, proof_seconds, folder)
 
@@ -58,25 +58,25 @@ def heuristic(
 @app.command("poss-optima")
 def optima(
     only: Only = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each proof.")] = 600.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each proof.")] = 600.0,
 ) -> None:
-    """Proved optima of R^2 for k = 8 on full data."""
+    """POSS (NIPS 2015), Table 2, column OPT: proved optima of R^2 on the full data, k = 8."""
     poss_optima.run(_known(only, list(poss_optima.NAMES)), seconds)
 
 
 @app.command("greedy-rls")
 def greedy_rls(
     only: Only = None,
-    folds: Annotated[int, typer.Option(min=1, max=10, help="How many of the ten folds to run.")] = 10,
-    most: Annotated[int | None, typer.Option(min=1, help="Features to choose at most; all by default.")] = None,
+    folds: Annotated[int, typer.Option(min=1, max=10, help="Number of the ten folds to run.")] = 10,
+    most: Annotated[int | None, typer.Option(min=1, help="Most features to choose. Default: all.")] = None,
     processes: Processes = 2,
     folder: Annotated[Path, typer.Option("--out", help="Folder for the curves.")] = Path("greedy-rls-curves"),
-    seed: Annotated[int, typer.Option(min=0, help="Of the folds and of random selection.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds and of random selection.")] = 0,
     mnist5: Annotated[
-        bool, typer.Option("--mnist5-all", help="Instead: all columns of all of mnist5 out of core, in --out.")
+        bool, typer.Option("--mnist5-all", help="Instead, rank all columns of mnist5 out of core.")
     ] = False,
 ) -> None:
-    """Accuracy curves of greedy RLS, random selection and the majority; leave-one-out against test."""
+    """Greedy RLS (2010), Figures 4 to 15: test and leave-one-out accuracy against the number of features."""
     if mnist5:
         mnist5_all.run(folder)
         return

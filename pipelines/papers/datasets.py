@@ -1,4 +1,4 @@
-"""The papers' data sets, where there are any: NAME.npz in $DSEL_PAPERS_DATA, ../shared/data or tests/data."""
+"""Load the papers' data sets from NAME.npz in $DSEL_PAPERS_DATA, ../shared/data or tests/data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def folders() -> list[Path]:
-    """Where to look, in this order."""
+    """Return the folders to search, in order."""
     named = os.environ.get("DSEL_PAPERS_DATA")
     return [
         *([Path(named)] if named else []),
@@ -23,7 +23,7 @@ def folders() -> list[Path]:
 
 
 def load(name: str) -> dict[str, Floats] | None:
-    """The numeric arrays of a data set (X (m, n), Y (m, targets) and more), or None where it is nowhere."""
+    """Return the numeric arrays of a data set (X (m, n), Y (m, N) and more), or None if there is no file."""
     for folder in folders():
         path = folder / f"{name}.npz"
         if path.exists():
@@ -35,6 +35,6 @@ def load(name: str) -> dict[str, Floats] | None:
 
 
 def missing(name: str) -> str:
-    """What to print for a data set that is nowhere."""
+    """Return the message for a data set without a file."""
     places = ", ".join(str(folder) for folder in folders())
-    return f"{name}: skipped, there is no {name}.npz in {places} (set DSEL_PAPERS_DATA to its folder)"
+    return f"{name}: skipped; {name}.npz is not in {places}. Set DSEL_PAPERS_DATA to its folder."

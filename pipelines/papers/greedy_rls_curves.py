@@ -1,10 +1,9 @@
-"""Figures 4 to 15 of Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010:
-accuracy against the number of chosen features, by stratified ten-fold cross-validation.
+"""Figures 4 to 15 of Pahikkala, Airola, Salakoski (2010): accuracy against the number of chosen features.
 
-In each fold lam is chosen by leave-one-out accuracy with all features, then features by leave-one-out accuracy. The
-paper does not say how features were scaled nor whether there was an intercept: here both are dsel's defaults
-(standardised, an intercept that is not penalised). ijcnn1 is not to be had. Each fold is saved when it is done, and not
-computed again.
+The paper is "Linear time feature selection for regularized least-squares". Curves are means over stratified ten-fold
+cross-validation. In each fold, leave-one-out accuracy with all features chooses lam, and then the features. The paper
+says neither how features are scaled nor whether there is an intercept. Here both are dsel's defaults: standardised
+columns and an intercept without penalty. ijcnn1 is missing. Finished folds are saved and not computed again.
 """
 
 from __future__ import annotations
@@ -26,20 +25,22 @@ from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes
 from pipelines.table import text_table
 
-#: Name in the paper, file, and figures: accuracy against random selection, and leave-one-out against test.
+#: For each name in the paper: file, figure with random selection, figure with leave-one-out accuracy.
 SETS = {
     "adult": ("a9a", 4, 10), "australian": ("australian", 5, 11), "colon-cancer": ("colon-cancer", 6, 12),
     "german.numer": ("german.numer", 7, 13), "mnist5": ("mnist", 9, 15),
 }  # fmt: skip
 FOLDS = 10
+#: Prefix of a claim of the paper that the curves do not confirm.
+DISAGREES = "NOT CONFIRMED: "
 
-#: Where section 4.3 of the paper sees leave-one-out overfit.
+#: Data sets on which leave-one-out overfits according to section 4.3 of the paper.
 OVERFITTED = ("colon-cancer", "german.numer")
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Accuracies after each step, of one fold or the mean of several; `lam` that was chosen (their median)."""
+    """Accuracies after each step, of one fold or the mean of several; `lam` is the chosen one, or the median."""
 
     test: Floats
     loo: Floats
@@ -49,24 +50,23 @@ class Curves:
 
     @property
     def optimism(self) -> float:
-        """LOO - test accuracy, the mean over all numbers of features."""
+        """LOO accuracy - test accuracy, the mean over all numbers of features."""
         return float((self.loo - self.test).mean())
 
     @property
     def over_random(self) -> float:
-        """Test accuracy less that of random selection, the mean over the first half: at the end both have all."""
+        """Test accuracy - accuracy of random selection, the mean over the first half of the curve."""
         return float((self.test - self.random)[: max(self.test.size // 2, 1)].mean())
 
 
-#: What the figures of all numbers of features hold.
 _HEADER = [
-    "data", "features", "majority", "test, 1", "best", "at", "last", "over random*", "above it*", "LOO - test", "lam",
+    "data", "features", "majority", "test at 1", "best", "at", "last", "over random*", "share above*",
+    "LOO - test", "lam",
 ]  # fmt: skip
 
 
 def run(names: list[str], folds: int, most: int | None, processes: int, folder: Path, seed: int) -> None:
-    """Compute `folds` of the ten folds of each data set with up to `most` features (None: all); draw the curves into
-    `folder`."""
+    """Compute `folds` of the ten folds of each data set with at most `most` features; draw curves into `folder`."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -81,14 +81,14 @@ def run(names: list[str], folds: int, most: int | None, processes: int, folder: 
         each = map_processes(_saved_fold, tasks, processes)
         found[name] = mean_curves(each)
         _draw(name, found[name], folder)
-        lines.append(in_words(name, found[name], optimism_error(each)))
+        lines.append(findings(name, found[name], optimism_error(each)))
     if not found:
         return
     print(f"Accuracy, mean of {folds} of {FOLDS} stratified folds; curves in {folder}")
     cells = [[f"{c:.4g}" if isinstance(c, float) else str(c) for c in _row(*item)] for item in found.items()]
     print(text_table(_HEADER, cells))
-    print("* the mean, and the share of sizes, over the first half of the curve")
-    for line in [*lines, *on_the_whole(found)]:
+    print("* over the first half of the curve: mean difference, and share of sizes above random selection")
+    for line in [*lines, *overall_findings(found)]:
         print(line)
 
 
@@ -101,12 +101,15 @@ def _row(name: str, curves: Curves) -> list[Any]:
     ]  # fmt: skip
 
 
-#: Mean LOO - test accuracy above this counts as overfitting, and accuracies this near each other as equal.
-NEAR = 0.01
+#: A mean LOO - test accuracy above this is overfitting; accuracies within it are equal.
+TOLERANCE = 0.01
 
 
-def in_words(name: str, curves: Curves, error: float) -> str:
-    """What the paper's section 4 says of a data set, and whether these curves say it too; error: of the optimism."""
+def findings(name: str, curves: Curves, error: float) -> str:
+    """Return the claims of the paper's section 4 about a data set, and whether these curves agree.
+
+    error: standard error of the optimism.
+    """
     enough, expected = enough_features(curves), name in OVERFITTED
     above = float(curves.test.max()) - curves.majority
     claims = [
@@ -116,35 +119,35 @@ def in_words(name: str, curves: Curves, error: float) -> str:
         ),
         (above > 0.0, f"and above the majority voter, by {above:+.3f} at its best"),
         (
-            (curves.optimism > NEAR) == expected,
+            (curves.optimism > TOLERANCE) == expected,
             f"LOO is {'over-optimistic' if expected else 'close to test'}: LOO - test is {curves.optimism:+.3f} "
             f"(standard error {error:.3f}) on average",
         ),
     ]
-    said = "; ".join(("" if holds else "NOT SO: ") + claim for holds, claim in claims)
-    done = f"{enough} of {len(curves.test)} features do as well as all, within {NEAR}"
+    said = "; ".join(("" if holds else DISAGREES) + claim for holds, claim in claims)
+    done = f"{enough} of {len(curves.test)} features are as accurate as all, within {TOLERANCE}"
     return f"{name} (figures {SETS[name][1]} and {SETS[name][2]}): {said}; {done}."
 
 
-def on_the_whole(found: dict[str, Curves]) -> list[str]:
-    """What the paper says of all data sets together."""
+def overall_findings(found: dict[str, Curves]) -> list[str]:
+    """Return the paper's claims about all data sets together, and whether these curves agree."""
     few = sum(enough_features(curves) <= len(curves.test) // 2 for curves in found.values())
-    said = "" if 2 * few > len(found) else "NOT SO: "
-    lines = [f"{said}half the features, or fewer, do as well as all on most data sets: {few} of {len(found)}."]
+    said = "" if 2 * few > len(found) else DISAGREES
+    lines = [f"{said}half the features or fewer are as accurate as all on most data sets: {few} of {len(found)}."]
     if set(found) > set(OVERFITTED):
         most = max(found, key=lambda name: found[name].optimism)
-        said = "" if most == "colon-cancer" else "NOT SO: "
+        said = "" if most == "colon-cancer" else DISAGREES
         lines.append(f"{said}overfitting is clearest on colon-cancer: LOO - test is largest on {most}.")
     return lines
 
 
 def enough_features(curves: Curves) -> int:
-    """The least number of features whose test accuracy is near that of all."""
-    return 1 + int(np.argmax(curves.test >= curves.test[-1] - NEAR))
+    """Return the least number of features whose test accuracy is within TOLERANCE of that of all."""
+    return 1 + int(np.argmax(curves.test >= curves.test[-1] - TOLERANCE))
 
 
 def problem(name: str) -> tuple[Any, Floats]:
-    """X (m, n) and labels -1, +1 (m, 1)."""
+    """Return X (m, n) and labels -1, +1 (m, 1)."""
     arrays = load(SETS[name][0])
     assert arrays is not None
     Y = arrays["Y"][:, :1]
@@ -152,7 +155,7 @@ def problem(name: str) -> tuple[Any, Floats]:
 
 
 def stratified(y: Floats, folds: int, seed: int) -> Ints:
-    """(m,) the fold of each row: each class is dealt out in random order."""
+    """Return the fold of each row (m,); each class is dealt out in random order."""
     rng = np.random.default_rng(seed)
     fold = np.empty(y.size, np.int64)
     dealt = 0
@@ -164,7 +167,7 @@ def stratified(y: Floats, folds: int, seed: int) -> Ints:
 
 
 def _saved_fold(task: tuple[str, int, int | None, int, Path]) -> Curves:
-    """One fold, from its file where that is there."""
+    """Return the curves of one fold, from its file if it exists."""
     name, number, most, seed, folder = task
     path = folder / f"{name}-fold-{number}-seed-{seed}-most-{most or 'all'}.npz"
     if not path.exists():
@@ -180,7 +183,7 @@ def _saved_fold(task: tuple[str, int, int | None, int, Path]) -> Curves:
 
 
 def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int | None, seed: int) -> Curves:
-    """All curves for one split into training and test rows."""
+    """Return the curves for one split into training and test rows."""
     varying = np.flatnonzero(np.ptp(X, axis=0) > 0.0)
     X, X_test = X[:, varying], X_test[:, varying]
     k = min(most or varying.size, varying.size)
@@ -200,7 +203,7 @@ def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int 
 
 
 def mean_curves(curves: list[Curves]) -> Curves:
-    """Mean over folds, as far as all of them go."""
+    """Return the mean over folds, up to the length of the shortest."""
     length = min(c.test.size for c in curves)
     test, loo, random = (
         np.mean([getattr(c, part)[:length] for c in curves], axis=0) for part in ("test", "loo", "random")
@@ -211,7 +214,7 @@ def mean_curves(curves: list[Curves]) -> Curves:
 
 
 def optimism_error(curves: list[Curves]) -> float:
-    """Standard error of the folds' mean optimism; NaN for one fold."""
+    """Return the standard error of the folds' mean optimism, NaN for one fold."""
     each = np.array([c.optimism for c in curves])
     return float(each.std(ddof=1) / np.sqrt(each.size)) if each.size > 1 else float("nan")
 

@@ -1,9 +1,9 @@
-"""Tables 1 and 2 and Figure 3 of Wan, Schweitzer, "Heuristic search algorithms for approximating one matrix in terms
-of another matrix", AAAI 2021: errors ||Y - X_S A||^2 and bounds b / error of eq. (12), raw values.
+"""Tables 1 and 2 and Figure 3 of Wan and Schweitzer (AAAI 2021): errors and bounds of best-first search.
 
-oes97 is centred, the intercept counts as the first of the k columns (that is how the paper's figures come about).
-Where f = l does not end in time, branch and bound with the combined bound proves the optimum, or as much as it can.
-The paper's data sets duke breast cancer, scm20d and mediamill are not among ours.
+The paper is "Heuristic search algorithms for approximating one matrix in terms of another matrix". The tables show
+errors ||Y - X_S A||^2 of the raw data and bounds b / error of eq. (12). oes97 is centred, and its intercept counts as
+one of the k columns, which reproduces the paper's figures. Branch and bound with the combined bound proves the optimum
+if best-first search with f = l takes too long. The data sets duke breast cancer, scm20d and mediamill are missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression
 from pipelines.table import json_line, text_table
 
-#: What the paper has for f = l, f = l + gamma u and f = u, by name and k: gamma: (error, bound or None); None for "-".
+#: The paper's figures by (data set, k) and gamma: (error, bound or None), or None for "-". inf stands for f = u.
 PAPER: dict[tuple[str, int], dict[float, tuple[float, float | None] | None]] = {
     ("eunite2001", 5): {0.0: (1.154e6, 0.0), 1.0: (1.154e6, None), 5.0: (1.154e6, None), math.inf: (1.169e6, None)},
     ("eunite2001", 10): {0.0: (0.920e6, 0.0), 1.0: (0.920e6, None), 5.0: (0.931e6, None), math.inf: (1.035e6, None)},
@@ -63,7 +63,7 @@ PAPER: dict[tuple[str, int], dict[float, tuple[float, float | None] | None]] = {
         0.0: None, 1.0: (1.704e9, 0.756), 2.0: (1.708e9, 0.757), 10.0: (1.708e9, 0.757), math.inf: (1.708e9, 0.757),
     },
 }  # fmt: skip
-#: What the paper has for the methods it compares with, in the order of `compared`.
+#: The paper's errors of the other methods, in the order of `other_methods`.
 PAPER_COMPARED: dict[tuple[str, int], tuple[float, ...]] = {
     ("eunite2001", 5): (1.169e6, 1.161e6, 1.154e6, 1.509e6, 1.329e6, 1.226e6, 1.169e6),
     ("eunite2001", 10): (1.035e6, 0.920e6, 0.920e6, 1.043e6, 1.043e6, 1.013e6, 1.035e6),
@@ -83,7 +83,7 @@ FIGURE_3_GAMMAS = (0.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, math.inf)
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the tables: X and Y as the paper has them, and how many columns to choose beside an intercept."""
+    """A row of the tables: the paper's X and Y, and the number of columns to choose without an intercept."""
 
     name: str
     k: int
@@ -93,7 +93,7 @@ class Case:
 
 
 def case(name: str, k: int) -> Case | None:
-    """The data of a row, or None where they are nowhere."""
+    """Return the data of a row, or None if there is no file."""
     arrays = load(name.split()[0])
     if arrays is None:
         return None
@@ -107,7 +107,7 @@ def case(name: str, k: int) -> Case | None:
 
 
 def best_first(problem: Case, gamma: float, seconds: float) -> dict[str, Any]:
-    """One run of the paper's search: error, bound (b / error), whether it came to its own end, and its cost."""
+    """Run the paper's search and return its error, bound (b / error), whether it ended, and its cost."""
     objective = regression(problem.X, problem.Y)
     start = time.monotonic()
     search = AStar(objective, problem.choose, gamma=gamma, target_gram=problem.Y.T @ problem.Y)
@@ -120,23 +120,25 @@ def best_first(problem: Case, gamma: float, seconds: float) -> dict[str, Any]:
 
 
 def optimum(problem: Case, seconds: float) -> Certificate:
-    """The optimum by branch and bound, proved as far as the time allows."""
+    """Return the certificate that branch and bound reaches in the time."""
     proof = Proof.begin(regression(problem.X, problem.Y), problem.choose)
     proof.run(seconds)
     return proof.certificate()
 
 
 def _leaps(objective: QuadraticObjective, k: int, seconds: float) -> float | None:
-    """The optimum by leaps and bounds; None where it does not end in time."""
+    """Return the optimum by leaps and bounds, or None if it takes too long."""
     search = BranchAndBound(objective, k, bound="leaps", most_open=0)
     search.warm_up()
     drive(search, Stop(iterations=2**62, seconds=seconds))
     return search.best_value if search.done else None
 
 
-def compared(problem: Case, seconds: float) -> dict[str, float | None]:
-    """Errors of the methods that the paper compares with. SOLS, ISOLS and CM are ways to compute forward selection, and
-    give the same columns; SOMP is our OMP with several targets."""
+def other_methods(problem: Case, seconds: float) -> dict[str, float | None]:
+    """Return the errors of the other methods in the paper.
+
+    SOLS, ISOLS and CM compute forward selection and choose the same columns. SOMP is OMP with several targets.
+    """
     objective, k = regression(problem.X, problem.Y), problem.choose
 
     def error(find: Callable[[QuadraticObjective, int], SearchOutcome]) -> float:
@@ -153,14 +155,14 @@ def compared(problem: Case, seconds: float) -> dict[str, float | None]:
 
 
 def one_row(name: str, k: int, seconds: float, proof_seconds: float) -> dict[str, Any] | None:
-    """All figures of one row of a table."""
+    """Return all figures of one row of a table."""
     problem = case(name, k)
     if problem is None:
         return None
     certificate = optimum(problem, proof_seconds)
     row: dict[str, Any] = {"data": name, "k": k, "optimum": certificate.as_dict()}
     row["search"] = {_label(gamma): best_first(problem, gamma, seconds) for gamma in PAPER[name, k]}
-    row["compared"] = compared(problem, proof_seconds)
+    row["compared"] = other_methods(problem, proof_seconds)
     return row
 
 
@@ -171,7 +173,7 @@ def _label(gamma: float) -> str:
 
 
 def figure_3(seconds: float) -> list[dict[str, Any]]:
-    """gamma against error and time: libras, 46 targets, k = 5."""
+    """Return error and time for each gamma: libras, 46 targets, k = 5."""
     problem = case("libras 45/46", 5)
     if problem is None:
         return []
@@ -183,7 +185,7 @@ def _gamma(gamma: float) -> float | str:
 
 
 def check_plots() -> None:
-    """Errors: MissingExtraError where there is no matplotlib."""
+    """Raise MissingExtraError if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -191,7 +193,7 @@ def check_plots() -> None:
 
 
 def draw(curve: Sequence[dict[str, Any]], path: Path) -> None:
-    """Figure 3, upper panel: gamma against error and seconds; hollow where time ended the search."""
+    """Draw the upper panel of Figure 3, error and seconds for each gamma; hollow marks are stopped searches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -217,7 +219,7 @@ def draw(curve: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def run(only: Sequence[str], seconds: float, proof_seconds: float, folder: Path | None = None) -> None:
-    """Print the tables beside the paper's figures and, as the last line, the same as JSON; Figure 3 into `folder`."""
+    """Print the tables with the paper's figures and, as the last line, JSON; draw Figure 3 into `folder`."""
     if folder is not None:
         check_plots()
     start = time.monotonic()
@@ -233,7 +235,7 @@ def run(only: Sequence[str], seconds: float, proof_seconds: float, folder: Path 
         _print_row(row)
     curve = figure_3(seconds) if not only or "libras" in only else []
     if curve:
-        print("Figure 3: libras, 46 targets, k = 5: what gamma does\n")
+        print("Figure 3: the effect of gamma, libras, 46 targets, k = 5\n")
         lines = [
             [str(p["gamma"]), _number(p["error"]), f"{p['bound']:.3f}", f"{p['seconds']:.2f}", _nodes(p)] for p in curve
         ]
@@ -256,7 +258,7 @@ def _nodes(found: dict[str, Any]) -> str:
 def _print_row(row: dict[str, Any]) -> None:
     print(f"{row['data']}, k = {row['k']}\n")
     best = row["optimum"]
-    state = "proved" if best["proven"] else f"best known; none is below {_number(best['bound'])}"
+    state = "proved" if best["proven"] else f"best known, lower bound {_number(best['bound'])}"
     note = f"{state}, {best['nodes']:,} nodes"
     lines = [["optimum", _number(best["value"]), f"{best['relative_gap']:.3f}", "", "", note]]
     for gamma, paper in PAPER[row["data"], row["k"]].items():
@@ -267,4 +269,4 @@ def _print_row(row: dict[str, Any]) -> None:
     for (method, error), paper_error in zip(row["compared"].items(), theirs_too, strict=True):
         mine = "-" if error is None else _number(error)
         lines.append([method, mine, "", _number(paper_error), "", ""])
-    print(text_table(("", "error", "bound", "paper", "its bound", ""), lines) + "\n")
+    print(text_table(("", "error", "bound", "paper's error", "paper's bound", ""), lines) + "\n")

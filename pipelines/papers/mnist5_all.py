@@ -1,4 +1,4 @@
-"""All columns of mnist5 in the order in which leave-one-out accuracy chooses them: 70 000 rows, out of core."""
+"""Rank all columns of mnist5 by greedy selection on leave-one-out accuracy: 70 000 rows, out of core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.papers.datasets import load, missing
 
 
 def run(folder: Path) -> None:
-    """Write the store and run the job in `folder`, on two workers; called again, both go on where they were."""
+    """Write the store and run the job in `folder` on two workers; a second call continues both."""
     arrays = load("mnist")
     if arrays is None:
         print(missing("mnist"))
@@ -32,7 +32,7 @@ def run(folder: Path) -> None:
     found = run_job(job)
     accuracy = [float(row.accuracy or 0.0) for row in found.path]
     best = int(np.argmax(accuracy))
-    print(f"{len(found)} of {X.shape[1]} columns (the others are constant), lam {found.lam:g}, {found.ended}")
+    print(f"{len(found)} of {X.shape[1]} columns chosen (the others are constant), lam {found.lam:g}, {found.ended}")
     ends = f"{accuracy[0]:.4f} with 1, {accuracy[best]:.4f} with {best + 1}, {accuracy[-1]:.4f} with all"
     print(f"leave-one-out accuracy: {ends}")
     print(f"seconds of the last run: {found.seconds}; {found.counts}")

@@ -1,5 +1,4 @@
-"""The penalised methods that the POSS paper compares with: the last model of at most k variables on a
-path."""
+"""The penalised methods in the POSS paper: the last model with at most k variables on a regularisation path."""
 
 from __future__ import annotations
 
@@ -13,18 +12,17 @@ from dsel._lib.types import Floats
 
 _STEPS = 100
 _LEAST_ALPHA = 1e-3
-#: Shape parameters that these penalties' authors advise.
+#: Shape parameters that the authors of the penalties recommend.
 _SHAPE = {"MCP": 3.0, "SCAD": 3.7}
 
 
 def installed(method: str) -> bool:
-    """Whether the package that computes this method is there."""
+    """Return whether the package for this method is installed."""
     return importlib.util.find_spec("sklearn" if method == "Lasso" else "skglm") is not None
 
 
 def last_support(method: str, X: Floats, y: Floats, k: int) -> list[int]:
-    """Columns of the last model before the first with more than k variables, from the largest penalty
-    down."""
+    """Return the columns of the last model before one has more than k variables, from the largest penalty."""
     path = _lasso_path(X, y) if method == "Lasso" else _nonconvex_path(method, X, y, k)
     support: list[int] = []
     for coefficients in path:

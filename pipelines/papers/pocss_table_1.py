@@ -1,5 +1,7 @@
-"""Table 1 of Feng, Qian, Tang, "Unsupervised feature selection by Pareto optimization", AAAI 2019: error
-ratio for k = 50, ||A - S S^+ A||^2 / ||A - A_k||^2, with columns of norm 1 that are not centred."""
+"""Table 1 of Feng, Qian, Tang, "Unsupervised feature selection by Pareto optimization", AAAI 2019.
+
+The table shows the error ratio ||A - S S^+ A||^2 / ||A - A_k||^2 for k = 50. Columns have norm 1 and are not centred.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ RUNS_IN_PAPER = 10
 
 
 def pocss(objective: QuadraticObjective, seed: int) -> float:
-    """f of the best subset after the paper's number of iterations."""
+    """Return f of the best subset after the paper's number of iterations."""
     search = Poss(objective, K, seed=seed)
     search.advance(paper_iterations(K, objective.n))
     return search.best_value
@@ -39,11 +41,11 @@ METHODS: dict[str, Callable[[QuadraticObjective, int], float]] = {
     "IterFS": lambda objective, seed: exchange(objective, K, seed).best(K).value,
     "POCSS": pocss,
 }
-#: These give another answer for another seed.
+#: Methods whose result depends on the seed.
 RANDOM = ("Two-stage", "IterFS", "POCSS")
 ORDER = ("Two-stage", "ApproxSVD", "Greedy", "WA*-b", "IterFS", "POCSS")
 
-#: The paper's mean and standard deviation (none for the deterministic ones and for Two-stage).
+#: The paper's mean and standard deviation (0 for deterministic methods and for Two-stage).
 PAPER: dict[str, dict[str, tuple[float, float]]] = {
     "sonar": {
         "Two-stage": (2.656, 0.0), "ApproxSVD": (2.860, 0.0), "Greedy": (2.852, 0.0), "WA*-b": (2.785, 0.0),
@@ -66,14 +68,14 @@ PAPER: dict[str, dict[str, tuple[float, float]]] = {
 PAPER["dna-1400"] = PAPER["dna"]
 
 NOTES = {
-    "communities-crime": "missing values are 0 here; what the paper did with them it does not say, and figures differ",
-    "dna": "2000 rows, as the paper says; yet its figures are those of the first 1400",
-    "dna-1400": "the first 1400 rows, beside the paper's figures for dna",
+    "communities-crime": "missing values are 0; the paper does not say how it treats them, and the figures differ",
+    "dna": "2000 rows, as the paper says; but its figures match the first 1400 rows",
+    "dna-1400": "the first 1400 rows, compared with the paper's figures for dna",
 }
 
 
 def prepared(name: str) -> Floats | None:
-    """(m, n) the columns as the paper has them, or None where the data set is nowhere."""
+    """Return the data (m, n) as the paper prepares them, or None if there is no file."""
     arrays = load(name.removesuffix("-1400"))
     if arrays is None:
         return None
@@ -84,7 +86,7 @@ def prepared(name: str) -> Floats | None:
 
 
 def one_run(task: tuple[str, str, int]) -> float:
-    """Error ratio of one run: (data set, method, seed)."""
+    """Return the error ratio of one run; task: (data set, method, seed)."""
     name, method, seed = task
     X = prepared(name)
     assert X is not None
@@ -94,7 +96,7 @@ def one_run(task: tuple[str, str, int]) -> float:
 
 
 def compare(name: str, method: str, runs: list[float]) -> dict[str, Any]:
-    """Ours, the paper's, and the difference; in standard errors where either side varies."""
+    """Return our figures, the paper's and the difference, also in standard errors if either varies."""
     ours = np.asarray(runs)
     std = float(ours.std(ddof=1)) if ours.size > 1 else 0.0
     paper, paper_std = PAPER[name][method]
@@ -107,13 +109,13 @@ def compare(name: str, method: str, runs: list[float]) -> dict[str, Any]:
         "difference": mean - paper,
     }
     error = float(np.sqrt(std**2 / ours.size + paper_std**2 / RUNS_IN_PAPER))
-    # The paper prints three digits: nothing below half of the last one can be told.
+    # The paper prints three digits, so differences below half of the last one are rounding.
     row["standard_errors"] = row["difference"] / error if error > 5e-4 else None
     return row
 
 
 def run(runs: int, only: Sequence[str], processes: int) -> None:
-    """Print the table and, as the last line, the same as JSON."""
+    """Print the table and, as the last line, the same figures as JSON."""
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     names = [name for name in only or PAPER if _present(name)]
@@ -127,7 +129,7 @@ def run(runs: int, only: Sequence[str], processes: int) -> None:
             else:
                 rows.append({"data": name, "method": method, "mean": None, "paper_mean": PAPER[name][method][0]})
     print(f"POCSS Table 1: error ratio, k = {K}, {runs} runs of the randomised methods\n")
-    print(text_table(("data set", "method", "ours", "best", "paper", "difference", "/ s.e."), [*map(_written, rows)]))
+    print(text_table(("data set", "method", "ours", "best", "paper", "difference", "in s.e."), [*map(_written, rows)]))
     for name in names:
         if name in NOTES:
             print(f"{name}: {NOTES[name]}")
@@ -143,7 +145,7 @@ def _present(name: str) -> bool:
 
 def _written(row: dict[str, Any]) -> list[str]:
     if row["mean"] is None:
-        return [row["data"], row["method"], "not yet", "", f"{row['paper_mean']:.3f}", "", ""]
+        return [row["data"], row["method"], "not computed", "", f"{row['paper_mean']:.3f}", "", ""]
     off = "" if row["standard_errors"] is None else f"{row['standard_errors']:+.1f}"
     ours, paper = (f"{row[a]:.3f}±{row[b]:.3f}" for a, b in (("mean", "std"), ("paper_mean", "paper_std")))
     return [row["data"], row["method"], ours, f"{row['best']:.3f}", paper, f"{row['difference']:+.3f}", off]

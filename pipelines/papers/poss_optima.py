@@ -1,4 +1,4 @@
-"""The OPT column of Table 2 of the POSS paper on full data: proved optima of R^2 for k = 8, or the gap that is left."""
+"""Column OPT of Table 2 of the POSS paper on full data: proved optima of R^2 for k = 8, or the remaining gap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms"
 
 
 def optimum(name: str, seconds: float) -> dict[str, Any] | None:
-    """The certificate for one data set, standardised as a whole; None where it is nowhere."""
+    """Return the certificate for one standardised data set, or None if there is no file."""
     arrays = load(name)
     if arrays is None:
         return None
@@ -27,7 +27,7 @@ def optimum(name: str, seconds: float) -> dict[str, Any] | None:
 
 
 def run(only: Sequence[str], seconds: float) -> None:
-    """Print the optima and, as the last line, the same as JSON."""
+    """Print the optima and, as the last line, the same figures as JSON."""
     start = time.monotonic()
     rows = []
     for name in only or NAMES:
@@ -37,7 +37,7 @@ def run(only: Sequence[str], seconds: float) -> None:
         else:
             rows.append(row)
     print(f"POSS Table 2, column OPT: R^2 of the best {K} columns of the full data\n")
-    header = ("data set", "columns", "R^2", "none is above", "", "nodes", "seconds")
+    header = ("data set", "columns", "R^2", "upper bound", "", "nodes", "seconds")
     print(text_table(header, [_written(row) for row in rows]))
     print(json_line({"table": "poss-optima", "seconds": time.monotonic() - start, "rows": rows}))
 

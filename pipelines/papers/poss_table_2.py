@@ -1,7 +1,7 @@
 """Table 2 of Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015: training R^2 for k = 8.
 
-A data set is split at random into two halves; the training half is standardised by itself, and R^2 on it is
-reported, as mean and standard deviation over the splits.
+Each data set is split at random into two halves, and the training half is standardised. The table shows mean and
+standard deviation of R^2 on the training half, over the splits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ PENALISED = ("MCP", "SCAD", "Lasso")
 METHODS = ("POSS", *GREEDY, *PENALISED)
 SPLITS_IN_PAPER = 100
 
-#: The paper's mean and standard deviation. SCAD and Lasso are said to be very close to MCP and are not
-#: printed there.
+#: The paper's mean and standard deviation. It omits SCAD and Lasso, which it calls very close to MCP.
 PAPER: dict[str, dict[str, tuple[float, float]]] = {
     "housing": {
         "POSS": (0.7437, 0.0297), "FR": (0.7429, 0.0300), "FoBa": (0.7423, 0.0301), "OMP": (0.7415, 0.0300),
@@ -72,7 +71,7 @@ PAPER: dict[str, dict[str, tuple[float, float]]] = {
 
 
 def rows_and_target(name: str) -> tuple[Floats, Floats] | None:
-    """X (m, n) and y (m, 1) as the paper has them: all 367 rows of eunite2001, the first 5822 of coil2000."""
+    """Return X (m, n) and y (m, 1) with the paper's rows: all 367 of eunite2001, the first 5822 of coil2000."""
     arrays = load(name)
     if arrays is None:
         return None
@@ -83,7 +82,7 @@ def rows_and_target(name: str) -> tuple[Floats, Floats] | None:
 
 
 def one_split(task: tuple[str, int, int]) -> dict[str, float]:
-    """R^2 of every method on the training half of one split: (name, number of the split, seed)."""
+    """Return R^2 of every method on the training half of one split; task: (data set, split, seed)."""
     name, split, seed = task
     data = rows_and_target(name)
     assert data is not None
@@ -101,7 +100,7 @@ def one_split(task: tuple[str, int, int]) -> dict[str, float]:
 
 
 def compare(name: str, splits: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """One row a method: ours, the paper's, the difference in standard errors, and how sure POSS's lead is."""
+    """Return one row per method: our mean, the paper's, the difference in standard errors, POSS's paired t."""
     rows: list[dict[str, Any]] = []
     poss = np.array([split["POSS"] for split in splits])
     for method in METHODS:
@@ -125,7 +124,7 @@ def _paired_t(difference: Floats) -> float | None:
 
 
 def run(splits: int, only: Sequence[str], processes: int, seed: int) -> None:
-    """Print the table and, as the last line, the same as JSON."""
+    """Print the table and, as the last line, the same figures as JSON."""
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     names = [name for name in only or PAPER if _present(name)]
@@ -133,7 +132,7 @@ def run(splits: int, only: Sequence[str], processes: int, seed: int) -> None:
     for place, name in enumerate(names):
         rows += compare(name, answers[place * splits : (place + 1) * splits])
     print(f"POSS Table 2: training R^2, k = {K}, {splits} splits\n")
-    header = ("data set", "method", "ours", "paper", "difference / s.e.", "POSS leads by (paired t)")
+    header = ("data set", "method", "ours", "paper", "difference in s.e.", "lead of POSS (paired t)")
     print(text_table(header, [_written(row) for row in rows]))
     print(json_line({"table": "poss-table-2", "splits": splits, "seconds": time.monotonic() - start, "rows": rows}))
 

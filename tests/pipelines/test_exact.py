@@ -1,4 +1,4 @@
-"""The tables of exact answers run, and their last line is JSON."""
+"""The tables of exact results run, and their last line is JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_optimum_of_sonar_is_proved(capsys: pytest.CaptureFixture[str]) -> N
     assert report["rows"][0]["r2"] == pytest.approx(0.438258, abs=5e-7)
 
 
-def test_a_row_of_table_2_stands_beside_the_papers() -> None:
+def test_a_row_of_table_2_matches_the_paper() -> None:
     row = heuristic_tables.one_row("spectf 22/23", 5, 300.0, 300.0)
     if row is None:
         pytest.skip("there is no spectf.npz")
@@ -32,7 +32,7 @@ def test_a_row_of_table_2_stands_beside_the_papers() -> None:
     assert row["compared"]["ISOLS"] == row["search"]["f=u"]["error"]
 
 
-def test_a_row_of_table_1_has_all_comparators() -> None:
+def test_a_row_of_table_1_has_all_other_methods() -> None:
     row = heuristic_tables.one_row("spectf", 5, 0.1, 300.0)
     if row is None:
         pytest.skip("there is no spectf.npz")
@@ -56,7 +56,7 @@ def test_the_combined_bound_needs_fewer_nodes_than_the_others() -> None:
     if data is None:
         pytest.skip("there is no spectf.npz")
     row = certificate.compare("spectf", 5, data, 100_000)
-    assert row["eigenvalue"]["singly"]["nodes"] == 9109  # what f = l expands
+    assert row["eigenvalue"]["singly"]["nodes"] == 9109  # the nodes that best-first search with f = l expands
     assert row["ratio_as_run"] > 10.0
     assert row["ratio_singly"] > 5.0
     assert row["combined"]["pairs"]["nodes"] < row["leaps"]["pairs"]["nodes"]

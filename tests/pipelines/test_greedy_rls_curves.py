@@ -1,4 +1,4 @@
-"""The curves of greedy RLS, on sonar, and what is said of them."""
+"""The curves of greedy RLS on sonar, and the comparison with the claims of the paper."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pipelines.papers import greedy_rls_curves
 from pipelines.papers.greedy_rls_curves import (
     Curves,
     enough_features,
+    findings,
     fold_curves,
-    in_words,
-    on_the_whole,
+    overall_findings,
     stratified,
 )
 from tests.datasets import load
@@ -27,7 +27,7 @@ def test_folds_have_equal_shares_of_each_class() -> None:
     assert np.ptp(np.bincount(fold[y > 0], minlength=10)) <= 1
 
 
-def test_curves_of_one_fold_and_what_they_show() -> None:
+def test_curves_of_one_fold_and_their_findings() -> None:
     X, Y, _ = load("sonar")
     assert Y is not None
     X, Y = np.hstack([X, np.ones((208, 1))]), np.where(Y > 0, 1.0, -1.0)
@@ -36,21 +36,23 @@ def test_curves_of_one_fold_and_what_they_show() -> None:
     assert curves.test.shape == curves.loo.shape == curves.random.shape == (12,)
     assert curves.loo[-1] > 0.7 > curves.majority
     better = replace(curves, test=curves.loo - 0.05, random=curves.loo - 0.2)
-    assert in_words("colon-cancer", better, 0.01).count("NOT SO") == 0
-    assert in_words("adult", better, 0.01).count("NOT SO") == 1  # it overfits
-    assert in_words("adult", replace(curves, test=curves.loo, random=curves.loo + 0.1), 0.01).count("NOT SO") == 1
+    assert findings("colon-cancer", better, 0.01).count("NOT CONFIRMED") == 0
+    assert findings("adult", better, 0.01).count("NOT CONFIRMED") == 1  # it overfits
+    assert (
+        findings("adult", replace(curves, test=curves.loo, random=curves.loo + 0.1), 0.01).count("NOT CONFIRMED") == 1
+    )
 
 
-def test_what_is_said_of_all_data_sets_depends_on_their_curves() -> None:
+def test_overall_findings_depend_on_the_curves() -> None:
     some = np.array([0.6, 0.8, 0.8, 0.8])
     fits = Curves(some, some, some - 0.1, 0.5, 1.0)
     overfits = replace(fits, loo=some + 0.2)
     agreed = {"adult": fits, "german.numer": fits, "colon-cancer": overfits}
-    assert not any("NOT SO" in line for line in on_the_whole(agreed))
+    assert not any("NOT CONFIRMED" in line for line in overall_findings(agreed))
     elsewhere = {**agreed, "adult": overfits, "colon-cancer": fits}
-    assert any("NOT SO: overfitting" in line for line in on_the_whole(elsewhere))
+    assert any("NOT CONFIRMED: overfitting" in line for line in overall_findings(elsewhere))
     slow = replace(fits, test=np.array([0.5, 0.6, 0.7, 0.8]))
-    assert any("NOT SO: half" in line for line in on_the_whole({"adult": slow, "australian": fits}))
+    assert any("NOT CONFIRMED: half" in line for line in overall_findings({"adult": slow, "australian": fits}))
 
 
 def test_a_fold_that_was_saved_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_a_fold_that_was_saved_is_not_computed_again(tmp_path: Path, monkeypatch
         greedy_rls_curves._saved_fold(("sonar", 2, 3, 0, tmp_path))
 
 
-def test_the_least_number_of_features_that_do_as_well_as_all() -> None:
+def test_the_least_number_of_features_as_accurate_as_all() -> None:
     some = np.array([0.6, 0.78, 0.795, 0.7, 0.8])
     curves = Curves(some, some, some, 0.5, 1.0)
     assert enough_features(curves) == 3

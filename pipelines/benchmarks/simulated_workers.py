@@ -1,5 +1,7 @@
-"""Workers that take turns in this process, by a clock of their own: how the asynchronous form searches on N of them,
-whatever the cores here. Their speed says nothing."""
+"""Simulate N workers in this process, to measure the quality of the asynchronous search for any N.
+
+The workers take turns by a simulated clock. Wall times say nothing about a cluster.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from dsel.search.parallel.dispatcher import Dispatch
 from dsel.search.parallel.executor import Answer, Lost, Package, Slice
 from dsel.search.parallel.iteration_slices import SliceEngine
 
-#: Seconds of an iteration by the workers' clock.
-_EACH = 1e-6
-#: A package of theirs takes up to so much more or less than another one.
-_UNEVEN = 0.5
+#: Simulated seconds per iteration.
+_SECONDS = 1e-6
+#: Largest relative deviation of a package's simulated time.
+_JITTER = 0.5
 
 
-class InTurn:
-    """N workers, each with an archive of its own, one package waiting for each: as on a cluster (`DaskFutures`)."""
+class SimulatedWorkers:
+    """An executor of N simulated workers, each with its own archive and one queued package, like `DaskFutures`."""
 
     def __init__(self, objective: QuadraticObjective, k: int, seed: int, workers: int) -> None:
         self.workers = self.spread = workers
@@ -41,25 +43,25 @@ class InTurn:
         for w in range(self.workers):
             if w not in self._busy and self._waiting:
                 package = self._waiting.pop(0)
-                seconds = _EACH * package.units * (1.0 + _UNEVEN * (2.0 * self._pace.random() - 1.0))
+                seconds = _SECONDS * package.units * (1.0 + _JITTER * (2.0 * self._pace.random() - 1.0))
                 self._busy[w] = self.now + seconds, package
 
     def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        """The package that ends next."""
+        """Return the package that ends next."""
         w = min(self._busy, key=lambda w: self._busy[w][0])
         self.now, package = self._busy.pop(w)
         assert isinstance(package.load, Slice)
         found = self._engines[w].run(package.load)
         self._begin()
-        return [(package, Answer(found, _EACH * package.units))]
+        return [(package, Answer(found, _SECONDS * package.units))]
 
     def close(self) -> None:
         self._waiting.clear()
 
 
 def least_found(objective: QuadraticObjective, k: int, workers: int, iterations: int, seed: int) -> float:
-    """The least f that PPOSS-asy finds on so many workers."""
+    """Return the least f that PPOSS-asy finds on a number of simulated workers."""
     search = SlicedPposs(objective, k, seed=seed)
-    executor = InTurn(objective, k, seed, workers)
+    executor = SimulatedWorkers(objective, k, seed, workers)
     Dispatch(search, executor, Stop(iterations=iterations), clock=lambda: executor.now).run()
     return search.best_value
