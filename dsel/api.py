@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.config.request import Column, Settings, check
-from dsel.data.dataset import Source, as_columns, make_source
+from dsel.data.dataset import Dataset, as_columns, as_dataset
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import LocalSpec
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
@@ -74,22 +74,22 @@ def select(
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    source, settings = _asked(
+    dataset, settings = _asked(
         X, Y, k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=include, exclude=exclude,
         seed=seed, criterion=criterion, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
         **options,
     )  # fmt: skip
     around = Surroundings()
     on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
-    client = None if source.in_memory and not on_workers else active_client()
-    if client is not None and not source.in_memory:
+    client = None if dataset.in_memory and not on_workers else active_client()
+    if client is not None and not dataset.in_memory:
         from dsel.engine.dask import make_compute, make_persist
 
         around.compute, around.persist = make_compute(client), make_persist(client)
         around.workers, around.worker_memory = workers_of(client)
     if on_workers:
         around.backend = backend(client)
-    return run_selection(source, settings, around)
+    return run_selection(dataset, settings, around)
 
 
 def plan(
@@ -104,25 +104,25 @@ def plan(
 
     Errors: those of `select` that show before the first pass, but CapacityError.
     """
-    source, settings = _asked(X, Y, **asked)
-    checked = check(source, settings)
-    client = None if source.in_memory else active_client()
+    dataset, settings = _asked(X, Y, **asked)
+    checked = check(dataset, settings)
+    client = None if dataset.in_memory else active_client()
     found = (1, None) if client is None else workers_of(client)
     limit = found[1] if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
     around = Surroundings(workers=workers or found[0], worker_memory=limit)
     keeps = client is not None or workers is not None
-    made = plan_selection(source, checked, around, held_out_rows(source, checked), keeps=keeps)
-    return calibrated(made, source) if calibrate else made
+    made = plan_selection(dataset, checked, around, held_out_rows(dataset, checked), keeps=keeps)
+    return calibrated(made, dataset) if calibrate else made
 
 
 def _asked(
     X: Any, Y: Any, *, k: int, targets: Any = None, unsupervised: bool = False, sample_weight: Any = None,
     include: Any = (), exclude: Any = (), **asked: Any,
-) -> tuple[Source, Settings]:  # fmt: skip
+) -> tuple[Dataset, Settings]:  # fmt: skip
     """The data and the settings of a call."""
-    source = make_source(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
+    dataset = as_dataset(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
     known = {name: asked.pop(name) for name in _SETTINGS if name in asked}
     settings = Settings(
         k=k, include=as_columns(include, "include"), exclude=as_columns(exclude, "exclude"), options=asked, **known
     )
-    return source, settings
+    return dataset, settings

@@ -97,8 +97,8 @@ def plan(
     from dsel.planning.calibration import calibrated
     from dsel.storage.paths import as_place
 
-    made, source = plan_job(read_job(job, None if out is None else as_place(out), cluster))
-    made = calibrated(made, source)
+    made, dataset = plan_job(read_job(job, None if out is None else as_place(out), cluster))
+    made = calibrated(made, dataset)
     typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
     made.require()
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from dsel.config.job import JobFile
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.engine.executors.factory import backend
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import _Checkpoints
@@ -45,7 +45,7 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
         time.sleep(seconds)
         return float(abs(data.Y[:, 0] - data.columns(S).mean(axis=1)).mean())
 
-    source, described, journal = make_source(X, Y), job(folder), Journal(folder / "journal.jsonl")
+    dataset, described, journal = as_dataset(X, Y), job(folder), Journal(folder / "journal.jsonl")
     run = f"life-{os.getpid()}"
     with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
         checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), lock, journal)
@@ -54,7 +54,7 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
             backend=backend(None, journal),
         )  # fmt: skip
         settings = described.settings()
-        run_selection(source, type(settings)(**{**settings.__dict__, "criterion": criterion}), around).save(folder)
+        run_selection(dataset, type(settings)(**{**settings.__dict__, "criterion": criterion}), around).save(folder)
 
 
 def main(folder: Path, lives: int) -> None:

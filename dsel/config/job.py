@@ -26,7 +26,7 @@ from dsel.config.import_path import load_function
 from dsel.config.request import Column, Settings
 from dsel.config.secrets import refuse_passwords
 from dsel.config.types import Duration, Float, Int, first_error, not_bool
-from dsel.data.dataset import Source, make_source
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import MissingInputError, OptionError
 from dsel.storage.paths import Place, Remote, as_place
 
@@ -125,9 +125,9 @@ class JobFile(BaseModel):
             )
         return self
 
-    def source(self) -> Source:
+    def dataset(self) -> Dataset:
         """From what. Errors: MissingInputError, DataError, OptionError about the store; it reads labels alone."""
-        return make_source(
+        return as_dataset(
             str(self.store), targets=self.targets, unsupervised=self.unsupervised, sample_weight=self.sample_weight
         )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from dsel.config.types import first_error
-from dsel.data.dataset import Labels, Source, nearest, resolve_labels
+from dsel.data.dataset import Dataset, Labels, nearest, resolve_labels
 from dsel.errors import OptionError
 from dsel.objective.dense import FEW_TARGETS
 from dsel.passes.gram import Missing
@@ -58,10 +58,10 @@ class Checked:
     exclude: NDArray[np.int64]
 
 
-def check(source: Source, settings: Settings) -> Checked:
+def check(dataset: Dataset, settings: Settings) -> Checked:
     """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
     OptionError; CapacityError where the option `memory` is too small to begin with."""
-    n = source.n
+    n = dataset.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
         raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
     method = METHODS[settings.method]
@@ -89,13 +89,13 @@ def check(source: Source, settings: Settings) -> Checked:
     conflict = options.conflict(settings.criterion is not None)
     if conflict:
         raise OptionError(f"Options of {settings.method}: {conflict}.", "Leave it out.")
-    if method.unsupervised_only and source.n_targets:
+    if method.unsupervised_only and dataset.n_targets:
         raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
-    include = resolve_labels(settings.include, source.features, "feature", "include")
-    exclude = resolve_labels(settings.exclude, source.features, "feature", "exclude")
+    include = resolve_labels(settings.include, dataset.features, "feature", "include")
+    exclude = resolve_labels(settings.exclude, dataset.features, "feature", "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
-        raise OptionError(f"Columns {some_names(source.features, both)} are both included and excluded.")
+        raise OptionError(f"Columns {some_names(dataset.features, both)} are both included and excluded.")
     if include.size > settings.k:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
     if exclude.size == n:
@@ -103,7 +103,7 @@ def check(source: Source, settings: Settings) -> Checked:
     checked = Checked(settings, method, options, include, exclude)
     if isinstance(options, ArchiveOptions) and not options.by_calls(settings.criterion is not None):
         k, free = settings.k - include.size, n - include.size - exclude.size
-        few = source.n_targets if source.n_targets <= FEW_TARGETS else 0
+        few = dataset.n_targets if dataset.n_targets <= FEW_TARGETS else 0
         if 0 < k <= free:
             check_tables(free, few, k, first_slots(k), options.memory)
     return checked
@@ -123,21 +123,21 @@ def partial_sums(checked: Checked) -> int:
     return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
 
 
-def problem_of(source: Source, checked: Checked) -> Problem:
+def problem_of(dataset: Dataset, checked: Checked) -> Problem:
     """What is asked, in numbers."""
     options, k = checked.options, checked.settings.k
-    rows = max((block.stop - block.start for block in source.blocks), default=0)
-    width = source.n if source.store is None else source.store.column_bounds[1]
+    rows = max((block.stop - block.start for block in dataset.blocks), default=0)
+    width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
     archive = checked.settings.method in ("poss", "pposs", "pposs-asy") and checked.settings.criterion is None
     extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
     calls = checked.settings.criterion is None and callable(getattr(options, "isolation", None))
     whole, factor, looks = checked.method.whole_gram or any(extras) or calls, False, 0
     if checked.settings.method == "astar":
         whole = getattr(options, "bound", None) == "combined"
-        factor, looks = not source.n_targets, 2 * k + 4 * source.n_targets + 6
+        factor, looks = not dataset.n_targets, 2 * k + 4 * dataset.n_targets + 6
         whole = whole or (factor and bool(checked.settings.lam or checked.include.size))
     return Problem(
-        source.m, source.n, source.n_targets, max(1, math.ceil(source.x_bytes / (source.m * source.n))), k,
+        dataset.m, dataset.n, dataset.n_targets, max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n))), k,
         (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if archive else 2, looks=looks,
         needs_gram=whole,
         needs_factor=factor,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.dataset import Labels, Source, dense_rows, load_block
+from dsel.data.dataset import Dataset, Labels, dense_rows, load_block
 from dsel.errors import OptionError
 
 #: X is kept in memory, once a process, where it takes at most so many bytes as float64.
@@ -24,21 +24,21 @@ def _forget(key: str) -> None:
 
 
 class ColumnData:
-    """m samples of n features and N targets, as they are in the source: not standardised, NaN where values are missing.
+    """m samples of n features and N targets, as the dataset has them: not standardised, NaN where values are missing.
 
     Small enough to travel: of a store only its place does. Errors: OptionError for Dask arrays, which cannot be read
     from inside a task.
     """
 
-    def __init__(self, source: Source) -> None:
-        if any(block.lazy for block in source.blocks):
+    def __init__(self, dataset: Dataset) -> None:
+        if any(block.lazy for block in dataset.blocks):
             raise OptionError(
                 "A criterion f(S, data) cannot be given Dask arrays.", "Write them to a store, and select from that."
             )
-        self.m, self.n, self.n_targets = source.m, source.n, source.n_targets
-        self.labels: Labels = source.features
-        self._source = source
-        self._key = source.fingerprint
+        self.m, self.n, self.n_targets = dataset.m, dataset.n, dataset.n_targets
+        self.labels: Labels = dataset.features
+        self._dataset = dataset
+        self._key = dataset.fingerprint
         self._own: dict[str, NDArray[np.float64]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class ColumnData:
 
     def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:
         rows = []
-        for block in self._source.blocks:
+        for block in self._dataset.blocks:
             part = load_block(block.x if which == "x" else block.y, members)
             rows.append(dense_rows(part, 0, block.stop - block.start))
         return np.concatenate(rows)

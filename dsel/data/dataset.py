@@ -1,6 +1,6 @@
 """Where the numbers come from, as row blocks: a store, arrays in memory, Dask or xarray arrays, sparse matrices.
 
-Whatever it is, a `Source` lists the same row blocks in the same order, so that every pass over the data adds up the
+Whatever it is, a `Dataset` lists the same row blocks in the same order, so that every pass over the data adds up the
 same partial sums whoever computes them.
 """
 
@@ -64,7 +64,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Source:
+class Dataset:
     """A data set as row blocks. m x n matrix X; N targets, N = 0 where Y = X."""
 
     name: str
@@ -154,11 +154,11 @@ def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
     return np.array(rows, dtype=np.float64, order="C")
 
 
-def make_source(
+def as_dataset(
     X: Any, Y: Any = None, *, targets: Sequence[str | int] | None = None, unsupervised: bool = False,
     sample_weight: Any = None,
-) -> Source:  # fmt: skip
-    """A Source from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
+) -> Dataset:  # fmt: skip
+    """A Dataset from a store's path, or from numpy, scipy sparse, pandas, Dask or xarray data.
 
     Y None: a store or Dataset brings its own Y if it has one (unless `unsupervised`); otherwise Y = X. `targets` picks
     some of them by label or index; they stay in the order that Y has them in. sample_weight: (m,) numbers >= 0 for data
@@ -182,21 +182,21 @@ def make_source(
                 f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.",
                 "Rename the data matrix to X, or pass it alone.",
             )
-        sample_weight = _of_dataset(X, sample_weight)
+        sample_weight = _weights_of_xarray(X, sample_weight)
         X = X["X"]
     if unsupervised:
         Y = None
-    source = _from_arrays(X, Y)
+    dataset = _from_arrays(X, Y)
     if targets is not None:
-        source = _pick_targets(source, targets)
+        dataset = _pick_targets(dataset, targets)
     if sample_weight is None or sample_weight is False:
-        return source
+        return dataset
     if _is_pandas(X) and _is_pandas(sample_weight):
         _require_same_index(X, sample_weight, "sample_weight")
-    return _weighted(source, given_weights(sample_weight, source.m))
+    return _weighted(dataset, given_weights(sample_weight, dataset.m))
 
 
-def _of_dataset(dataset: Any, asked: Any) -> Any:
+def _weights_of_xarray(dataset: Any, asked: Any) -> Any:
     """Weights of an xarray Dataset: its variable `weight`, or the one named."""
     name = named(asked, "weight" in dataset) if asked is None or isinstance(asked, str | bool) else None
     if name is None:
@@ -206,9 +206,9 @@ def _of_dataset(dataset: Any, asked: Any) -> Any:
     return dataset[name].data
 
 
-def _weighted(source: Source, weights: Weights | None) -> Source:
+def _weighted(dataset: Dataset, weights: Weights | None) -> Dataset:
     if weights is None:
-        return source
+        return dataset
 
     def part(block: Block) -> Any:
         values = weights.values
@@ -216,8 +216,8 @@ def _weighted(source: Source, weights: Weights | None) -> Source:
             return StoredRows(values, block.start, block.stop)
         return values[block.start : block.stop]
 
-    blocks = tuple(replace(block, w=part(block)) for block in source.blocks)
-    return replace(source, blocks=blocks, weights=weights)
+    blocks = tuple(replace(block, w=part(block)) for block in dataset.blocks)
+    return replace(dataset, blocks=blocks, weights=weights)
 
 
 def _is(value: Any, module: str, name: str) -> bool:
@@ -270,7 +270,7 @@ def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
     return f"Nearest: {', '.join(close)}." if close else f"Known: {', '.join(list(known)[:8])}."
 
 
-def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool) -> Source:
+def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised: bool) -> Dataset:
     m, n = store.shape
     y = None if unsupervised else store.y
     chosen = None
@@ -285,7 +285,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
         Block(a, b, StoredRows(store.x, a, b), None if y is None else StoredRows(y, a, b)) for a, b in pairwise(edges)
     )
     N = len(labels)
-    return Source(
+    return Dataset(
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
         x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen,
     )  # fmt: skip
@@ -293,7 +293,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
 
 def _sparse_source(
     store: SparseStore, targets: Sequence[str | int] | None, unsupervised: bool, sample_weight: Any
-) -> Source:
+) -> Dataset:
     """Targets are columns of obs, by their names; without any, Y = X."""
     m, n = store.shape
     chosen: list[str] = []
@@ -307,19 +307,19 @@ def _sparse_source(
     blocks = tuple(
         Block(p.start, p.stop, p, ObsColumns(p.path, variables, p.start, p.stop) if chosen else None) for p in places
     )
-    source = Source(
+    dataset = Dataset(
         name=str(store.path), m=m, n=n, n_targets=len(chosen), features=store.features,
         targets=np.array(chosen, dtype=object), blocks=blocks, x_bytes=sum(p.bytes_read() for p in places),
         y_bytes=sum(block.y.bytes_read() for block in blocks) if chosen else 0, store=store,
     )  # fmt: skip
-    return _weighted(source, find_weights(store, sample_weight))
+    return _weighted(dataset, find_weights(store, sample_weight))
 
 
-def _pick_targets(source: Source, targets: Sequence[str | int]) -> Source:
-    if not source.n_targets:
+def _pick_targets(dataset: Dataset, targets: Sequence[str | int]) -> Dataset:
+    if not dataset.n_targets:
         raise OptionError(f"There is no Y to choose {list(targets)} from.")
-    chosen = _resolve_targets(targets, source.targets)
-    return replace(source, n_targets=len(chosen), targets=source.targets[chosen], target_columns=chosen)
+    chosen = _resolve_targets(targets, dataset.targets)
+    return replace(dataset, n_targets=len(chosen), targets=dataset.targets[chosen], target_columns=chosen)
 
 
 def _labels_of(data: Any, prefix: str, count: int) -> Labels:
@@ -386,7 +386,7 @@ def _plain(data: Any) -> NDArray[Any]:
     return np.asarray(data)
 
 
-def _from_arrays(X: Any, Y: Any) -> Source:
+def _from_arrays(X: Any, Y: Any) -> Dataset:
     x = _matrix(X, "X")
     y = None if Y is None else _matrix(Y, "Y")
     m, n = (int(size) for size in x.shape)
@@ -399,7 +399,7 @@ def _from_arrays(X: Any, Y: Any) -> Source:
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")
-    return Source(
+    return Dataset(
         name="X", m=m, n=n, n_targets=N, features=_labels_of(X, "x", n), targets=_labels_of(Y, "y", N),
         blocks=_array_blocks(x, y), x_bytes=_size(x), y_bytes=0 if y is None else _size(y),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from dsel.config.request import Settings, check
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.errors import DselError, Interrupted, OptionError
 from dsel.objective.conditioning import missed, near_dependence
 from dsel.objective.dense import QuadraticObjective
@@ -52,7 +52,7 @@ class Effort:
 
 
 def certify_selection(
-    source: Source, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
+    dataset: Dataset, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
     folder: Place | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
@@ -67,10 +67,10 @@ def certify_selection(
             "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
         )
     around = around or Surroundings()
-    checked = check(source, settings)
-    statistics, passes = statistics_of(source, settings, around)
+    checked = check(dataset, settings)
+    statistics, passes = statistics_of(dataset, settings, around)
     whole = statistics.objective(settings.preprocess, settings.lam)
-    objective, _ = candidates_of(source, checked, statistics, whole)
+    objective, _ = candidates_of(dataset, checked, statistics, whole)
     found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         # The proof's own earlier work is in its node count already: only bound and value are merged.
@@ -87,7 +87,7 @@ def certify_selection(
     )  # fmt: skip
     for certificate in certificates.values():
         log.info("%s", describe(certificate))
-    return _with_better(source, settings, selection, statistics, objective, certificates, around)
+    return _with_better(dataset, settings, selection, statistics, objective, certificates, around)
 
 
 def _reserves(objective: QuadraticObjective, k: int) -> Iterator[str]:
@@ -210,7 +210,7 @@ class _Keeper:
 
 
 def _with_better(
-    source: Source, settings: Settings, selection: Selection, statistics: Statistics, objective: QuadraticObjective,
+    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: QuadraticObjective,
     certificates: dict[int, Certificate], around: Surroundings,
 ) -> Selection:  # fmt: skip
     """Subsets that are better than the selection's take their place in the front, and as the answer."""
@@ -228,7 +228,7 @@ def _with_better(
     if not best.error < selection.error - 1e-9 * total:
         return replace(selection, front=rows)
     included = list(objective.included)
-    ready = of_gram(source, settings, statistics, around.compute)
+    ready = of_gram(dataset, settings, statistics, around.compute)
     S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
     fit = ready.fit(S, settings.lam)
     coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
@@ -236,7 +236,7 @@ def _with_better(
     return replace(
         selection,
         indices=tuple(int(j) for j in S),
-        labels=tuple(str(source.features[j]) for j in S),
+        labels=tuple(str(dataset.features[j]) for j in S),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
         coefficients=coefficients,

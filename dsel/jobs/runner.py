@@ -15,7 +15,7 @@ from dask.utils import format_bytes
 
 from dsel.config.job import JobFile
 from dsel.config.request import Checked, check
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.engine.branch_and_bound import Workers
 from dsel.engine.clusters.connect import connect, patience, workers_now, workers_promised
 from dsel.engine.clusters.local import LocalSpec, local_cluster
@@ -52,16 +52,16 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     _check_places(job)
-    source = job.source()
-    _plan(job, source, *workers_promised(job.cluster)).require()
+    dataset = job.dataset()
+    _plan(job, dataset, *workers_promised(job.cluster)).require()
     reporter = reporter or Reporter.for_terminal()
     with _held(job.out, reporter) as (lock, interrupts):
-        done = _already_done(job, source)
+        done = _already_done(job, dataset)
         if done is not None:
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return done
-        _describe(job, source)
-        selection = _run(job, source, reporter, interrupts, lock)
+        _describe(job, dataset)
+        selection = _run(job, dataset, reporter, interrupts, lock)
         lock.require()
         selection.save(job.out, overwrite=True)
         (job.out / CHECKPOINT).unlink(missing_ok=True)
@@ -69,39 +69,39 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         return selection
 
 
-def plan_job(job: JobFile) -> tuple[Plan, Source]:
+def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     """The plan of a job as it stands (saved statistics and a checkpoint are reckoned with), and its data; nothing is
     run or written. Workers are those that the cluster section promises; of a scheduler that runs already, those that it
     has now. Errors: those of `run_job` that show before it begins, but a plan that does not fit says so itself.
     """
     _check_places(job)
-    source = job.source()
+    dataset = job.dataset()
     workers, memory = workers_now(job.cluster)
-    plan = _plan(job, source, workers, memory)
+    plan = _plan(job, dataset, workers, memory)
     if memory is None:
         note = "the memory of a worker is not known before the cluster is there: the job plans again with it then"
         plan = replace(plan, notes=(*plan.notes, note))
-    return plan, source
+    return plan, dataset
 
 
-def _plan(job: JobFile, source: Source, workers: int, memory: int | None) -> Plan:
+def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> Plan:
     assert job.out is not None
-    checked: Checked = check(source, job.settings())
-    state = read_checkpoint(job.out, head(_identity(job, source)))
+    checked: Checked = check(dataset, job.settings())
+    state = read_checkpoint(job.out, head(_identity(job, dataset)))
     around = Surroundings(
         workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job),
         apart=_apart(job),
     )  # fmt: skip
-    held_out = held_out_rows(source, checked)
-    return plan_selection(source, checked, around, held_out, keeps=True, certified=job.certify is not None)
+    held_out = held_out_rows(dataset, checked)
+    return plan_selection(dataset, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
 
-def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
+def _run(job: JobFile, dataset: Dataset, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
     from dsel.engine.metrics import progress_metrics
 
     assert job.out is not None
     journal = Journal(job.out / JOURNAL) if METHODS[job.method].on_workers else None
-    checkpoints = _Checkpoints(job, _identity(job, source), interrupts, reporter, lock, journal)
+    checkpoints = _Checkpoints(job, _identity(job, dataset), interrupts, reporter, lock, journal)
     around = Surroundings(
         artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
         on_stage=checkpoints.on_stage, scratch=_scratch(job), apart=_apart(job),
@@ -124,12 +124,12 @@ def _run(job: JobFile, source: Source, reporter: Reporter, interrupts: Interrupt
         around.persist = make_persist(client)
         around.backend = backend(client, journal, job.out, patience(job.cluster))
         try:
-            selection = run_selection(source, job.settings(), around)
+            selection = run_selection(dataset, job.settings(), around)
         except (CriterionError, ClusterError):
             checkpoints.save_last()
             raise
         if job.certify is not None:
-            selection = _certified(job, source, selection, around, reporter, interrupts, Workers(client))
+            selection = _certified(job, dataset, selection, around, reporter, interrupts, Workers(client))
         peaks = peak_memory(client)
     for address, (peak, limit) in peaks.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
@@ -146,7 +146,7 @@ def with_peak(selection: Selection) -> Selection:
 
 
 def _certified(
-    job: JobFile, source: Source, selection: Selection, around: Surroundings, reporter: Reporter,
+    job: JobFile, dataset: Dataset, selection: Selection, around: Surroundings, reporter: Reporter,
     interrupts: Interrupts, workers: Workers,
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
@@ -155,7 +155,7 @@ def _certified(
     reporter.stage("certificate")
     interrupts.deferred = True
     on_slice = _proof_slice(reporter, interrupts)
-    return certify_selection(source, job.settings(), selection, effort, around, job.out, on_slice, workers)
+    return certify_selection(dataset, job.settings(), selection, effort, around, job.out, on_slice, workers)
 
 
 def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
@@ -174,8 +174,8 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
     """
     about, job = job_of(folder)
     selection = open_selection(folder)
-    source = job.source()
-    if source.fingerprint != about["identity"]["fingerprint"]:
+    dataset = job.dataset()
+    if dataset.fingerprint != about["identity"]["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with _held(folder, reporter) as (lock, interrupts):
@@ -186,7 +186,7 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
         effort = replace(effort, finish=True)
         with local_cluster(LocalSpec(workers)) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
-                source, job.settings(), selection, effort, around, folder.absolute(), on_slice,
+                dataset, job.settings(), selection, effort, around, folder.absolute(), on_slice,
                 None if client is None else Workers(client),
             )  # fmt: skip
         lock.require()
@@ -287,18 +287,18 @@ def _check_places(job: JobFile) -> None:
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 
 
-def _identity(job: JobFile, source: Source) -> dict[str, Any]:
-    identity = {"job": job.identity(), "fingerprint": source.fingerprint}
+def _identity(job: JobFile, dataset: Dataset) -> dict[str, Any]:
+    identity = {"job": job.identity(), "fingerprint": dataset.fingerprint}
     held_out = job.options.get("held_out")
     if isinstance(held_out, str):
-        identity["held_out"] = held_out_store(source, held_out).fingerprint
+        identity["held_out"] = held_out_store(dataset, held_out).fingerprint
     return identity
 
 
-def _describe(job: JobFile, source: Source) -> None:
+def _describe(job: JobFile, dataset: Dataset) -> None:
     """Note what the folder is for; refuse one that is for something else."""
     assert job.out is not None
-    identity = _identity(job, source)
+    identity = _identity(job, dataset)
     before = described(job.out)
     if before is not None and before["identity"] != identity:
         what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
@@ -318,12 +318,12 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])
 
 
-def _already_done(job: JobFile, source: Source) -> Selection | None:
+def _already_done(job: JobFile, dataset: Dataset) -> Selection | None:
     assert job.out is not None
     before = described(job.out)
     if before is None or not (job.out / SELECTION).is_file():
         return None
-    if before["identity"] != _identity(job, source):
+    if before["identity"] != _identity(job, dataset):
         return None
     try:
         return open_selection(job.out)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
-from dsel.data.dataset import Block, Source, StoredRows, load_block, load_weights
+from dsel.data.dataset import Block, Dataset, StoredRows, load_block, load_weights
 from dsel.data.store.array import StoredArray
 from dsel.passes.accounting import note
 from dsel.passes.reduce_blocks import FAN_IN
@@ -168,7 +168,7 @@ def _merged(partials: list[Any], merge: Any) -> Any:
 
 
 class ColumnBlocks:
-    """A source by blocks of columns. compute: as for `reduce_blocks`. persist: takes a list of Dask delayed objects and
+    """A dataset by column blocks. compute: as for `reduce_blocks`. persist: takes a list of Dask delayed objects and
     returns ones whose values the workers keep; with it, X is read once.
 
     Stores are cut where their chunks are, data in memory anywhere; where chunks are full rows (Dask arrays have been
@@ -176,12 +176,12 @@ class ColumnBlocks:
     """
 
     def __init__(
-        self, source: Source, compute: Callable[[Any], Any] | None = None,
+        self, dataset: Dataset, compute: Callable[[Any], Any] | None = None,
         persist: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:  # fmt: skip
-        self.source, self._compute = source, compute
-        self._persist = None if source.in_memory or compute is None else persist
-        self._groups = groups_of_columns(source)
+        self.dataset, self._compute = dataset, compute
+        self._persist = None if dataset.in_memory or compute is None else persist
+        self._groups = groups_of_columns(dataset)
         self._by_rows = by_rows(self._groups)
         self._kept: list[Any] | None = None
         self.reads = 0  # passes over the stored data, all columns
@@ -197,7 +197,7 @@ class ColumnBlocks:
         wants those of its rows. only: blocks that hold none of these ascending columns are left out. additive: join
         sums. Sums (of row blocks whatever merge does not stack) are made by the workers, a few results at a time, and
         one comes here. full_height: cells that are one below the other come as one, without targets."""
-        source = self.source
+        dataset = self.dataset
         if self._by_rows:
             additive = merge not in (stack_rows, stack_columns)
         began, reads, read = time.perf_counter(), self.reads, self.bytes_read
@@ -205,16 +205,16 @@ class ColumnBlocks:
         self._count(groups, only is None)
 
         def made(result: Any, tasks: int) -> Any:
-            of_targets = source.y_bytes if targets else 0
+            of_targets = dataset.y_bytes if targets else 0
             loads = len(self._groups) if self._persist is not None and self.reads > reads else 0
             took = time.perf_counter() - began
             note(name, tasks + loads, self.bytes_read - read + of_targets, took, whole=self.reads > reads)
             return result
 
-        no_targets = not targets or not source.n_targets
-        ys = [[None if no_targets else _targets_of(source, cell) for cell in cells] for cells, _ in groups]
-        chosen, both, total = source.target_columns, (self._root, shared), join if additive else None
-        if source.in_memory:
+        no_targets = not targets or not dataset.n_targets
+        ys = [[None if no_targets else _targets_of(dataset, cell) for cell in cells] for cells, _ in groups]
+        chosen, both, total = dataset.target_columns, (self._root, shared), join if additive else None
+        if dataset.in_memory:
             with one_blas_thread():
                 done = [
                     _work_through(
@@ -256,10 +256,10 @@ class ColumnBlocks:
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
         """(m,) square roots of the weights."""
-        if self.source.weights is None:
+        if self.dataset.weights is None:
             return None
-        self.bytes_read += self.source.w_bytes
-        found = ((load_weights(b.w), b.stop - b.start) for b in self.source.blocks)
+        self.bytes_read += self.dataset.w_bytes
+        found = ((load_weights(b.w), b.stop - b.start) for b in self.dataset.blocks)
         return np.asarray(np.sqrt(np.concatenate([np.ones(rows) if w is None else w for w, rows in found])))
 
     def _wanted(self, only: NDArray[np.int64] | None) -> list[tuple[list[Cell], Any]]:
@@ -285,7 +285,7 @@ class ColumnBlocks:
         if self._persist is not None and self._kept is not None and self.reads:
             return
         share = sum((c.stop - c.start) * (c.right - c.left) for cells, _ in groups for c in cells)
-        self.bytes_read += int(self.source.x_bytes * share / (self.source.m * self.source.n))
+        self.bytes_read += int(self.dataset.x_bytes * share / (self.dataset.m * self.dataset.n))
         self.reads += whole
 
 
@@ -311,42 +311,42 @@ def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
     return [load(parts, dask_key_name=f"shard-{token}-{i}") for i, (_, parts) in enumerate(groups)]
 
 
-def groups_of_columns(source: Source) -> list[tuple[list[Cell], list[Any]]]:
+def groups_of_columns(dataset: Dataset) -> list[tuple[list[Cell], list[Any]]]:
     """Cells by task: consecutive column blocks, each from its first rows to its last."""
-    columns = _column_edges(source)
+    columns = _column_edges(dataset)
     blocks = list(pairwise(columns))
-    if len(blocks) == 1 and not source.in_memory:
-        step = max(1, -(-len(source.blocks) // MOST_TASKS))
-        full = [Cell(b.start, b.stop, 0, source.n) for b in source.blocks]
-        parts = [_part(source, cell, b) for cell, b in zip(full, source.blocks, strict=True)]
+    if len(blocks) == 1 and not dataset.in_memory:
+        step = max(1, -(-len(dataset.blocks) // MOST_TASKS))
+        full = [Cell(b.start, b.stop, 0, dataset.n) for b in dataset.blocks]
+        parts = [_part(dataset, cell, b) for cell, b in zip(full, dataset.blocks, strict=True)]
         return [(full[i : i + step], parts[i : i + step]) for i in range(0, len(full), step)]
     step = max(1, -(-len(blocks) // MOST_TASKS))
     found = []
     for i in range(0, len(blocks), step):
-        cells = [Cell(b.start, b.stop, left, right) for left, right in blocks[i : i + step] for b in source.blocks]
-        rows = [b for _ in blocks[i : i + step] for b in source.blocks]
-        found.append((cells, [_part(source, cell, block) for cell, block in zip(cells, rows, strict=True)]))
+        cells = [Cell(b.start, b.stop, left, right) for left, right in blocks[i : i + step] for b in dataset.blocks]
+        rows = [b for _ in blocks[i : i + step] for b in dataset.blocks]
+        found.append((cells, [_part(dataset, cell, block) for cell, block in zip(cells, rows, strict=True)]))
     return found
 
 
-def _column_edges(source: Source) -> list[int]:
-    if source.store is not None:
-        return source.store.column_bounds
-    if source.in_memory:
-        return [*range(0, source.n, _COLUMNS_IN_MEMORY), source.n]
-    return [0, source.n]
+def _column_edges(dataset: Dataset) -> list[int]:
+    if dataset.store is not None:
+        return dataset.store.column_bounds
+    if dataset.in_memory:
+        return [*range(0, dataset.n, _COLUMNS_IN_MEMORY), dataset.n]
+    return [0, dataset.n]
 
 
-def _part(source: Source, cell: Cell, block: Block) -> Any:
+def _part(dataset: Dataset, cell: Cell, block: Block) -> Any:
     if isinstance(block.x, StoredRows):
         return StoredCell(block.x.array, cell)
-    if block.lazy or (cell.left, cell.right) == (0, source.n):
+    if block.lazy or (cell.left, cell.right) == (0, dataset.n):
         return block.x
     return block.x[:, cell.left : cell.right]
 
 
-def _targets_of(source: Source, cell: Cell) -> Any:
-    return next(b.y for b in source.blocks if b.start == cell.start)
+def _targets_of(dataset: Dataset, cell: Cell) -> Any:
+    return next(b.y for b in dataset.blocks if b.start == cell.start)
 
 
 def _slice(argument: NDArray[np.float64] | None, cells: Sequence[Cell]) -> NDArray[np.float64] | None:

@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Source, dense_rows, load_block, load_weights
+from dsel.data.dataset import Dataset, dense_rows, load_block, load_weights
 from dsel.errors import DataError
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, stack_columns, stack_rows
@@ -158,17 +158,17 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> Colu
 
     Errors: DataError for values that are NaN or infinite, or out of range.
     """
-    source = blocks.source
+    dataset = blocks.dataset
     fill = None
     if missing == "mean":
-        fill = blocks.run(partial(_present_of, where=source.name), merge_present, _join_present, name="present").mean[
+        fill = blocks.run(partial(_present_of, where=dataset.name), merge_present, _join_present, name="present").mean[
             None, :
         ]
     found: _Part = blocks.run(
-        partial(_moments_of, where=source.name), _merge, _join, name="columns", argument=fill, targets=True
+        partial(_moments_of, where=dataset.name), _merge, _join, name="columns", argument=fill, targets=True
     )
-    require_in_range("X", source.features, found.squared, found.mean_x, found.low, found.high)
-    require_in_range("Y", source.targets, found.yy, found.mean_y, found.low_y, found.high_y)
+    require_in_range("X", dataset.features, found.squared, found.mean_x, found.low, found.high)
+    require_in_range("Y", dataset.targets, found.yy, found.mean_y, found.low_y, found.high_y)
     constant = constant_columns(found.low, found.high, found.squared, found.weight)
     constant_y = constant_columns(found.low_y, found.high_y, found.yy, found.weight)
     return ColumnStatistics(
@@ -310,12 +310,12 @@ class ColumnFactor:
         by = np.where(statistics.unusable(preprocess), 0.0, 1.0 / scaling.scale_x)
         rows = [scaling.center_x, by] + ([statistics.mean_x] if missing == "mean" else [])
         self._argument = np.ascontiguousarray(np.vstack(rows))
-        self.shape = (blocks.source.m, blocks.source.n)
+        self.shape = (blocks.dataset.m, blocks.dataset.n)
 
     @property
-    def source(self) -> Source:
+    def dataset(self) -> Dataset:
         """The data."""
-        return self._blocks.source
+        return self._blocks.dataset
 
     @property
     def passes(self) -> int:
@@ -386,14 +386,14 @@ def _no_rows(a: Any, b: Any) -> Any:
     )
 
 
-def target_gram(source: Source, statistics: ColumnScales, preprocess: Preprocess) -> Floats:
+def target_gram(dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess) -> Floats:
     """(N, N) Y'Y of the preprocessed targets, read in this process block by block."""
     scaling = statistics.scaling(preprocess)
-    T = np.zeros((source.n_targets, source.n_targets))
-    for block in source.blocks:
+    T = np.zeros((dataset.n_targets, dataset.n_targets))
+    for block in dataset.blocks:
         part = block.y.compute() if block.lazy else block.y
         w = load_weights(block.w)
-        y = dense_rows(load_block(part, source.target_columns), 0, block.stop - block.start)
+        y = dense_rows(load_block(part, dataset.target_columns), 0, block.stop - block.start)
         y = (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
         T += y.T @ y
     return T
@@ -413,7 +413,7 @@ def on_demand_objective(
         B, c = statistics.targets(preprocess, statistics.B)
         return OnDemandObjective(
             factor, diagonal, B, c, lam, leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
-            targets=partial(target_gram, factor.source, statistics, preprocess),
+            targets=partial(target_gram, factor.dataset, statistics, preprocess),
         )  # fmt: skip
     if unusable.all():
         raise statistics.no_column_varies()

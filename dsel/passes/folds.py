@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Source
+from dsel.data.dataset import Block, Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
 from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.gram import Missing, fill_values, partial_bytes
-from dsel.passes.leave_one_out.rows import RowsOfSource
+from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Preprocess, Statistics
@@ -71,30 +71,35 @@ def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
     return a
 
 
-def fold_bytes(source: Source, folds: int, repeats: int) -> int:
+def fold_bytes(dataset: Dataset, folds: int, repeats: int) -> int:
     """Memory of one partial sum."""
-    return folds * repeats * partial_bytes(source)
+    return folds * repeats * partial_bytes(dataset)
 
 
-def require_rows(source: Source, folds: int) -> None:
+def require_rows(dataset: Dataset, folds: int) -> None:
     """Refuse more folds than there are rows. Errors: OptionError."""
-    if source.m < max(folds, 4):
-        raise OptionError(f"{source.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
+    if dataset.m < max(folds, 4):
+        raise OptionError(f"{dataset.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
 
 
 def fold_gram(
-    source: Source, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
+    dataset: Dataset, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
     compute: Callable[[Any], Any] | None = None,
 ) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
     """Statistics of all rows, those of every fold, and the passes they took: one, two with `missing="mean"`.
 
     A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
     """
-    require_rows(source, folds)
-    fill, passes = fill_values(source, missing, compute)
-    per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=source.name)
+    require_rows(dataset, folds)
+    fill, passes = fill_values(dataset, missing, compute)
+    per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=dataset.name)
     found: FoldMoments = reduce_blocks(
-        source, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(source, folds, repeats), compute=compute
+        dataset,
+        per_block,
+        _merge_folds,
+        name="folds",
+        partial_bytes=fold_bytes(dataset, folds, repeats),
+        compute=compute,
     )
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     whole = Statistics.from_moments(reduce(merge, first))
@@ -112,34 +117,34 @@ def fold_keys(
 
 
 def saved_fold_gram(
-    source: Source, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
+    dataset: Dataset, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
     missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
 ) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
     """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
-    if artefacts is None or source.fingerprint is None:
-        return fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
-    key, places = fold_keys(source.fingerprint, missing, folds, repeats, seed)
+    if artefacts is None or dataset.fingerprint is None:
+        return fold_gram(dataset, folds, repeats, seed, missing=missing, compute=compute)
+    key, places = fold_keys(dataset.fingerprint, missing, folds, repeats, seed)
     whole = artefacts.load(key)
     parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
     found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
     if isinstance(whole, Statistics) and len(found) == len(places):
-        log.info("statistics of the folds of %s are saved in %s: the data are not read", source.name, artefacts.folder)
+        log.info("statistics of the folds of %s are saved in %s: the data are not read", dataset.name, artefacts.folder)
         return whole, found, 0
-    whole, found, passes = fold_gram(source, folds, repeats, seed, missing=missing, compute=compute)
+    whole, found, passes = fold_gram(dataset, folds, repeats, seed, missing=missing, compute=compute)
     for place, part in found.items():
         artefacts.save(places[place], part)
     artefacts.save(key, whole)
     return whole, found, passes
 
 
-class RowsOfFolds(RowsOfSource):
+class RowsOfFolds(DatasetRows):
     """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions."""
 
     def __init__(
-        self, source: Source, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
         fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(source, statistics, preprocess, fill=fill, compute=compute)
+        super().__init__(dataset, statistics, preprocess, fill=fill, compute=compute)
         self._repeats = 1 + max(repetition for repetition, _ in folds)
         unusable = statistics.unusable(preprocess)
         self._folds = [

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Labels, Source
+from dsel.data.dataset import Block, Dataset, Labels
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import reduce_blocks
@@ -35,77 +35,82 @@ def _place(where: str, block: Block) -> str:
     return f"{where}, rows {block.start} to {block.stop}"
 
 
-def partial_bytes(source: Source) -> int:
+def partial_bytes(dataset: Dataset) -> int:
     """Memory of one partial sum."""
-    return 8 * source.n * (source.n + source.n_targets)
+    return 8 * dataset.n * (dataset.n + dataset.n_targets)
 
 
 def fill_values(
-    source: Source, missing: Missing, compute: Callable[[Any], Any] | None
+    dataset: Dataset, missing: Missing, compute: Callable[[Any], Any] | None
 ) -> tuple[NDArray[np.float64] | None, int]:
     """What stands for NaN in each column, if anything, and the passes that took: none, or one for the means."""
     if missing != "mean":
         return None, 0
-    per_block = partial(_present_of, where=source.name)
+    per_block = partial(_present_of, where=dataset.name)
     present = reduce_blocks(
-        without_targets(source), per_block, merge_present, name="present", partial_bytes=16 * source.n, compute=compute
+        without_targets(dataset),
+        per_block,
+        merge_present,
+        name="present",
+        partial_bytes=16 * dataset.n,
+        compute=compute,
     )
     return np.asarray(present.mean), 1
 
 
 def gram(
-    source: Source, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+    dataset: Dataset, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
     tiling: Tiling | None = None,
 ) -> tuple[Statistics, int]:  # fmt: skip
-    """Statistics of a source, and how many passes they took: one, or two with `missing="mean"`; with a tiling one for
+    """Statistics of a dataset, and how many passes they took: one, or two with `missing="mean"`; with a tiling one for
     each of its reads.
 
     missing: "refuse" raises DataError at the first block with NaN in X; "mean" puts each column's mean over the values
     present in their place, for which the means are counted in a pass of their own. NaN in Y is refused.
     A worker holds one block, a float64 piece of it, and a few partial sums of n (n + N) float64.
     """
-    fill, passes = fill_values(source, missing, compute)
+    fill, passes = fill_values(dataset, missing, compute)
     if tiling is not None:
-        moments = _tiled(source, tiling, fill, compute)
+        moments = _tiled(dataset, tiling, fill, compute)
         passes += len(tiling.reads) - 1
     else:
-        per_block = partial(_moments_of, fill=fill, where=source.name)
+        per_block = partial(_moments_of, fill=fill, where=dataset.name)
         moments = reduce_blocks(
-            source, per_block, merge, name="gram", partial_bytes=partial_bytes(source), compute=compute
+            dataset, per_block, merge, name="gram", partial_bytes=partial_bytes(dataset), compute=compute
         )
-    require_in_range("X", source.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
-    require_in_range("Y", source.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
+    require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
+    require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
     return Statistics.from_moments(moments), passes + 1
 
 
-def columns_of_read(source: Source, read: tuple[Strip, ...]) -> NDArray[np.int64] | None:
+def columns_of_read(dataset: Dataset, read: tuple[Strip, ...]) -> NDArray[np.int64] | None:
     """The columns that a read of tiles asks for, where leaving out the others saves chunks; None for all."""
     first = first_column(read)
-    if source.store is None or first < source.store.column_bounds[1]:
+    if dataset.store is None or first < dataset.store.column_bounds[1]:
         return None
-    return np.arange(first, source.n)
+    return np.arange(first, dataset.n)
 
 
-def without_targets(source: Source) -> Source:
+def without_targets(dataset: Dataset) -> Dataset:
     """X alone."""
-    return replace(source, blocks=tuple(replace(b, y=None) for b in source.blocks), n_targets=0, y_bytes=0)
+    return replace(dataset, blocks=tuple(replace(b, y=None) for b in dataset.blocks), n_targets=0, y_bytes=0)
 
 
 def _tiled(
-    source: Source, tiling: Tiling, fill: NDArray[np.float64] | None, compute: Callable[[Any], Any] | None
+    dataset: Dataset, tiling: Tiling, fill: NDArray[np.float64] | None, compute: Callable[[Any], Any] | None
 ) -> Moments:
     """Moments with K put together from the tiles; targets are read once, with the first of them."""
     first: Moments | None = None
-    K = np.zeros((source.n, source.n), order="F")
+    K = np.zeros((dataset.n, dataset.n), order="F")
     for i, read in enumerate(tiling.reads):
-        columns = columns_of_read(source, read)
+        columns = columns_of_read(dataset, read)
         by = 0 if columns is None else int(columns[0])
         per_block = partial(
-            _moments_of, fill=None if fill is None else fill[by:], where=source.name,
+            _moments_of, fill=None if fill is None else fill[by:], where=dataset.name,
             strips=tuple(strip.moved(by) for strip in read),
         )  # fmt: skip
         part = reduce_blocks(
-            source if i == 0 else without_targets(source), per_block, merge, name=f"tiles-{i}",
+            dataset if i == 0 else without_targets(dataset), per_block, merge, name=f"tiles-{i}",
             partial_bytes=sum(strip.nbytes for strip in read), columns=columns, compute=compute,
         )  # fmt: skip
         part.K.place(K, by)

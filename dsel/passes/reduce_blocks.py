@@ -1,4 +1,4 @@
-"""One pass over the row blocks of a source: a task a group of blocks, and a tree of merges that follows the data.
+"""One pass over the row blocks of a dataset: a task a group of blocks, and a tree of merges that follows the data.
 
 The shape of the tree depends on the row blocks alone, so that not a bit of the result depends on the workers; results
 of groups are merged as soon as their neighbours are there, so that a worker holds a few partial results, however many
@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
-from dsel.data.dataset import Block, Source, load_block, load_weights, part_bytes
+from dsel.data.dataset import Block, Dataset, load_block, load_weights, part_bytes
 from dsel.passes.accounting import Counted, note
 
 #: Partial results merged by one task.
@@ -32,10 +32,10 @@ PerBlock = Callable[[Any, Any, Block], Any]
 Merge = Callable[[Any, Any], Any]
 
 
-def groups(source: Source, partial_bytes: int) -> list[tuple[Block, ...]]:
+def groups(dataset: Dataset, partial_bytes: int) -> list[tuple[Block, ...]]:
     """Consecutive row blocks by tasks: GROUP_BYTES and 4 partial results each at least, yet 32 groups if possible."""
-    blocks = source.blocks
-    size = source.nbytes / max(len(blocks), 1)
+    blocks = dataset.blocks
+    size = dataset.nbytes / max(len(blocks), 1)
     most = max(1, len(blocks) // 32)
     step = int(min(max(1, -(-max(GROUP_BYTES, 4 * partial_bytes) // max(size, 1))), most))
     return [blocks[i : i + step] for i in range(0, len(blocks), step)]
@@ -79,11 +79,11 @@ def merge_all(parts: Sequence[Counted], merge: Merge) -> Counted:
     return result
 
 
-def tasks_of_pass(source: Source, partial_bytes: int, share: bool = False) -> int:
+def tasks_of_pass(dataset: Dataset, partial_bytes: int, share: bool = False) -> int:
     """Tasks that `reduce_blocks` makes of its own."""
-    if source.in_memory:
+    if dataset.in_memory:
         return 0
-    level = len(groups(source, partial_bytes))
+    level = len(groups(dataset, partial_bytes))
     tasks = level + share
     while level > 1:
         level = -(-level // FAN_IN)
@@ -126,7 +126,7 @@ def merge_as_they_come(parts: Iterable[Counted], merge: Merge) -> Counted:
 
 
 def reduce_blocks(
-    source: Source,
+    dataset: Dataset,
     per_block: PerBlock,
     merge: Merge,
     *,
@@ -137,16 +137,16 @@ def reduce_blocks(
     share: bool = False,
     whole: bool = True,
 ) -> Any:
-    """Result of one pass over `source`: in this process for data in memory, else as a Dask graph given to `compute`.
+    """Result of one pass over `dataset`: in this process for data in memory, else as a Dask graph given to `compute`.
 
     per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. `compute`
     takes a Dask delayed object and returns its value. share: per_block carries arrays, so that each worker gets it once
     and not with every task. whole: whether the ledger is to count it as a pass over the data.
     """
     began = time.perf_counter()
-    targets = source.target_columns
-    by_task = groups(source, partial_bytes)
-    if source.in_memory:
+    targets = dataset.target_columns
+    by_task = groups(dataset, partial_bytes)
+    if dataset.in_memory:
         found = _here(by_task, per_block, merge, columns, targets)
         note(name, 0, found.bytes_read, time.perf_counter() - began, whole)
         return found.value

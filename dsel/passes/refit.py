@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Source, dense_rows
+from dsel.data.dataset import Block, Dataset, dense_rows
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Scaling
 
@@ -85,7 +85,7 @@ def _factor_block(
 
 
 def refit(
-    source: Source,
+    dataset: Dataset,
     S: NDArray[np.int64],
     scaling: Scaling,
     lam: float = 0.0,
@@ -100,7 +100,7 @@ def refit(
     where Y = X (constant ones have nothing to explain). fill: what stands for NaN.
     """
     ascending = np.sort(S)
-    if source.n_targets:
+    if dataset.n_targets:
         columns, chosen = ascending, np.arange(S.size)
         scaling = Scaling(scaling.center_x[columns], scaling.scale_x[columns], scaling.center_y, scaling.scale_y)
     else:
@@ -108,10 +108,10 @@ def refit(
         chosen = np.searchsorted(columns, ascending)
         scaling = Scaling(scaling.center_x[columns], scaling.scale_x[columns], scaling.center_y, scaling.scale_y)
     fill = None if fill is None else fill[columns]
-    N = source.n_targets or columns.size
+    N = dataset.n_targets or columns.size
     per_block = partial(_factor_block, chosen=chosen, scaling=scaling, fill=fill)
     whole = reduce_blocks(
-        source, per_block, merge_factors, name="refit", partial_bytes=8 * S.size * (S.size + N),
+        dataset, per_block, merge_factors, name="refit", partial_bytes=8 * S.size * (S.size + N),
         columns=columns, compute=compute,
     )  # fmt: skip
     rss_and_penalty = whole

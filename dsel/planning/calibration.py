@@ -13,7 +13,7 @@ from scipy.linalg.blas import dsyrk
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.jit import is_compiled
-from dsel.data.dataset import Source, part_bytes
+from dsel.data.dataset import Dataset, part_bytes
 from dsel.objective.dense import QuadraticObjective
 from dsel.passes.column_blocks import groups_of_columns, load_cell
 from dsel.passes.moments import block_moments
@@ -47,10 +47,10 @@ class Speed:
         return work / max(1, plan.workers) + TASK_SECONDS * plan.tasks
 
 
-def calibrated(plan: Plan, source: Source) -> Plan:
+def calibrated(plan: Plan, dataset: Dataset) -> Plan:
     """The plan with an estimate of its seconds. Takes a second or two; reads a few blocks. Errors: those of reading
     them."""
-    return replace(plan, seconds=measure(plan, source).seconds(plan), search_seconds=search_seconds(plan))
+    return replace(plan, seconds=measure(plan, dataset).seconds(plan), search_seconds=search_seconds(plan))
 
 
 def search_seconds(plan: Plan) -> float | None:
@@ -76,19 +76,19 @@ def search_seconds(plan: Plan) -> float | None:
     return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
 
 
-def measure(plan: Plan, source: Source) -> Speed:
+def measure(plan: Plan, dataset: Dataset) -> Speed:
     """Read some blocks, call BLAS, and sum a part of a block that was read."""
     with one_blas_thread():
-        read, block = _read_speed(_parts(plan, source))
-        flops = _blas_speed(min(_COLUMNS, source.n))
+        read, block = _read_speed(_parts(plan, dataset))
+        flops = _blas_speed(min(_COLUMNS, dataset.n))
         return Speed(read, flops, _overhead(block, flops))
 
 
-def _parts(plan: Plan, source: Source) -> Iterator[Any]:
+def _parts(plan: Plan, dataset: Dataset) -> Iterator[Any]:
     """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
     if plan.representation in ("gram", "tiles"):
-        return (block.x.compute() if block.lazy else block.x for block in source.blocks)
-    parts = (part for _, parts in groups_of_columns(source) for part in parts)
+        return (block.x.compute() if block.lazy else block.x for block in dataset.blocks)
+    parts = (part for _, parts in groups_of_columns(dataset) for part in parts)
     return (part.compute() if hasattr(part, "compute") else part for part in parts)
 
 

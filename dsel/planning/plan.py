@@ -16,7 +16,7 @@ import psutil
 from dask.utils import format_bytes
 
 from dsel.config.request import Checked, problem_of
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.passes.accounting import Ledger
 from dsel.passes.cache import ArtefactStore
@@ -193,8 +193,8 @@ def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
 
 
 def make_plan(
-    source: Source, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
-    state: dict[str, Any] | None = None, held_out: Source | None = None, keeps: bool = True, certified: bool = False,
+    dataset: Dataset, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
+    state: dict[str, Any] | None = None, held_out: Dataset | None = None, keeps: bool = True, certified: bool = False,
     scratch: Path | None = None, apart: str = "",
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
@@ -205,41 +205,41 @@ def make_plan(
     Nothing of the data is read. A plan that cannot run says so in `lacks`. Errors: OptionError where the cache of
     greedy-rls was asked for and cannot be had.
     """
-    problem = problem_of(source, checked)
+    problem = problem_of(dataset, checked)
     found = candidates(problem, available)
     lacks = remedy = ""
     try:
         chosen = choose(problem, available)
     except CapacityError as error:
         chosen, lacks, remedy = found[0], error.what, error.remedy
-    if source.in_memory or not keeps:
+    if dataset.in_memory or not keeps:
         chosen = replace(chosen, in_memory=False)
     tiling = None
     if chosen.name == "tiles" and not lacks:
-        tiling = plan_tiles(source.n, min(tile_budget(problem, available), 8.0 * source.n**2))
-    worker_bytes = _worker_bytes(chosen, source, checked)
+        tiling = plan_tiles(dataset.n, min(tile_budget(problem, available), 8.0 * dataset.n**2))
+    worker_bytes = _worker_bytes(chosen, dataset, checked)
     if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
         lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
     every, cache = None, 0
     try:
-        every = _fold_every(source, checked, scratch, apart)
-        cache = 0 if every is None else bytes_on_disk(source, getattr(checked.options, "loss", "squared"))
+        every = _fold_every(dataset, checked, scratch, apart)
+        cache = 0 if every is None else bytes_on_disk(dataset, getattr(checked.options, "loss", "squared"))
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
-    saved = Saved.find(source, checked, chosen, artefacts)
-    stages = tuple(stages_of(source, checked, chosen, tiling, saved, state, held_out, every))
+    saved = Saved.find(dataset, checked, chosen, artefacts)
+    stages = tuple(stages_of(dataset, checked, chosen, tiling, saved, state, held_out, every))
     return Plan(
         problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name), stages,
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
-        saved.disk_bytes + 2 * cache, every is None and _is_exact(source, checked, chosen),
-        tuple(_notes(source, checked, chosen, saved, certified, cache)),
-        iterations=_iterations(source, checked), iteration_seconds=getattr(checked.options, "seconds", None),
+        saved.disk_bytes + 2 * cache, every is None and _is_exact(dataset, checked, chosen),
+        tuple(_notes(dataset, checked, chosen, saved, certified, cache)),
+        iterations=_iterations(dataset, checked), iteration_seconds=getattr(checked.options, "seconds", None),
         lacks=lacks, remedy=remedy, tiling=tiling, fold_every=every,
     )  # fmt: skip
 
 
-def _fold_every(source: Source, checked: Checked, scratch: Path | None, apart: str) -> int | None:
+def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, apart: str) -> int | None:
     """Rounds between rewrites of a cache on disk; None: there is none.
 
     Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
@@ -248,7 +248,7 @@ def _fold_every(source: Source, checked: Checked, scratch: Path | None, apart: s
     options = checked.options
     if not isinstance(options, GreedyRlsOptions):
         return None
-    if source.weights is not None and options.fold_every != "never":
+    if dataset.weights is not None and options.fold_every != "never":
         if options.fold_every != "auto":
             raise OptionError(
                 f"fold_every is {options.fold_every}, but the cache of greedy-rls has no weights.",
@@ -261,12 +261,12 @@ def _fold_every(source: Source, checked: Checked, scratch: Path | None, apart: s
             "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
         )
     return rounds_between_rewrites(
-        options.fold_every, source, checked.include.size, checked.settings.k, scratch, loss=options.loss,
+        options.fold_every, dataset, checked.include.size, checked.settings.k, scratch, loss=options.loss,
         direction=options.direction,
     )  # fmt: skip
 
 
-def _iterations(source: Source, checked: Checked) -> int | None:
+def _iterations(dataset: Dataset, checked: Checked) -> int | None:
     """Of a Pareto search on the quadratic objective in this process."""
     options, settings = checked.options, checked.settings
     if settings.method not in ("poss", "pposs") or settings.criterion is not None:
@@ -274,17 +274,17 @@ def _iterations(source: Source, checked: Checked) -> int | None:
     if callable(getattr(options, "isolation", None)) or getattr(options, "exchange_every", None):
         return None
     assert isinstance(options, StopOptions)
-    return options.iterations or paper_iterations(settings.k, source.n)
+    return options.iterations or paper_iterations(settings.k, dataset.n)
 
 
-def _is_exact(source: Source, checked: Checked, chosen: Representation) -> bool:
+def _is_exact(dataset: Dataset, checked: Checked, chosen: Representation) -> bool:
     """Whether passes, bytes and tasks are known."""
     forward = getattr(checked.options, "direction", "forward") == "forward"
-    return forward and on_gram(chosen) and not reads_chosen_chunks(source)
+    return forward and on_gram(chosen) and not reads_chosen_chunks(dataset)
 
 
 def _notes(
-    source: Source, checked: Checked, chosen: Representation, saved: Saved, certified: bool, cache: int
+    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, certified: bool, cache: int
 ) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -299,7 +299,7 @@ def _notes(
             f"Gram rows come {chosen.rows_a_pass} a pass, once for every column that ever enters a solution: planned "
             f"for {checked.settings.k} of them, the least; one that is alone in its batch takes a pass of its own"
         )
-    if reads_chosen_chunks(source):
+    if reads_chosen_chunks(dataset):
         yield "the last pass reads the chunks of the columns chosen alone: fewer bytes than planned"
     if certified:
         yield "the proof reads no data, unless it finds a better subset: one more pass then"
@@ -313,10 +313,10 @@ def _instead(other: Representation) -> str:
     )
 
 
-def _worker_bytes(chosen: Representation, source: Source, checked: Checked) -> int:
+def _worker_bytes(chosen: Representation, dataset: Dataset, checked: Checked) -> int:
     """The limit that a worker needs, for the rounds too."""
     if not checked.method.rounds:
         return chosen.worker_bytes
-    arrays = 3 * 8 * source.n * (checked.settings.k + source.n_targets)
-    block = source.nbytes // max(len(source.blocks), 1)
+    arrays = 3 * 8 * dataset.n * (checked.settings.k + dataset.n_targets)
+    block = dataset.nbytes // max(len(dataset.blocks), 1)
     return max(chosen.worker_bytes, math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / FED))

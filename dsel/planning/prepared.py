@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.request import Settings
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
@@ -41,13 +41,13 @@ class Prepared:
 
 
 def of_gram(
-    source: Source, settings: Settings, statistics: Statistics, compute: Callable[[Any], Any] | None
+    dataset: Dataset, settings: Settings, statistics: Statistics, compute: Callable[[Any], Any] | None
 ) -> Prepared:
     """From a Gram matrix that is there."""
 
     def fit(S: NDArray[np.int64], lam: float) -> Fit:
         return refit(
-            source, S, statistics.scaling(settings.preprocess), lam,
+            dataset, S, statistics.scaling(settings.preprocess), lam,
             usable=~statistics.unusable(settings.preprocess), compute=compute,
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
@@ -56,15 +56,19 @@ def of_gram(
 
 
 def saved_or_made(
-    source: Source, settings: Settings, artefacts: ArtefactStore | None, kind: str, make: Callable[[], tuple[Any, int]]
+    dataset: Dataset,
+    settings: Settings,
+    artefacts: ArtefactStore | None,
+    kind: str,
+    make: Callable[[], tuple[Any, int]],
 ) -> tuple[Any, int]:
     """Statistics of a kind and the passes they took: 0 when they were saved before for the same data and options."""
     key = None
-    if artefacts is not None and source.fingerprint is not None:
-        key = ArtefactStore.key(source.fingerprint, kind=kind, missing=settings.missing)
+    if artefacts is not None and dataset.fingerprint is not None:
+        key = ArtefactStore.key(dataset.fingerprint, kind=kind, missing=settings.missing)
         saved = artefacts.load(key)
         if saved is not None:
-            log.info("statistics of %s are saved in %s: the data are not read", source.name, artefacts.path(key))
+            log.info("statistics of %s are saved in %s: the data are not read", dataset.name, artefacts.path(key))
             return saved, 0
     made, passes = make()
     if key is not None and artefacts is not None:
@@ -73,15 +77,15 @@ def saved_or_made(
 
 
 def gram_statistics(
-    source: Source, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None,
+    dataset: Dataset, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None,
     tiling: Tiling | None = None,
 ) -> tuple[Statistics, int]:  # fmt: skip
     """Statistics with the Gram matrix, and the passes they took."""
 
     def make() -> tuple[Statistics, int]:
-        return gram(source, missing=settings.missing, compute=compute, tiling=tiling)
+        return gram(dataset, missing=settings.missing, compute=compute, tiling=tiling)
 
-    return saved_or_made(source, settings, artefacts, "gram", make)
+    return saved_or_made(dataset, settings, artefacts, "gram", make)
 
 
 @dataclass
@@ -92,25 +96,25 @@ class Sharded(Prepared):
 
 
 def in_shards(
-    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
     compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
 ) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
-    blocks = ColumnBlocks(source, compute, persist if chosen.in_memory else None)
+    blocks = ColumnBlocks(dataset, compute, persist if chosen.in_memory else None)
 
     def make() -> tuple[ColumnStatistics, int]:
         return column_statistics(blocks, settings.missing), blocks.reads
 
     statistics: ColumnStatistics
-    statistics, _ = saved_or_made(source, settings, artefacts, "columns", make)
+    statistics, _ = saved_or_made(dataset, settings, artefacts, "columns", make)
     factor = ColumnFactor(blocks, statistics, settings.preprocess, settings.missing)
 
     def fit(S: NDArray[np.int64], lam: float) -> Fit:
         usable = ~statistics.unusable(settings.preprocess)
-        if not source.n_targets:
+        if not dataset.n_targets:
             return factor.refit(S, lam, usable)
         return refit(
-            source, S, statistics.scaling(settings.preprocess), lam, usable=usable, compute=compute,
+            dataset, S, statistics.scaling(settings.preprocess), lam, usable=usable, compute=compute,
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
@@ -123,17 +127,17 @@ def in_shards(
 
 
 def reduced(
-    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
     compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
 ) -> Prepared:  # fmt: skip
     """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
-    ready = in_shards(source, settings, chosen, artefacts, compute, persist)
+    ready = in_shards(dataset, settings, chosen, artefacts, compute, persist)
     statistics, factor = ready.statistics, ready.factor
     held: list[Eigen] = []
 
     def objective(lam: float) -> QuadraticObjective:
         if not held:
-            held.append(_eigen(source, settings, chosen, artefacts, factor, squared_norm(statistics, settings)))
+            held.append(_eigen(dataset, settings, chosen, artefacts, factor, squared_norm(statistics, settings)))
         eigen = held[0]
         squares = np.square(eigen.W)
         return OnDemandObjective(
@@ -152,24 +156,24 @@ def squared_norm(statistics: ColumnScales, settings: Settings) -> float:
     return float((squares / scaling.scale_x**2)[~statistics.unusable(settings.preprocess)].sum())
 
 
-def reduction_key(source: Source, settings: Settings, chosen: Representation) -> dict[str, Any]:
+def reduction_key(dataset: Dataset, settings: Settings, chosen: Representation) -> dict[str, Any]:
     """What the saved eigendecomposition depends on."""
     options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
     if chosen.name == "sketch":
         options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
-    return eigen_key(source.fingerprint or "", **options)
+    return eigen_key(dataset.fingerprint or "", **options)
 
 
 def _eigen(
-    source: Source, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
     total: float,
 ) -> Eigen:  # fmt: skip
     key = None
-    if artefacts is not None and source.fingerprint is not None:
-        key = reduction_key(source, settings, chosen)
+    if artefacts is not None and dataset.fingerprint is not None:
+        key = reduction_key(dataset, settings, chosen)
         saved = load_eigen(artefacts, key)
         if saved is not None:
-            log.info("the eigendecomposition of %s is saved in %s", source.name, artefacts.path(key))
+            log.info("the eigendecomposition of %s is saved in %s", dataset.name, artefacts.path(key))
             return saved
     if chosen.name == "rows":
         eigen = from_rows(factor)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.request import Checked, partial_sums
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.column_blocks import by_rows, groups_of_columns, tasks_of_columns
 from dsel.passes.folds import fold_keys
@@ -43,9 +43,9 @@ def on_gram(chosen: Representation) -> bool:
     return chosen.name in ("gram", "tiles")
 
 
-def reads_chosen_chunks(source: Source) -> bool:
+def reads_chosen_chunks(dataset: Dataset) -> bool:
     """Whether the last pass reads the column chunks of the chosen columns alone: which they are is not known before."""
-    return source.store is not None and bool(source.n_targets) and len(source.store.column_bounds) > 2
+    return dataset.store is not None and bool(dataset.n_targets) and len(dataset.store.column_bounds) > 2
 
 
 @dataclass(frozen=True)
@@ -57,48 +57,48 @@ class Saved:
     disk_bytes: int = 0
 
     @classmethod
-    def find(cls, source: Source, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> Saved:
+    def find(cls, dataset: Dataset, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> Saved:
         """Look for them."""
-        if artefacts is None or source.fingerprint is None:
+        if artefacts is None or dataset.fingerprint is None:
             return cls()
         options, settings = checked.options, checked.settings
         if isinstance(options, KfoldOptions):
-            key, keys = fold_keys(source.fingerprint, settings.missing, options.folds, options.repeats, settings.seed)
-            one = 8 * source.n * (5 + source.n_targets + source.n) + _HEADERS
+            key, keys = fold_keys(dataset.fingerprint, settings.missing, options.folds, options.repeats, settings.seed)
+            one = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + _HEADERS
             there = all(map(artefacts.has, (key, *keys.values())))
             return cls(there, disk_bytes=0 if there else (1 + len(keys)) * one)
         kind = "gram" if on_gram(chosen) else "columns"
-        statistics = artefacts.has(ArtefactStore.key(source.fingerprint, kind=kind, missing=checked.settings.missing))
+        statistics = artefacts.has(ArtefactStore.key(dataset.fingerprint, kind=kind, missing=checked.settings.missing))
         reduced = chosen.name in ("rows", "sketch")
-        reduction = reduced and artefacts.has(reduction_key(source, checked.settings, chosen))
-        numbers = source.n * (5 + source.n_targets + (source.n if on_gram(chosen) else 0))
+        reduction = reduced and artefacts.has(reduction_key(dataset, checked.settings, chosen))
+        numbers = dataset.n * (5 + dataset.n_targets + (dataset.n if on_gram(chosen) else 0))
         disk = 0 if statistics else 8 * numbers + _HEADERS
-        disk += 8 * chosen.rank * (source.m + source.n) + _HEADERS if reduced and not reduction else 0
+        disk += 8 * chosen.rank * (dataset.m + dataset.n) + _HEADERS if reduced and not reduction else 0
         return cls(statistics, reduction, disk)
 
 
 def stages_of(
-    source: Source, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: Saved,
-    state: dict[str, Any] | None, held_out: Source | None, every: int | None,
+    dataset: Dataset, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: Saved,
+    state: dict[str, Any] | None, held_out: Dataset | None, every: int | None,
 ) -> Iterator[Stage]:  # fmt: skip
     """In their order, those that are still to be made. tiling: of the Gram matrix, if it is made by tiles; state: of an
     interrupted search; held_out: rows to test on; every: rounds between rewrites of a cache on disk, None without."""
     if not on_gram(chosen):
-        yield from _columns(source, checked, chosen, saved)
+        yield from _columns(dataset, checked, chosen, saved)
     else:
         if not saved.statistics:
-            yield from _statistics(source, checked, tiling)
-        yield from _rounds(source, checked, state, every)
-    if held_out is not None and _steps(source, checked):
+            yield from _statistics(dataset, checked, tiling)
+        yield from _rounds(dataset, checked, state, every)
+    if held_out is not None and _steps(dataset, checked):
         yield _held_out(held_out, checked)
-    if on_gram(chosen) or source.n_targets:
-        yield _check(source, checked)
+    if on_gram(chosen) or dataset.n_targets:
+        yield _check(dataset, checked)
 
 
 def _pass(
-    name: str, source: Source, partial: int, flops: int, columns: NDArray[np.int64] | None = None, share: bool = False
+    name: str, dataset: Dataset, partial: int, flops: int, columns: NDArray[np.int64] | None = None, share: bool = False
 ) -> Stage:
-    return Stage(name, 1, source.bytes_of_pass(columns), tasks_of_pass(source, partial, share), flops)
+    return Stage(name, 1, dataset.bytes_of_pass(columns), tasks_of_pass(dataset, partial, share), flops)
 
 
 def _together(name: str, passes: Sequence[Stage]) -> Stage:
@@ -112,30 +112,30 @@ def _together(name: str, passes: Sequence[Stage]) -> Stage:
     )
 
 
-def _statistics(source: Source, checked: Checked, tiling: Tiling | None) -> Iterator[Stage]:
+def _statistics(dataset: Dataset, checked: Checked, tiling: Tiling | None) -> Iterator[Stage]:
     """The means that stand for missing values, and the Gram matrices."""
-    m, n, N = source.m, source.n, source.n_targets
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
     if checked.settings.missing == "mean":
-        yield _pass("means", without_targets(source), 16 * n, m * n)
+        yield _pass("means", without_targets(dataset), 16 * n, m * n)
     flops = m * n * (n + 2 * N)
     if tiling is None:
         sums = partial_sums(checked)
         repeats = int(getattr(checked.options, "repeats", 1))
-        yield _pass("folds" if sums > 1 else "Gram matrix", source, sums * partial_bytes(source), repeats * flops)
+        yield _pass("folds" if sums > 1 else "Gram matrix", dataset, sums * partial_bytes(dataset), repeats * flops)
         return
     passes = [
         _pass(
-            "", source if i == 0 else without_targets(source), sum(strip.nbytes for strip in read),
-            2 * m * sum(strip.nbytes // 8 for strip in read), columns_of_read(source, read),
+            "", dataset if i == 0 else without_targets(dataset), sum(strip.nbytes for strip in read),
+            2 * m * sum(strip.nbytes // 8 for strip in read), columns_of_read(dataset, read),
         )
         for i, read in enumerate(tiling.reads)
     ]  # fmt: skip
     yield _together("Gram matrix by tiles", passes)
 
 
-def _columns(source: Source, checked: Checked, chosen: Representation, saved: Saved) -> Iterator[Stage]:
+def _columns(dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved) -> Iterator[Stage]:
     """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
-    cells, unread = groups_of_columns(source), True
+    cells, unread = groups_of_columns(dataset), True
     groups, of_rows = len(cells), by_rows(cells)
 
     def passes(name: str, count: int, flops: int, *, targets: bool = False, sums: str = "rows") -> Stage:
@@ -143,18 +143,18 @@ def _columns(source: Source, checked: Checked, chosen: Representation, saved: Sa
         nonlocal unread
         reads = int(unread and count > 0) if chosen.in_memory else count
         additive = sums == ("rows" if of_rows else "columns")
-        tasks = 0 if source.in_memory else count * tasks_of_columns(groups, additive)
+        tasks = 0 if dataset.in_memory else count * tasks_of_columns(groups, additive)
         tasks += groups if chosen.in_memory and reads else 0
         unread = unread and not count
-        return Stage(name, reads, reads * source.x_bytes + source.y_bytes * (count if targets else 0), tasks, flops)
+        return Stage(name, reads, reads * dataset.x_bytes + dataset.y_bytes * (count if targets else 0), tasks, flops)
 
-    m, n, k = source.m, source.n, checked.settings.k
+    m, n, k = dataset.m, dataset.n, checked.settings.k
     if not saved.statistics:
         if checked.settings.missing == "mean":
             yield passes("means", 1, m * n)
-        yield passes("columns", 1, 2 * m * n * (2 + source.n_targets), targets=True)
+        yield passes("columns", 1, 2 * m * n * (2 + dataset.n_targets), targets=True)
     if chosen.name == "shards":
-        if not source.n_targets:
+        if not dataset.n_targets:
             both = (passes("", 1, m * m * n, sums="columns"), passes("", 1, 2 * m * m * n))
             yield _together("row Gram matrix", both)
         if chosen.bound_rows:
@@ -166,42 +166,42 @@ def _columns(source: Source, checked: Checked, chosen: Representation, saved: Sa
         right = 1 if chosen.name == "rows" else (others + 1) // 2
         halves = (passes("", right, chosen.flops, sums="columns"), passes("", others - right, 0))
         yield _together("eigendecomposition", halves)
-    if not source.n_targets:
+    if not dataset.n_targets:
         last = passes("check", 1, 2 * m * n * k)
-        blocks = 1 if source.store is None else len(source.store.column_bounds) - 1
-        fetched = source.x_bytes * min(k, blocks) // blocks  # the chosen columns come first
+        blocks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
+        fetched = dataset.x_bytes * min(k, blocks) // blocks  # the chosen columns come first
         yield replace(last, bytes_read=last.bytes_read + fetched)
 
 
-def _steps(source: Source, checked: Checked) -> int:
+def _steps(dataset: Dataset, checked: Checked) -> int:
     """Rounds that the method makes at least: columns to insert, or to take away."""
     base = checked.include.size
     if not checked.method.rounds or checked.settings.k == base:
         return 0
     if getattr(checked.options, "direction", "forward") == "backward":
-        return max(0, source.n - checked.exclude.size - checked.settings.k)
-    return min(checked.settings.k, source.n - checked.exclude.size) - base
+        return max(0, dataset.n - checked.exclude.size - checked.settings.k)
+    return min(checked.settings.k, dataset.n - checked.exclude.size) - base
 
 
-def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
+def _rounds(dataset: Dataset, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
     """Passes of methods that value subsets on the rows of the data."""
-    options, steps = checked.options, _steps(source, checked)
+    options, steps = checked.options, _steps(dataset, checked)
     if not steps or isinstance(options, KfoldOptions):
         return
-    m, n, N = source.m, source.n, source.n_targets
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
     grid = getattr(options, "lam_grid", None)
     if grid is not None and state is None:
         lams = 17 if grid == "auto" else len(grid)
-        yield _pass("lam", source, 8 * lams, 2 * m * n * (n + lams * N), share=True)
+        yield _pass("lam", dataset, 8 * lams, 2 * m * n * (n + lams * N), share=True)
     direction = getattr(options, "direction", "forward")
-    if direction == "forward" and would_cache(source):
+    if direction == "forward" and would_cache(dataset):
         return
     done = 0 if state is None else len(state["path"])
     first = n - checked.exclude.size if direction == "backward" else checked.include.size
     passes = []
     for step in range(done, steps):
         size = first - step if direction == "backward" else first + step
-        one = _pass("", source, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True)
+        one = _pass("", dataset, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True)
         if every is not None and step > every:  # of the cache, which may be lost
             recomputed = m * n * (2 * (step % every) + 8 * N)
             one = replace(one, passes=0, bytes_read=8 * m * (n + N + 1), flops=recomputed)
@@ -209,19 +209,19 @@ def _rounds(source: Source, checked: Checked, state: dict[str, Any] | None, ever
     yield _together("rounds of leave-one-out", passes)
 
 
-def _held_out(held_out: Source, checked: Checked) -> Stage:
+def _held_out(held_out: Dataset, checked: Checked) -> Stage:
     """One pass over other rows, all columns of them at most."""
     k = checked.settings.k
     flops = 2 * held_out.m * k * k * max(1, held_out.n_targets)
     return _pass("held-out rows", held_out, 8 * (k + 1), flops, share=True)
 
 
-def _check(source: Source, checked: Checked) -> Stage:
+def _check(dataset: Dataset, checked: Checked) -> Stage:
     """The final pass on the chosen columns: of chunked columns the widest chunks that k columns can touch."""
-    k, N = checked.settings.k, source.n_targets or source.n
+    k, N = checked.settings.k, dataset.n_targets or dataset.n
     columns = None
-    if source.store is not None and source.n_targets:
-        widths = np.diff(source.store.column_bounds)
+    if dataset.store is not None and dataset.n_targets:
+        widths = np.diff(dataset.store.column_bounds)
         widest = np.sort(np.argsort(-widths, kind="stable")[:k])
-        columns = np.asarray(source.store.column_bounds)[:-1][widest]
-    return _pass("check", source, 8 * k * (k + N), 2 * source.m * k * (k + 2 * N), columns)
+        columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
+    return _pass("check", dataset, 8 * k * (k + N), 2 * dataset.m * k * (k + 2 * N), columns)

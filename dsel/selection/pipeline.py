@@ -1,4 +1,4 @@
-"""From a source and settings to a Selection: check, one pass, search, final check on the data."""
+"""From a dataset and settings to a Selection: check, one pass, search, final check on the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Checked, Settings, check, some_names
 from dsel.data.criterion_data import ColumnData
-from dsel.data.dataset import Source
+from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.subset_state import Solution
@@ -26,7 +26,7 @@ from dsel.passes.accounting import counted
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
-from dsel.passes.leave_one_out.rows import RowsOfSource, check_intercept, held_out_errors, held_out_source
+from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept, held_out_dataset, held_out_errors
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales, Preprocess, Statistics, duplicates
 from dsel.passes.tiles import Tiling
@@ -81,66 +81,68 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def run_selection(source: Source, settings: Settings, around: Surroundings | None = None) -> Selection:
+def run_selection(dataset: Dataset, settings: Settings, around: Surroundings | None = None) -> Selection:
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
     around = around or Surroundings()
-    checked = check(source, settings)
-    held_out = held_out_rows(source, checked)
-    plan = plan_selection(source, checked, around, held_out).require()
+    checked = check(dataset, settings)
+    held_out = held_out_rows(dataset, checked)
+    plan = plan_selection(dataset, checked, around, held_out).require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
-        plan = calibrated(plan, source)
+        plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
     with counted() as ledger:
-        selection = _planned(source, checked, plan, held_out, around)
+        selection = _planned(dataset, checked, plan, held_out, around)
     held = plan.held_against(ledger, selection.counts)
     return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=held)
 
 
 def plan_selection(
-    source: Source, checked: Checked, around: Surroundings, held_out: Source | None, *, keeps: bool | None = None,
+    dataset: Dataset, checked: Checked, around: Surroundings, held_out: Dataset | None, *, keeps: bool | None = None,
     certified: bool = False,
 ) -> Plan:  # fmt: skip
     """What `run_selection` will do in these surroundings. keeps: whether there will be workers that can keep shards, by
     default whether there are; certified: whether a proof is to follow."""
     return make_plan(
-        source, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
+        dataset, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
         state=around.state, held_out=held_out, certified=certified, scratch=around.scratch, apart=around.apart,
         keeps=around.persist is not None if keeps is None else keeps,
     )  # fmt: skip
 
 
-def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | None, around: Surroundings) -> Selection:
+def _planned(
+    dataset: Dataset, checked: Checked, plan: Plan, held_out: Dataset | None, around: Surroundings
+) -> Selection:
     settings = checked.settings
     clock = _Clock(around.on_stage)
     folds = None
     with clock.stage("statistics"):
         if plan.chosen.name in ("gram", "tiles"):
-            statistics, folds = _with_folds(source, checked, around, plan.tiling)
-            ready = of_gram(source, settings, statistics, around.compute)
+            statistics, folds = _with_folds(dataset, checked, around, plan.tiling)
+            ready = of_gram(dataset, settings, statistics, around.compute)
         elif plan.chosen.name in ("rows", "sketch"):
-            ready = reduced(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+            ready = reduced(dataset, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         else:
-            ready = in_shards(source, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+            ready = in_shards(dataset, settings, plan.chosen, around.artefacts, around.compute, around.persist)
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
-        objective, notes = candidates_of(source, checked, ready.statistics, whole)
+        objective, notes = candidates_of(dataset, checked, ready.statistics, whole)
         rows = (
-            _rows(source, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
+            _rows(dataset, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
         )
-        outcome = _search(source, objective, checked, around, rows)
+        outcome = _search(dataset, objective, checked, around, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
             whole = ready.objective(settings.lam)
-            objective, _ = candidates_of(source, checked, ready.statistics, whole)
+            objective, _ = candidates_of(dataset, checked, ready.statistics, whole)
         if outcome.chosen is not None:
             independent, dependent = np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
         else:
             best = outcome.best(settings.k - len(checked.include))
             members = [int(objective.columns[j]) for j in best.members]
             independent, dependent = by_gain(whole, objective.included, members)
-        path = () if rows is None else _path(source, checked, rows, outcome, held_out, around)
+        path = () if rows is None else _path(dataset, checked, rows, outcome, held_out, around)
         outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
         if rows is not None:
             rows.close()
@@ -148,38 +150,38 @@ def _planned(source: Source, checked: Checked, plan: Plan, held_out: Source | No
         fit = ready.fit(independent, settings.lam)
         _require_variation(fit.total)
     return _selection(
-        source, checked, ready.statistics, objective, outcome, independent, dependent, fit,
+        dataset, checked, ready.statistics, objective, outcome, independent, dependent, fit,
         notes=notes, seconds=clock.seconds, path=path, rows=rows,
     )  # fmt: skip
 
 
 def _with_folds(
-    source: Source, checked: Checked, around: Surroundings, tiling: Tiling | None
+    dataset: Dataset, checked: Checked, around: Surroundings, tiling: Tiling | None
 ) -> tuple[Statistics, FoldStatistics | None]:
     """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        return statistics_of(source, settings, around, tiling)[0], None
+        return statistics_of(dataset, settings, around, tiling)[0], None
     statistics, folds, _ = saved_fold_gram(
-        source, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
+        dataset, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
         compute=around.compute,
     )  # fmt: skip
     return statistics, folds
 
 
 def statistics_of(
-    source: Source, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+    dataset: Dataset, settings: Settings, around: Surroundings, tiling: Tiling | None = None
 ) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    return gram_statistics(source, settings, around.artefacts, around.compute, tiling)
+    return gram_statistics(dataset, settings, around.artefacts, around.compute, tiling)
 
 
 def candidates_of(
-    source: Source, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
 ) -> tuple[QuadraticObjective, tuple[str, ...]]:
     """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
     over all columns."""
-    settings, labels = checked.settings, source.features
+    settings, labels = checked.settings, dataset.features
     _require_variation(whole.total)
     unusable = statistics.unusable(settings.preprocess)
     notes = []
@@ -216,47 +218,47 @@ def _require_variation(total: float) -> None:
 
 
 def _rows(
-    source: Source, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
     around: Surroundings,
-) -> RowsOfSource:  # fmt: skip
+) -> DatasetRows:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
-        return RowsOfFolds(source, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
+        return RowsOfFolds(dataset, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
     assert isinstance(options, GreedyRlsOptions)
     if every is None:
-        return RowsOfSource(
-            source, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+        return DatasetRows(
+            dataset, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
             compute=around.compute,
         )  # fmt: skip
     log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
     return RowsWithCache(
-        source, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
+        dataset, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
         yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
         compute=around.compute,
     )  # fmt: skip
 
 
-def held_out_rows(source: Source, checked: Checked) -> Source | None:
+def held_out_rows(dataset: Dataset, checked: Checked) -> Dataset | None:
     """The held-out rows that the options name; options that do not fit each other are refused here too."""
     options = checked.options
     if not checked.method.rounds:
         return None
-    if not source.n_targets:
+    if not dataset.n_targets:
         raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
     check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
     if isinstance(options, KfoldOptions):
-        require_rows(source, options.folds)
+        require_rows(dataset, options.folds)
     given = getattr(options, "held_out", None)
     if given is None:
         return None
-    return held_out_source(source, given)
+    return held_out_dataset(dataset, given)
 
 
 def _path(
-    source: Source, checked: Checked, rows: RowsOfSource, outcome: SearchOutcome, held_out: Source | None,
+    dataset: Dataset, checked: Checked, rows: DatasetRows, outcome: SearchOutcome, held_out: Dataset | None,
     around: Surroundings,
 ) -> tuple[PathRow, ...]:  # fmt: skip
     """The steps, with their errors on held-out rows where there are any (one pass over those)."""
@@ -268,12 +270,12 @@ def _path(
         problem = rows.problem(checked.settings.lam)
         tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, around.compute).tolist()
     labelled = rows.view.loss == "zero-one"
-    N = source.n_targets
+    N = dataset.n_targets
 
     def row(point: PathPoint, test: float | None) -> PathRow:
         error = point.error / rows.weight
         return PathRow(
-            point.action, point.column, str(source.features[point.column]), point.size,
+            point.action, point.column, str(dataset.features[point.column]), point.size,
             error / N if labelled else error, 1.0 - error / N if labelled else None,
             test if test is None or not labelled else test / N,
             1.0 - test / N if labelled and test is not None else None,
@@ -283,10 +285,10 @@ def _path(
 
 
 def _search(
-    source: Source, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: RowsOfSource | None
+    dataset: Dataset, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: DatasetRows | None
 ) -> SearchOutcome:
     criterion = checked.settings.criterion
-    data = ColumnData(source) if criterion is not None and takes_data(criterion) else None
+    data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
     k = min(checked.settings.k - checked.include.size, objective.n)
     if k == 0:
         included = tuple(sorted(objective.included))
@@ -328,10 +330,10 @@ def by_gain(
 
 
 def _selection(
-    source: Source, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float],
-    path: tuple[PathRow, ...] = (), rows: RowsOfSource | None = None,
+    path: tuple[PathRow, ...] = (), rows: DatasetRows | None = None,
 ) -> Selection:  # fmt: skip
     settings, base = checked.settings, len(objective.included)
     coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
@@ -353,7 +355,7 @@ def _selection(
     if dependent.size:
         fate = "have coefficient 0" if by_criterion else "were left out"
         notes += (
-            f"{dependent.size} columns that depend on the others {fate}: {some_names(source.features, dependent)}",
+            f"{dependent.size} columns that depend on the others {fate}: {some_names(dataset.features, dependent)}",
         )
     if by_criterion:  # the answer is what it chose, to the last column
         S = np.concatenate([S, dependent])
@@ -361,7 +363,7 @@ def _selection(
     front = tuple(_front_row(objective, point, by_criterion) for point in outcome.front)
     return Selection(
         indices=tuple(int(j) for j in S),
-        labels=tuple(str(source.features[j]) for j in S),
+        labels=tuple(str(dataset.features[j]) for j in S),
         k=int(settings.k),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
@@ -376,20 +378,20 @@ def _selection(
         trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
         ended=outcome.ended,
         iterations=outcome.iterations,
-        shape=(source.m, source.n),
-        targets=tuple(str(t) for t in source.targets),
+        shape=(dataset.m, dataset.n),
+        targets=tuple(str(t) for t in dataset.targets),
         include=tuple(int(j) for j in checked.include),
         exclude=tuple(int(j) for j in checked.exclude),
-        constant=tuple(str(source.features[j]) for j in np.flatnonzero(statistics.unusable(settings.preprocess))),
+        constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(statistics.unusable(settings.preprocess))),
         counts=outcome.counts,
         notes=notes,
-        source=source.name,
-        fingerprint=source.fingerprint,
+        dataset=dataset.name,
+        fingerprint=dataset.fingerprint,
         seconds=seconds,
         versions=versions(),
         criterion=best.value if by_criterion and np.isfinite(best.value) else None,
         path=path,
-        weights=None if source.weights is None else source.weights.name,
+        weights=None if dataset.weights is None else dataset.weights.name,
     )
 
 

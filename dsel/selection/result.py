@@ -104,7 +104,7 @@ class Selection:
     constant: tuple[str, ...] = ()
     counts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    source: str = ""
+    dataset: str = ""
     fingerprint: str | None = None
     bytes_read: int = 0
     passes: int = 0

@@ -18,13 +18,13 @@ import numpy as np
 
 import dsel
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Source, make_source
+from dsel.data.dataset import Block, Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, peak_memory
 from dsel.objective.leave_one_out.block_errors import block_errors
 from dsel.passes.gram import gram
-from dsel.passes.leave_one_out.rows import RowsOfSource, add
+from dsel.passes.leave_one_out.rows import DatasetRows, add
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.search.greedy.greedy_rls import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
@@ -124,27 +124,27 @@ def seconds_per_round(m: int) -> tuple[float, bool]:
     for start in range(0, m, len(block)):  # repeated rows do: only the time matters
         X[start : start + len(block)] = block[: m - start]
     y = X[:, :5].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).standard_normal(m)
-    source = make_source(X, y)
-    statistics, _ = gram(source)
-    search, rows = _search(source, statistics, None)
+    dataset = as_dataset(X, y)
+    statistics, _ = gram(dataset)
+    search, rows = _search(dataset, statistics, None)
     _rounds(search, rows, 1)  # makes the cache, if it fits
     return _timed(partial(_rounds, search, rows, 5))[0] / 5, rows.passes == 0
 
 
-def _search(source: Source, statistics: Any, compute: Any) -> tuple[GreedyRls, RowsOfSource]:
-    rows = RowsOfSource(source, statistics, "standardize", compute=compute)
-    return GreedyRls(rows.problem(1.0), K, range(source.n)), rows
+def _search(dataset: Dataset, statistics: Any, compute: Any) -> tuple[GreedyRls, DatasetRows]:
+    rows = DatasetRows(dataset, statistics, "standardize", compute=compute)
+    return GreedyRls(rows.problem(1.0), K, range(dataset.n)), rows
 
 
-def _rounds(search: GreedyRls, rows: RowsOfSource, count: int) -> None:
+def _rounds(search: GreedyRls, rows: DatasetRows, count: int) -> None:
     for _ in range(count):
         round = search.ask()
         assert round is not None
         search.tell(rows.errors(round))
 
 
-def _read_alone(source: Source, compute: Any) -> None:
-    reduce_blocks(source, _touch, add, name="read", partial_bytes=8, compute=compute)
+def _read_alone(dataset: Dataset, compute: Any) -> None:
+    reduce_blocks(dataset, _touch, add, name="read", partial_bytes=8, compute=compute)
 
 
 def _touch(x: Any, y: Any, block: Block) -> Floats:
@@ -187,35 +187,36 @@ def _written() -> int:
 
 def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
     """Return the time of rounds on two workers of 1 GiB, of reading alone, and of the arithmetic alone."""
-    source = make_source(str(store))
+    dataset = as_dataset(str(store))
     with local_cluster(LocalSpec(2, "1GiB")) as client:
         compute = make_compute(client)
-        statistics, _ = gram(source, compute=compute)
-        search, rows = _search(source, statistics, compute)
+        statistics, _ = gram(dataset, compute=compute)
+        search, rows = _search(dataset, statistics, compute)
         _rounds(search, rows, 1)  # loads the compiled code
         client.run(_count_reads)
         before, files = sum(client.run(_written).values()), _bytes_under(store)
         seconds = reading = 0.0
         for _ in range(rounds):  # alternating, so that other load affects both
             seconds += _timed(lambda: _rounds(search, rows, 1))[0]
-            reading += _timed(lambda: _read_alone(source, compute))[0] / rounds
+            reading += _timed(lambda: _read_alone(dataset, compute))[0] / rounds
         written = sum(client.run(_written).values()) - before + _bytes_under(store) - files
-        reads = _chunk_reads(client) / source.m / rounds - 1.0  # less the pass that only reads
-        arithmetic = _arithmetic_alone(source, search, rows, client, rounds)
+        reads = _chunk_reads(client) / dataset.m / rounds - 1.0  # less the pass that only reads
+        arithmetic = _arithmetic_alone(dataset, search, rows, client, rounds)
         peaks = [f"{peak / 2**20:.0f} of {limit / 2**20:.0f} MiB" for peak, limit in peak_memory(client).values()]
     floor = max(reading, arithmetic)
     per_element = 2 * (1 + rounds // 2) + FLOPS
     return {
-        "store": str(store), "rows": source.m, "bytes_per_round": source.nbytes, "seconds_per_round": seconds / rounds,
-        "seconds_reading_alone": reading, "GB_per_second_reading": source.nbytes / reading / 1e9,
+        "store": str(store), "rows": dataset.m, "bytes_per_round": dataset.nbytes,
+        "seconds_per_round": seconds / rounds,
+        "seconds_reading_alone": reading, "GB_per_second_reading": dataset.nbytes / reading / 1e9,
         "seconds_arithmetic_alone": arithmetic, "flops_per_element": per_element,
-        "GFLOP_per_second": per_element * source.m * source.n / arithmetic / 1e9,
+        "GFLOP_per_second": per_element * dataset.m * dataset.n / arithmetic / 1e9,
         "out_of_core_over_floor": seconds / rounds / floor, "over_both": seconds / rounds / (reading + arithmetic),
         "reads_per_round": reads, "bytes_written": written, "worker_memory": peaks,
     }  # fmt: skip
 
 
-def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, client: Any, rounds: int) -> float:
+def _arithmetic_alone(dataset: Dataset, search: GreedyRls, rows: DatasetRows, client: Any, rounds: int) -> float:
     """Return the seconds that the arithmetic of one round takes for all rows on both workers.
 
     Both workers repeat it on one block in memory, with half of the rounds' columns chosen.
@@ -223,8 +224,8 @@ def _arithmetic_alone(source: Source, search: GreedyRls, rows: RowsOfSource, cli
     from dsel.objective.leave_one_out.formulas import prepare
 
     half = prepare(search.problem, np.asarray(search.members[: 1 + rounds // 2], np.int64))
-    block = source.blocks[0]
-    share = source.m / (block.stop - block.start) / 2
+    block = dataset.blocks[0]
+    share = dataset.m / (block.stop - block.start) / 2
 
     spent = client.run(_repeat_block, block, half, rows.view, max(1, round(share / 10)))
     return float(max(spent.values()) * share)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Source, make_source
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, peak_memory
@@ -54,10 +54,10 @@ def run(quick: bool, store: Path | None = None, memory: str = "1GiB") -> dict[st
             store = Path(folder) / "data.zarr"
             m, n = (100_000, 400) if quick else (1_000_000, 1000)
             generate_regression(store, samples=m, features=n, worker_memory=1 << 30)
-        source = make_source(str(store), unsupervised=True)
+        dataset = as_dataset(str(store), unsupervised=True)
         limit = _limit(memory)
-        figures = _compare(source, memory)
-        found = _ratios(source, figures, limit)
+        figures = _compare(dataset, memory)
+        found = _ratios(dataset, figures, limit)
     exact = figures["eigendecomposition"]
     for name in ("dask svd_compressed", "dask-ml PCA"):
         peer = figures.get(name)
@@ -68,8 +68,8 @@ def run(quick: bool, store: Path | None = None, memory: str = "1GiB") -> dict[st
         [name, f"{f.seconds:.1f}", f"{f.peak / 2**20:.0f}", f"{f.passes:.1f}"] if f else [name, "-", "-", "-"]
         for name, f in figures.items()
     ]
-    m, n = source.m, source.n
-    print(f"{m} x {n}, {source.x_bytes / 1e9:.2f} GB, {WORKERS} workers of {memory}; rank {RANK}")
+    m, n = dataset.m, dataset.n
+    print(f"{m} x {n}, {dataset.x_bytes / 1e9:.2f} GB, {WORKERS} workers of {memory}; rank {RANK}")
     print(text_table(["", "seconds", "peak MiB", "passes"], rows))
     print(json_line(found))
     return found
@@ -81,27 +81,27 @@ def _limit(memory: str) -> int:
     return int(parse_bytes(memory))
 
 
-def _compare(source: Source, memory: str) -> dict[str, Measured | None]:
-    works: dict[str, Callable[[Source, Any], Any]] = {
+def _compare(dataset: Dataset, memory: str) -> dict[str, Measured | None]:
+    works: dict[str, Callable[[Dataset, Any], Any]] = {
         "floor of the Gram pass": _floor,
-        "Gram pass": lambda source, client: gram(source, compute=make_compute(client))[0],
+        "Gram pass": lambda dataset, client: gram(dataset, compute=make_compute(client))[0],
         "eigendecomposition": _eigen,
         "dask X.T @ X": _plain_gram,
         "dask svd_compressed": _svd_compressed,
     }
     if find_spec("dask_ml") is not None:
         works["dask-ml PCA"] = _pca
-    return {name: _measure(source, work, memory) for name, work in works.items()}
+    return {name: _measure(dataset, work, memory) for name, work in works.items()}
 
 
-def _measure(source: Source, work: Callable[[Source, Any], Any], memory: str) -> Measured | None:
+def _measure(dataset: Dataset, work: Callable[[Dataset, Any], Any], memory: str) -> Measured | None:
     """Return the measurements of a computation, or None if it failed or took too long."""
     with local_cluster(LocalSpec(WORKERS, memory)) as client:
         client.run(_warm_up)
         before = sum(client.run(_bytes_read).values())
         found: list[Any] = []
         start = time.perf_counter()
-        runner = threading.Thread(target=_attempt, args=(work, source, client, found), daemon=True)
+        runner = threading.Thread(target=_attempt, args=(work, dataset, client, found), daemon=True)
         runner.start()
         runner.join(TIMEOUT)
         seconds = time.perf_counter() - start
@@ -110,13 +110,13 @@ def _measure(source: Source, work: Callable[[Source, Any], Any], memory: str) ->
             return None
         read = sum(client.run(_bytes_read).values()) - before
         peak = max(peak for peak, _ in peak_memory(client).values())
-    return Measured(seconds, peak, read / source.x_bytes, found[0])
+    return Measured(seconds, peak, read / dataset.x_bytes, found[0])
 
 
-def _attempt(work: Callable[[Source, Any], Any], source: Source, client: Any, found: list[Any]) -> None:
+def _attempt(work: Callable[[Dataset, Any], Any], dataset: Dataset, client: Any, found: list[Any]) -> None:
     with client.as_current():
         try:
-            found.append(work(source, client))
+            found.append(work(dataset, client))
         except Exception as error:  # reported in place of the figures
             found.append(error)
 
@@ -151,52 +151,52 @@ def _add(a: int, b: int) -> int:
     return a + b
 
 
-def _floor(source: Source, client: Any) -> int:
-    size = 8 * source.n * source.n
+def _floor(dataset: Dataset, client: Any) -> int:
+    size = 8 * dataset.n * dataset.n
     compute = make_compute(client)
-    return int(reduce_blocks(source, _floor_of, _add, name="floor", partial_bytes=size, compute=compute))
+    return int(reduce_blocks(dataset, _floor_of, _add, name="floor", partial_bytes=size, compute=compute))
 
 
-def _eigen(source: Source, client: Any) -> Floats:
-    statistics, passes = gram(source, compute=make_compute(client))
+def _eigen(dataset: Dataset, client: Any) -> Floats:
+    statistics, passes = gram(dataset, compute=make_compute(client))
     return from_gram(statistics.objective("center").K, RANK, passes=passes).values
 
 
-def _array(source: Source) -> Any:
+def _array(dataset: Dataset) -> Any:
     import dask.array as da
 
-    return da.from_zarr(source.name, component="X")  # type: ignore[no-untyped-call]
+    return da.from_zarr(dataset.name, component="X")  # type: ignore[no-untyped-call]
 
 
-def _plain_gram(source: Source, client: Any) -> float:
-    X = _array(source)
+def _plain_gram(dataset: Dataset, client: Any) -> float:
+    X = _array(dataset)
     return float((X.T @ X).compute()[0, 0])
 
 
-def _svd_compressed(source: Source, client: Any) -> Floats:
+def _svd_compressed(dataset: Dataset, client: Any) -> Floats:
     import dask.array as da
 
-    X = _array(source)
+    X = _array(dataset)
     X = X - X.mean(axis=0)
     _, s, _ = da.linalg.svd_compressed(X, RANK, n_power_iter=2, seed=0, compute=True)  # type: ignore[no-untyped-call]
     return np.asarray(s.compute(), np.float64) ** 2
 
 
-def _pca(source: Source, client: Any) -> Floats:
+def _pca(dataset: Dataset, client: Any) -> Floats:
     from dask_ml.decomposition import PCA
 
-    fitted = PCA(n_components=RANK, svd_solver="randomized", iterated_power=2, random_state=0).fit(_array(source))
+    fitted = PCA(n_components=RANK, svd_solver="randomized", iterated_power=2, random_state=0).fit(_array(dataset))
     return np.asarray(fitted.singular_values_, np.float64) ** 2
 
 
-def _ratios(source: Source, figures: dict[str, Measured | None], limit: int) -> dict[str, float]:
+def _ratios(dataset: Dataset, figures: dict[str, Measured | None], limit: int) -> dict[str, float]:
     floor, ours, eigen = (figures[n] for n in ("floor of the Gram pass", "Gram pass", "eigendecomposition"))
     assert floor is not None
     assert ours is not None
     assert eigen is not None
     peers = [f for f in (figures.get("dask svd_compressed"), figures.get("dask-ml PCA")) if f is not None]
-    rows = max(b.stop - b.start for b in source.blocks)
-    problem = Problem(source.m, source.n, 0, source.x_bytes // (source.m * source.n), RANK, (rows, source.n))
+    rows = max(b.stop - b.start for b in dataset.blocks)
+    problem = Problem(dataset.m, dataset.n, 0, dataset.x_bytes // (dataset.m * dataset.n), RANK, (rows, dataset.n))
     planned = choose(problem, Resources(WORKERS, limit, 4 << 30)).passes
     return {
         "gram_over_floor": ours.seconds / floor.seconds,

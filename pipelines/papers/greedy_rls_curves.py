@@ -16,10 +16,10 @@ import numpy as np
 
 import dsel
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
 from dsel.passes.gram import gram
-from dsel.passes.leave_one_out.rows import RowsOfSource, held_out_errors
+from dsel.passes.leave_one_out.rows import DatasetRows, held_out_errors
 from dsel.search.greedy.greedy_rls import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes
@@ -189,11 +189,11 @@ def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int 
     k = min(most or varying.size, varying.size)
     found = dsel.select(X, Y, k=k, method="greedy-rls", loss="zero-one", lam_grid="auto", held_out=(X_test, Y_test))
     order = np.random.default_rng(seed).permutation(varying.size)[:k]
-    source = make_source(X, Y)
-    statistics, _ = gram(source)
-    rows = RowsOfSource(source, statistics, "standardize", loss="zero-one")
+    dataset = as_dataset(X, Y)
+    statistics, _ = gram(dataset)
+    rows = DatasetRows(dataset, statistics, "standardize", loss="zero-one")
     nested = nested_fits(rows.problem(found.lam), order.tolist(), range(1, k + 1))
-    wrong = held_out_errors(make_source(X_test, Y_test), nested, rows.view)
+    wrong = held_out_errors(as_dataset(X_test, Y_test), nested, rows.view)
     majority = 1.0 if (Y > 0).mean() >= 0.5 else -1.0
     return Curves(
         np.array([p.test_accuracy for p in found.path], np.float64),

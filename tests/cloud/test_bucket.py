@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
 from dsel.storage import connection as bucket_connection
 from dsel.storage.object_store import Remote, TakenError
@@ -172,10 +172,10 @@ class TestFaults:
         make_store(f"{url}/data.zarr", X, Y, chunks=(50, 12))  # type: ignore[arg-type]
         proxy.rule = drawn(3)
         proxy.slow_seconds = 0.01
-        source = make_source(f"{url}/data.zarr")
-        assert source.store is not None
-        assert (source.store.x.read(0, 300) == X).all()
-        assert source.fingerprint == make_source(f"{url}/data.zarr").fingerprint
+        dataset = as_dataset(f"{url}/data.zarr")
+        assert dataset.store is not None
+        assert (dataset.store.x.read(0, 300) == X).all()
+        assert dataset.fingerprint == as_dataset(f"{url}/data.zarr").fingerprint
         assert set(proxy.faults()) >= {"500", "reset", "truncate"}
 
 
@@ -198,7 +198,7 @@ class TestRefusals:
             with pytest.raises(MissingInputError, match="no bucket s3://no-such-bucket"):
                 operation()
         with pytest.raises(MissingInputError, match="no bucket"):
-            make_source("s3://no-such-bucket/x")
+            as_dataset("s3://no-such-bucket/x")
 
     def test_without_credentials_nothing_is_asked(self, place: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
         def unreachable(*_: Any, **__: Any) -> socket.socket:
@@ -222,9 +222,9 @@ class TestRefusals:
 def test_what_is_sent_to_workers_holds_no_secret(url: str) -> None:
     X, Y = regression(m=60)
     make_store(f"{url}/data.zarr", X, Y)  # type: ignore[arg-type]
-    source = make_source(f"{url}/data.zarr")
-    source.blocks[0].x.read()
-    sent = pickle.dumps((source.blocks, as_place(url + "/x")))
+    dataset = as_dataset(f"{url}/data.zarr")
+    dataset.blocks[0].x.read()
+    sent = pickle.dumps((dataset.blocks, as_place(url + "/x")))
     assert not [secret for secret in SECRETS.values() if secret.encode() in sent]
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import dsel
 from dsel.cli import app
 from dsel.config.job import JobFile, read_job
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError
@@ -158,7 +158,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
 def test_a_result_in_a_bucket_is_certified(url: str) -> None:
     store, out = f"{url}/data.zarr", as_place(f"{url}/out")
     ingest_arrays(X[:60, :14], store, y=Y[:60])
-    _describe(JobFile(store=store, k=3, method="forward", out=out), make_source(store))
+    _describe(JobFile(store=store, k=3, method="forward", out=out), as_dataset(store))
     dsel.select(store, k=3, method="forward").save(out)
     found = certify_run(out, Effort(seconds=30.0))
     assert found.certificate[-1]["proven"]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
-from dsel.data.store.reader import open_dataset, open_store
+from dsel.data.store.reader import open_store, open_xarray
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.gram import gram
@@ -88,7 +88,7 @@ def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) 
 
 
 def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -> None:
-    statistics, _ = gram(make_source(X, Y))
+    statistics, _ = gram(as_dataset(X, Y))
     store = ArtefactStore(as_place(f"{url}/artefacts"))
     key = store.key("abc", missing="refuse")
     saved: list[Any] = []
@@ -112,12 +112,12 @@ class TestAStore:
         table = tmp_path / "table.csv"
         lines = ["name,a,b,yield", *(f"s{i},{r[0]},{r[1]},{r[2]}" for i, r in enumerate(X.tolist()))]
         table.write_text("\n".join(lines) + "\n")
-        source = as_place(f"{url}/table.csv")
-        source.write_bytes(table.read_bytes())
+        dataset = as_place(f"{url}/table.csv")
+        dataset.write_bytes(table.read_bytes())
         store = as_place(f"{url}/t.zarr")
 
         def work() -> None:
-            ingest(source, store, target=["yield"], index="name", chunks=(10, 2))
+            ingest(dataset, store, target=["yield"], index="name", chunks=(10, 2))
 
         rules = [*map(writes_through, (0, 1, 3, 7, 20, 5, 9)), always("403", "t.zarr/zarr.json", "PUT")]
         saw = interrupted(proxy, rules, work, lambda: error_of(lambda: open_store(store)))
@@ -131,7 +131,7 @@ class TestAStore:
         assert there.samples.tolist() == [f"s{i}" for i in range(60)]
         files = {e.key: e.size for e in walk(tmp_path / "t.zarr") if e.key != "zarr.json"}
         assert {e.key: e.size for e in walk(store) if e.key != "zarr.json"} == files
-        assert open_dataset(store)["X"].shape == (60, 2)
+        assert open_xarray(store)["X"].shape == (60, 2)
         assert "60 x 2" in describe(store).lines()[1]
 
     def test_it_goes_on_at_the_last_finished_band(self, url: str, proxy: FaultProxy, tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ class TestAStore:
             pd.DataFrame(X, columns=list("abcdef")).to_parquet(local)
         else:
             np.save(local, np.asfortranarray(X) if name == "f.npy" else X)
-        (source := as_place(f"{url}/{name}")).write_bytes(local.read_bytes())
+        (dataset := as_place(f"{url}/{name}")).write_bytes(local.read_bytes())
         proxy.rule = drawn(7)
         proxy.slow_seconds = 0.01
-        ingest(source, f"{url}/s.zarr", chunks=(20, 6))
+        ingest(dataset, f"{url}/s.zarr", chunks=(20, 6))
         assert (open_store(f"{url}/s.zarr").x.read(0, 60) == X).all()
 
     def test_overwritten_the_old_one_is_gone_before_the_new_one_is_begun(self, url: str, proxy: FaultProxy) -> None:
@@ -169,13 +169,13 @@ class TestAStore:
         make_store(store, X, Y, chunks=(10, 6))  # type: ignore[arg-type]
         with pytest.raises(OutputError, match="there already"):
             ingest_arrays(X, store)
-        source = make_source(store)
+        dataset = as_dataset(store)
         proxy.rule = lambda r: "403" if r.method == "PUT" and "X/c/2/" in r.key else None
         with pytest.raises(AccessError):
             ingest_arrays(X + 1, store, chunks=(10, 6), overwrite=True)
         proxy.reset()
         with pytest.raises(DataError):  # a run that reads it does not mix the two
-            source.blocks[0].x.read()
+            dataset.blocks[0].x.read()
         assert error_of(lambda: open_store(store)) is MissingInputError
         ingest_arrays(X + 1, store, chunks=(10, 6))
         assert (open_store(store).x.read(0, 60) == X + 1).all()
@@ -198,9 +198,9 @@ class TestAStore:
         assert open_store(store).fingerprint() != before
         with pytest.raises(DataError, match=r"Chunk \(3, 0\) of X"):
             open_store(store).x.read(0, 60)
-        source = make_source(store)
+        dataset = as_dataset(store)
         chunk.unlink()
         with pytest.raises(DataError, match="lost 1 chunks: X/c/3/0"):
             open_store(store)
         with pytest.raises(DataError, match="is lost"):
-            source.blocks[3].x.read()
+            dataset.blocks[3].x.read()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import dsel
 from dsel.cli import app
 from dsel.config.request import Settings
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import open_store
@@ -77,10 +77,10 @@ def test_a_sparse_store_is_read(url: str, zarr_format: int) -> None:
     assert found.error == pytest.approx(expected.error)
     assert describe(str(place)).attributes["obs"] == "w, y"
     with pytest.raises(OptionError, match="It has w, y"):
-        make_source(str(place), targets=["z"])
-    before = make_source(str(place), targets=["y"]).fingerprint
+        as_dataset(str(place), targets=["z"])
+    before = as_dataset(str(place), targets=["y"]).fingerprint
     obs.create_array("y", data=-Y[:, 0], overwrite=True)
-    assert make_source(str(place), targets=["y"]).fingerprint != before
+    assert as_dataset(str(place), targets=["y"]).fingerprint != before
 
 
 def test_an_eigendecomposition_is_there_with_its_manifest(
@@ -92,15 +92,15 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
 
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
-    source, settings = make_source(wide), Settings(k=3, method="forward")
+    dataset, settings = as_dataset(wide), Settings(k=3, method="forward")
     artefacts = ArtefactStore(as_place(f"{url}/artefacts"))
     around = Surroundings(artefacts=artefacts)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None
-    first = run_selection(source, settings, around)
+    first = run_selection(dataset, settings, around)
     proxy.reset()
     assert {name.partition("-")[0] for name in artefacts.folder.names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
-    second = run_selection(source, settings, around)
-    third = run_selection(source, settings, around)
+    second = run_selection(dataset, settings, around)
+    third = run_selection(dataset, settings, around)
     assert (first.passes, second.passes, third.passes) == (4, 3, 1)
     assert first.indices == second.indices == third.indices
     assert first.error == second.error == third.error

@@ -12,7 +12,7 @@ import scipy.sparse
 import xarray as xr
 
 import dsel
-from dsel.data.dataset import load_block, make_source, resolve_labels
+from dsel.data.dataset import as_dataset, load_block, resolve_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.gram import gram
 
@@ -42,8 +42,8 @@ class TestMaskedValuesAreMissing:
         with pytest.raises(DataError, match=r"NaN values: 1 .*row 7, column 3"):
             dsel.select(masked, Y, k=2)
         with_nan = np.where(MASK, np.nan, x)
-        found, _ = gram(make_source(masked, Y), missing="mean")
-        expected, _ = gram(make_source(with_nan, Y), missing="mean")
+        found, _ = gram(as_dataset(masked, Y), missing="mean")
+        expected, _ = gram(as_dataset(with_nan, Y), missing="mean")
         np.testing.assert_allclose(found.K, expected.K, rtol=1e-12)
 
     def test_in_y_they_are_refused(self) -> None:
@@ -78,27 +78,27 @@ def _delayed_frame() -> Any:
 )
 def test_what_cannot_be_used_is_named_with_a_remedy(make: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
-        make_source(*make())
+        as_dataset(*make())
 
 
 def test_integers_are_positions_also_where_labels_are_integers() -> None:
-    source = make_source(pd.DataFrame(X, columns=[4, 3, 2, 1, 0]), Y)
-    assert resolve_labels([0, np.int64(1)], source.features, "feature", "include").tolist() == [0, 1]
-    assert resolve_labels(["0"], source.features, "feature", "include").tolist() == [4]
+    dataset = as_dataset(pd.DataFrame(X, columns=[4, 3, 2, 1, 0]), Y)
+    assert resolve_labels([0, np.int64(1)], dataset.features, "feature", "include").tolist() == [0, 1]
+    assert resolve_labels(["0"], dataset.features, "feature", "include").tolist() == [4]
     with pytest.raises(OptionError, match="names no feature"):
-        resolve_labels([np.float64(1)], source.features, "feature", "include")  # type: ignore[list-item]
+        resolve_labels([np.float64(1)], dataset.features, "feature", "include")  # type: ignore[list-item]
 
 
 def test_frames_with_one_index_and_a_frame_with_an_array_are_taken() -> None:
     index = pd.date_range("2020-01-01", periods=60)
-    assert make_source(pd.DataFrame(X, index), pd.DataFrame(Y, index)).n_targets == 2
-    assert make_source(pd.DataFrame(X, index), Y).n_targets == 2
+    assert as_dataset(pd.DataFrame(X, index), pd.DataFrame(Y, index)).n_targets == 2
+    assert as_dataset(pd.DataFrame(X, index), Y).n_targets == 2
 
 
 def test_empty_chunks_make_no_blocks() -> None:
-    source = make_source(da.from_array(X, chunks=((0, 20, 0, 40, 0), (5, 0))), da.from_array(Y, chunks=((60, 0), 2)))
-    assert [(b.start, b.stop) for b in source.blocks] == [(0, 20), (20, 60)]
-    np.testing.assert_array_equal(np.vstack([load_block(b.x.compute()) for b in source.blocks]), X)
+    dataset = as_dataset(da.from_array(X, chunks=((0, 20, 0, 40, 0), (5, 0))), da.from_array(Y, chunks=((60, 0), 2)))
+    assert [(b.start, b.stop) for b in dataset.blocks] == [(0, 20), (20, 60)]
+    np.testing.assert_array_equal(np.vstack([load_block(b.x.compute()) for b in dataset.blocks]), X)
 
 
 def test_columns_without_a_value_are_noted() -> None:

@@ -12,7 +12,7 @@ import scipy.sparse
 import zarr
 
 import dsel
-from dsel.data.dataset import load_block, make_source
+from dsel.data.dataset import as_dataset, load_block
 from dsel.data.info import describe
 from dsel.data.store import sparse as sparse_store
 from dsel.errors import DataError, OptionError
@@ -66,7 +66,7 @@ def test_what_anndata_writes_is_read(tmp_path: Path, zarr_format: int) -> None:
     assert (found.targets, found.weights) == (("yield",), "count")
     same(dsel.select(path, k=3), dsel.select(X, k=3))  # without targets Y = X
     with pytest.raises(DataError, match=r"'kind' in obs of .* is not one number a sample"):
-        make_source(path, targets=["kind"])
+        as_dataset(path, targets=["kind"])
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
@@ -75,9 +75,9 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: Any, zarr_format: in
     monkeypatch.setattr(sparse_store, "BLOCK_BYTES", 800)
     X, y = sparse_data()
     path = write(tmp_path / "s.zarr", X, zarr_format, chunk, y=y, v=np.ones(300))
-    source = make_source(path, targets=["y"])
-    assert scipy.sparse.vstack([load_block(b.x) for b in source.blocks]).toarray().tolist() == X.toarray().tolist()
-    sizes = [load_block(b.x).nnz for b in source.blocks]
+    dataset = as_dataset(path, targets=["y"])
+    assert scipy.sparse.vstack([load_block(b.x) for b in dataset.blocks]).toarray().tolist() == X.toarray().tolist()
+    sizes = [load_block(b.x).nnz for b in dataset.blocks]
     assert (len(sizes) == 1) if chunk > X.nnz else (max(sizes) <= max(100, chunk) and len(sizes) > 5)
     for method in ("forward", "kfold", "greedy-rls") if chunk == 200 and zarr_format == 3 else ("forward",):
         same(dsel.select(path, k=3, targets=["y"], method=method), dsel.select(X, y, k=3, method=method))
@@ -106,8 +106,8 @@ def test_only_pieces_of_a_block_are_ever_dense(tmp_path: Path, monkeypatch: Any)
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(scipy.sparse.csr_matrix, "toarray", counted)
-    source = make_source(write(tmp_path / "s.zarr", X, y=y), targets=["y"])
-    found, passes = gram(source)
+    dataset = as_dataset(write(tmp_path / "s.zarr", X, y=y), targets=["y"])
+    found, passes = gram(dataset)
     assert (max(dense), passes) == (50, 1)
     x = plain(X).astype(float) - plain(X).mean(axis=0)
     np.testing.assert_allclose(found.K, x.T @ x, rtol=0, atol=1e-5)
@@ -116,12 +116,12 @@ def test_only_pieces_of_a_block_are_ever_dense(tmp_path: Path, monkeypatch: Any)
 def test_every_byte_of_x_is_counted_and_a_change_is_seen(tmp_path: Path) -> None:
     X, y = sparse_data()
     path = write(tmp_path / "s.zarr", X, y=y)
-    source = make_source(path, targets=["y"])
-    assert source.nbytes == X.data.nbytes + X.indices.nbytes + X.indptr.nbytes + y.nbytes
-    before = source.fingerprint
-    assert make_source(path).fingerprint != before
+    dataset = as_dataset(path, targets=["y"])
+    assert dataset.nbytes == X.data.nbytes + X.indices.nbytes + X.indptr.nbytes + y.nbytes
+    before = dataset.fingerprint
+    assert as_dataset(path).fingerprint != before
     zarr.open_array(path / "obs" / "y", mode="r+")[0] = 5.0
-    assert make_source(path, targets=["y"]).fingerprint != before
+    assert as_dataset(path, targets=["y"]).fingerprint != before
 
 
 def test_info_says_what_there_is(tmp_path: Path) -> None:
@@ -136,15 +136,15 @@ class TestRefused:
         X, _ = sparse_data()
         write(tmp_path / "s.zarr", X.tocsc(), kind="csc_matrix")
         with pytest.raises(DataError, match=r"by columns .*tocsr\(\)"):
-            make_source(tmp_path / "s.zarr")
+            as_dataset(tmp_path / "s.zarr")
 
     def test_targets_that_are_not_in_obs(self, tmp_path: Path) -> None:
         X, y = sparse_data()
         path = write(tmp_path / "s.zarr", X, y=y)
         with pytest.raises(OptionError, match=r"no column 'z' in obs. It has y"):
-            make_source(path, targets=["z"])
+            as_dataset(path, targets=["z"])
         with pytest.raises(OptionError, match="0 names no column of obs"):
-            make_source(path, targets=[0])
+            as_dataset(path, targets=[0])
 
     @pytest.mark.parametrize(
         ("name", "place", "value", "words"),

@@ -18,7 +18,7 @@ import zarr
 from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.array import StoredArray
-from dsel.data.store.reader import open_dataset, open_store
+from dsel.data.store.reader import open_store, open_xarray
 from dsel.errors import DataError, MissingInputError, OptionError
 
 M, N = 23, 5
@@ -58,7 +58,7 @@ def test_xarray_opens_it_without_a_warning(tmp_path: Path) -> None:
     ingest_arrays(X, tmp_path / "s", y=Y, features=list("abcde"), targets=["t"], samples=samples, chunks=(7, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dataset = open_dataset(tmp_path / "s")
+        dataset = open_xarray(tmp_path / "s")
         assert dataset.X.dims == ("sample", "feature")
         assert dataset.X.chunks == ((7, 7, 7, 2), (2, 2, 1))
         np.testing.assert_array_equal(dataset.X.sel(feature=["b", "e"]).values, X[:, [1, 4]])

@@ -316,14 +316,14 @@ class TestSelect:
 
     def test_the_data_come_whole_or_by_columns_from_memory_or_a_store(self, client, tmp_path, monkeypatch) -> None:
         from dsel.data import criterion_data as module
-        from dsel.data.dataset import make_source
+        from dsel.data.dataset import as_dataset
         from tests.stores import make_store
 
         path = make_store(tmp_path / "data.zarr", self.X, self.Y, chunks=(25, 4))
-        for source in (make_source(self.X, self.Y), make_source(str(path))):
+        for dataset in (as_dataset(self.X, self.Y), as_dataset(str(path))):
             for limit in (module.KEEP_BYTES, 0):
                 monkeypatch.setattr(module, "KEEP_BYTES", limit)
-                data = module.ColumnData(source)
+                data = module.ColumnData(dataset)
                 np.testing.assert_array_equal(data.columns((6, 2, 5)), self.X[:, [6, 2, 5]])
                 np.testing.assert_array_equal(data.Y, self.Y)
             assert client.submit(lambda d: float(d.columns([3]).sum()), data).result() == pytest.approx(

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from dsel.cli import app
 from dsel.config.job import read_job
 from dsel.config.request import Settings
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
 from dsel.jobs.certify import Effort, certify_selection
@@ -36,10 +36,10 @@ def job_file(folder, **more):
 
 def finished(job):
     """The selection of the job, and its folder as the job would leave it: without workers."""
-    source = make_source(str(job.store))
-    selection = run_selection(source, job.settings())
+    dataset = as_dataset(str(job.store))
+    selection = run_selection(dataset, job.settings())
     job.out.mkdir()
-    _describe(job, source)
+    _describe(job, dataset)
     selection.save(job.out)
     return selection
 
@@ -73,10 +73,10 @@ def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
     x = X.copy()
     x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
     for data, notes in ((X, 0), (x, 1)):
-        source, settings = make_source(data, Y), Settings(k=3, method="forward")
-        selection = run_selection(source, settings)
+        dataset, settings = as_dataset(data, Y), Settings(k=3, method="forward")
+        selection = run_selection(dataset, settings)
         for _ in range(2):  # said once, however often it is proved
-            selection = certify_selection(source, settings, selection, Effort(seconds=60.0))
+            selection = certify_selection(dataset, settings, selection, Effort(seconds=60.0))
             assert sum("nearly dependent" in note for note in selection.notes) == notes
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_proof_starts_anew(tmp_path, damage):
 
 def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
     job = job_file(tmp_path)
-    selection, source = finished(job), make_source(str(job.store))
+    selection, dataset = finished(job), as_dataset(str(job.store))
     seen = []
 
     def signal(search):
@@ -106,7 +106,7 @@ def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
 
     def certified(on_slice, finish=False):
         effort = Effort(seconds=60.0, sizes="all", finish=finish, save_seconds=0.0)
-        return certify_selection(source, job.settings(), selection, effort, None, job.out, on_slice)
+        return certify_selection(dataset, job.settings(), selection, effort, None, job.out, on_slice)
 
     with pytest.raises(Interrupted):
         certified(signal)

@@ -17,7 +17,7 @@ import yaml
 
 import dsel
 from dsel.config.job import JobFile, read_job
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, peak_memory
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
@@ -187,7 +187,7 @@ class TestTheFolderOfAResult:
         return job.out
 
     def saved(self, job: JobFile) -> Any:
-        identity = _identity(job, make_source(str(job.store)))
+        identity = _identity(job, as_dataset(str(job.store)))
         lock = Lock(FolderLockFile(self.out(job)), {}, "out")
         return _Checkpoints(job, identity, Interrupts(), Reporter(), lock).saved
 
@@ -198,9 +198,9 @@ class TestTheFolderOfAResult:
         return Poss(QuadraticObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
 
     def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
-        source, state = make_source(str(job.store)), self.state()
+        dataset, state = as_dataset(str(job.store)), self.state()
         path = self.out(job) / "checkpoint.json"
-        identity = _identity(job, source)
+        identity = _identity(job, dataset)
         write_json(path, {"format": 1, "identity": identity, "state": state})
         assert self.saved(job) == state
         assert self.saved(job.model_copy(update={"k": 4})) is None
@@ -216,28 +216,28 @@ class TestTheFolderOfAResult:
             resume_job(self.out(job))
 
     def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
-        source = make_source(str(job.store))
+        dataset = as_dataset(str(job.store))
         write_json(self.out(job) / "job.json", [])
-        assert _already_done(job, source) is None
-        _describe(job, source)
+        assert _already_done(job, dataset) is None
+        _describe(job, dataset)
         with pytest.raises(OutputError, match="k was 3, now 4"):
-            _describe(job.model_copy(update={"k": 4}), source)
+            _describe(job.model_copy(update={"k": 4}), dataset)
 
     @pytest.mark.parametrize("damaged", ["[]", "{}", '{"format": 1}', "{", None])
     def test_a_damaged_result_is_an_error_to_open_and_made_again_by_its_job(
         self, job: JobFile, damaged: str | None
     ) -> None:
-        source = make_source(str(job.store))
-        _describe(job, source)
+        dataset = as_dataset(str(job.store))
+        _describe(job, dataset)
         path = dsel.select(X, Y, k=3, method="forward").save(self.out(job)) / "selection.json"
-        assert _already_done(job, source) is not None
+        assert _already_done(job, dataset) is not None
         if damaged is None:
             values = json.loads(path.read_text())
             damaged = json.dumps({**values, "front": 3})
         path.write_text(damaged)
         with pytest.raises(DataError, match="is not whole"):
             dsel.open_selection(self.out(job))
-        assert _already_done(job, source) is None
+        assert _already_done(job, dataset) is None
 
     def test_a_selection_that_cannot_be_written_leaves_nothing_behind(
         self, job: JobFile, monkeypatch: pytest.MonkeyPatch
@@ -428,11 +428,11 @@ class TestTheCluster:
         ]
 
     def test_not_a_bit_depends_on_the_workers_and_each_chunk_is_read_once(self, store: Path) -> None:
-        in_threads, _ = gram(make_source(str(store)))
+        in_threads, _ = gram(as_dataset(str(store)))
         for workers in (1, 2):
             with local_cluster(LocalSpec(workers, "600MB")) as client:
                 client.run(count_reads)
-                found, _ = gram(make_source(str(store)), compute=make_compute(client))
+                found, _ = gram(as_dataset(str(store)), compute=make_compute(client))
                 reads: dict[str, int] = {}
                 for counted in client.run(reads_so_far).values():
                     for key, times in counted.items():
@@ -443,7 +443,7 @@ class TestTheCluster:
             assert of_x == {f"X/c/{i}/0": 1 for i in range(30)}
 
     def test_a_worker_killed_during_the_pass_changes_nothing(self, store: Path) -> None:
-        expected, _ = gram(make_source(str(store)))
+        expected, _ = gram(as_dataset(str(store)))
         killed = []
         with local_cluster(LocalSpec(2, "600MB")) as client:
 
@@ -454,7 +454,7 @@ class TestTheCluster:
                     killed.append(pid)
 
             client.run(_slow_reads)
-            found, _ = gram(make_source(str(store)), compute=make_compute(client, kill_one))
+            found, _ = gram(as_dataset(str(store)), compute=make_compute(client, kill_one))
         assert killed
         assert self.bits(found) == self.bits(expected)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.gram import gram
 from dsel.passes.statistics import Statistics
@@ -19,7 +19,7 @@ from dsel.passes.statistics import Statistics
 
 @pytest.fixture
 def statistics() -> object:
-    return gram(make_source(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)))[0]
+    return gram(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)))[0]
 
 
 def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
@@ -83,7 +83,7 @@ def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # 
 
 
 def test_without_targets_it_comes_back_too(tmp_path: Path) -> None:
-    found = gram(make_source(np.random.default_rng(0).normal(size=(30, 4)), None))[0]
+    found = gram(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), None))[0]
     store = ArtefactStore(tmp_path)
     store.save(store.key("abc"), found)
     assert store.load(store.key("abc")) is not None

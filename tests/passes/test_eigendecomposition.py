@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.column_blocks import ColumnBlocks
@@ -31,8 +31,8 @@ def data(kind: str) -> Any:
     return rng.standard_normal((m, n)) * 0.8 ** np.arange(n) + 3.0
 
 
-def factor_of(source: Any, preprocess: Any = "center") -> ColumnFactor:
-    blocks = ColumnBlocks(source)
+def factor_of(dataset: Any, preprocess: Any = "center") -> ColumnFactor:
+    blocks = ColumnBlocks(dataset)
     return ColumnFactor(blocks, column_statistics(blocks), preprocess, "refuse")
 
 
@@ -55,13 +55,13 @@ def test_exact_ways_agree_with_scipy_for_any_chunks(tmp_path: Path, kind: str, r
     X = data(kind)
     Z = X - X.mean(axis=0)
     rows, columns = min(rows, X.shape[0]), min(columns, X.shape[1])
-    source = make_source(str(make_store(tmp_path / "x.zarr", X, chunks=(rows, columns))))
-    statistics = gram(source)[0]
+    dataset = as_dataset(str(make_store(tmp_path / "x.zarr", X, chunks=(rows, columns))))
+    statistics = gram(dataset)[0]
     assert_the_same(from_gram(statistics.objective("center").K), Z)
     if columns < X.shape[1] or rows == X.shape[0]:
-        assert_the_same(from_rows(factor_of(source)), Z)
+        assert_the_same(from_rows(factor_of(dataset)), Z)
     rank = min(Z.shape)
-    exact = from_sketch(factor_of(source), float(np.vdot(Z, Z)), rank, powers=1, seed=4)
+    exact = from_sketch(factor_of(dataset), float(np.vdot(Z, Z)), rank, powers=1, seed=4)
     assert_the_same(exact, Z, 1e-9)
 
 
@@ -74,8 +74,8 @@ def test_a_sketch_is_within_its_bound_in_as_many_passes_as_it_says(
     X = np.linalg.qr(rng.standard_normal((60, 60)))[0] * 0.75 ** np.arange(60) @ rng.standard_normal((60, 200))
     Z = X - X.mean(axis=0)
     total, best = float(np.vdot(Z, Z)), scipy.linalg.svdvals(Z)
-    source = make_source(str(make_store(tmp_path / "x.zarr", X, chunks=chunks)))
-    factor = factor_of(source)
+    dataset = as_dataset(str(make_store(tmp_path / "x.zarr", X, chunks=chunks)))
+    factor = factor_of(dataset)
     before = factor.passes
     found = from_sketch(factor, total, 12, powers=powers, seed=2)
     assert factor.passes - before == found.passes == (2 if powers == 0 else 1 + 2 * powers)
@@ -84,14 +84,14 @@ def test_a_sketch_is_within_its_bound_in_as_many_passes_as_it_says(
     assert error <= found.error_bound
     assert error <= best[12] * (1.0 + 9.0 * np.sqrt(12 + 10) * np.sqrt(60)) ** (1.0 / (2 * powers + 1))  # Halko, (1.10)
     assert found.left_out == pytest.approx(total - float(np.square(found.W).sum()), abs=1e-9 * total)
-    whole = from_sketch(factor_of(make_source(X)), total, 12, powers=powers, seed=2)
+    whole = from_sketch(factor_of(as_dataset(X)), total, 12, powers=powers, seed=2)
     np.testing.assert_allclose(found.W, whole.W, atol=1e-9 * best[0])
 
 
 def test_an_error_target_sets_the_powers() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((50, 120)) * 0.9 ** np.arange(120)
-    factor, total = factor_of(make_source(X), "none"), float(np.vdot(X, X))
+    factor, total = factor_of(as_dataset(X), "none"), float(np.vdot(X, X))
     rough, fine = (from_sketch(factor, total, 20, target=t) for t in (0.9, 1e-9))
     assert rough.powers == 1
     assert fine.powers == 8
@@ -123,9 +123,9 @@ def test_the_test_matrix_is_keyed_by_feature() -> None:
 def test_targets_reduce_as_in_the_search_on_the_gram_matrix() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((30, 50)), rng.standard_normal((30, 4))
-    found = from_rows(factor_of(make_source(X), "none"))
+    found = from_rows(factor_of(as_dataset(X), "none"))
     D, P = found.reduced_targets(Y)
-    statistics = gram(make_source(X, Y))[0]
+    statistics = gram(as_dataset(X, Y))[0]
     expected = Reduced.of(statistics.objective("none"))
     np.testing.assert_allclose(D, expected.D, rtol=1e-9)
     np.testing.assert_allclose(P @ P.T, np.diag(D), atol=1e-9 * D[0])
@@ -133,7 +133,7 @@ def test_targets_reduce_as_in_the_search_on_the_gram_matrix() -> None:
 
 def test_a_saved_one_is_found_again_and_no_other(tmp_path: Path) -> None:
     store = ArtefactStore(tmp_path)
-    found = from_rows(factor_of(make_source(data("wide"))))
+    found = from_rows(factor_of(as_dataset(data("wide"))))
     key = eigen_key("abc", rank=None)
     path = save_eigen(store, key, found)
     again = load_eigen(store, key)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dsel
 from dsel.config.request import Settings
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.leave_one_out.formulas import prepare
 from dsel.passes.gram import gram
@@ -81,9 +81,9 @@ def test_every_chunk_is_written_once_whatever_the_blocks(monkeypatch: pytest.Mon
 def test_rows_in_the_cache_are_those_of_the_paper() -> None:
     """lam C = lam G X', lam a and lam d."""
     A, B = problem(30, 6, 1, 4)
-    source = make_source(da.from_array(A, chunks=(11, 6)), B)
-    statistics, _ = gram(source)
-    rows = RowsWithCache(source, statistics, "none", every=2, start=0)
+    dataset = as_dataset(da.from_array(A, chunks=(11, 6)), B)
+    statistics, _ = gram(dataset)
+    rows = RowsWithCache(dataset, statistics, "none", every=2, start=0)
     whole = rows.problem(0.7)
     for size in range(5):
         rows.errors(prepare(whole, np.array([4, 1, 2, 0][:size])))
@@ -111,19 +111,19 @@ def interrupted_after(store: Path, scratch: Path, rounds: int) -> dict[str, Any]
             raise Stopped
 
     with pytest.raises(Stopped):
-        run_selection(make_source(str(store)), SETTINGS, Surroundings(scratch=scratch, on_slice=on_slice))
+        run_selection(as_dataset(str(store)), SETTINGS, Surroundings(scratch=scratch, on_slice=on_slice))
     state: dict[str, Any] = json.loads(json.dumps(states[-1]))
     return state
 
 
 def test_a_resumed_run_goes_on_with_the_cache_and_gives_the_same_bits(store: Path, tmp_path: Path) -> None:
-    source = make_source(str(store))
-    expected = run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache"))
+    dataset = as_dataset(str(store))
+    expected = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
     for rounds in (2, 4, 9):
         state = interrupted_after(store, tmp_path / "cache", rounds)
         (tmp_path / "cache" / ".halfway").mkdir(parents=True, exist_ok=True)
-        found = run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
+        found = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
         assert found.path == expected.path  # bit for bit
         assert found.counts["cache_rewrites"] == 3 - max(0, rounds - 1) // 3
         assert not (tmp_path / "cache").exists()
@@ -161,12 +161,12 @@ def no_manifest(cache: Path) -> None:
     [(lose_all, 5), (lose_a_chunk, 5), (lose_a_chunk, 9), (damage_a_chunk, 9), (another_job, 5), (no_manifest, 9)],
 )
 def test_whatever_is_lost_is_computed_again(harm: Any, rounds: int, store: Path, tmp_path: Path) -> None:
-    source = make_source(str(store))
-    expected = run_selection(source, Settings(k=12, method="greedy-rls", lam=1.0), Surroundings())
+    dataset = as_dataset(str(store))
+    expected = run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0), Surroundings())
     state = interrupted_after(store, tmp_path / "cache", rounds)
     (cache,) = (tmp_path / "cache").iterdir()
     harm(cache)
-    found = run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
+    found = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
     assert found.indices == expected.indices
     assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-10)
 
@@ -183,9 +183,9 @@ def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypat
         return found
 
     monkeypatch.setattr(cache_on_disk.CacheOnDisk, "rewrite", rewrite)
-    source = make_source(str(store))
-    found = run_selection(source, SETTINGS, Surroundings())
-    assert found.indices == run_selection(source, Settings(k=12, method="greedy-rls", lam=1.0)).indices
+    dataset = as_dataset(str(store))
+    found = run_selection(dataset, SETTINGS, Surroundings())
+    assert found.indices == run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0)).indices
     assert made == 4  # at the first rewrite, and after three losses
 
 
@@ -197,15 +197,15 @@ def test_without_room_it_is_refused_or_with_auto_left_out(
     usage = shutil.disk_usage(tmp_path)
     needed = 2 * 8 * 600 * 26  # two of R, e and g
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed - 1))
-    source = make_source(str(store))
+    dataset = as_dataset(str(store))
     with pytest.raises(CapacityError, match=r"needs 0\.00 GB"):
-        run_selection(source, SETTINGS, Surroundings(scratch=tmp_path / "cache", on_stage=pytest.fail))
+        run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", on_stage=pytest.fail))
     assert set(tmp_path.iterdir()) == before
     auto = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(source, auto, Surroundings(scratch=tmp_path / "cache"))
+    found = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "cache"))
     assert found.passes == 1 + 12 + 1
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed))
-    cached = run_selection(source, auto, Surroundings(scratch=tmp_path / "cache"))
+    cached = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "cache"))
     assert cached.counts["cache_rewrites"] == 3
     assert cached.indices == found.indices
 
@@ -217,9 +217,9 @@ def test_room_for_two_is_room_enough_also_when_one_is_there(
     monkeypatch.setattr(
         shutil, "disk_usage", lambda place: usage._replace(free=(2 - len(list(cache.glob("cache-*")))) * one)
     )
-    source = make_source(str(store))
+    dataset = as_dataset(str(store))
     state = interrupted_after(store, cache, 5)
-    found = run_selection(source, SETTINGS, Surroundings(scratch=cache, state=state))
+    found = run_selection(dataset, SETTINGS, Surroundings(scratch=cache, state=state))
     assert found.counts["cache_rewrites"] == 2
     assert not cache.exists()
 
@@ -229,9 +229,9 @@ def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
 ) -> None:
     monkeypatch.setattr("dsel.passes.leave_one_out.disk_cache.best_every", lambda *arguments: 3)
     (tmp_path / "file").write_text("")
-    source = make_source(str(store))
+    dataset = as_dataset(str(store))
     auto = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(source, auto, Surroundings(scratch=tmp_path / "file" / "cache"))
+    found = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "file" / "cache"))
     assert found.passes == 1 + 12 + 1
 
 
@@ -244,9 +244,9 @@ def test_it_is_for_insertions_and_for_data_that_are_not_in_memory() -> None:
 
 
 def test_it_has_no_weights(tmp_path: Path) -> None:
-    source = make_source(da.from_array(X, chunks=(100, 24)), Y, sample_weight=np.linspace(0.0, 2.0, len(X)))
+    dataset = as_dataset(da.from_array(X, chunks=(100, 24)), Y, sample_weight=np.linspace(0.0, 2.0, len(X)))
     asked = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(source, asked, Surroundings(scratch=tmp_path))
+    found = run_selection(dataset, asked, Surroundings(scratch=tmp_path))
     assert "cache_rewrites" not in found.counts
     with pytest.raises(OptionError, match="no weights"):
-        run_selection(source, SETTINGS, Surroundings(scratch=tmp_path))
+        run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path))

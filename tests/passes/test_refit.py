@@ -7,19 +7,19 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsel.data.dataset import Block, Source, make_source
+from dsel.data.dataset import Block, Dataset, as_dataset
 from dsel.passes.gram import gram
 from dsel.passes.refit import refit
 
 
-def in_blocks(source: Source, rows: int) -> Source:
+def in_blocks(dataset: Dataset, rows: int) -> Dataset:
     """The same data cut into blocks of `rows` rows."""
     from dataclasses import replace
 
-    whole = source.blocks[0]
-    edges = [*range(0, source.m, rows), source.m]
+    whole = dataset.blocks[0]
+    edges = [*range(0, dataset.m, rows), dataset.m]
     blocks = tuple(Block(a, b, whole.x[a:b], None if whole.y is None else whole.y[a:b]) for a, b in pairwise(edges))
-    return replace(source, blocks=blocks)
+    return replace(dataset, blocks=blocks)
 
 
 @pytest.mark.parametrize("rows", [2, 7, 100])
@@ -29,10 +29,10 @@ def test_error_and_coefficients_are_those_of_least_squares(rows: int, lam: float
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 8)) + 5
     Y = None if targets is None else X[:, :1] + rng.normal(size=(100, targets))
-    source = in_blocks(make_source(X, Y), rows)
-    statistics, _ = gram(source)
+    dataset = in_blocks(as_dataset(X, Y), rows)
+    statistics, _ = gram(dataset)
     S = np.array([5, 0, 3])
-    fit = refit(source, S, statistics.scaling("standardize"), lam, usable=np.ones(8, bool))
+    fit = refit(dataset, S, statistics.scaling("standardize"), lam, usable=np.ones(8, bool))
     x = (X - X.mean(0)) / X.std(0)
     y = x if Y is None else (Y - Y.mean(0)) / Y.std(0)
     ridge = np.vstack([x[:, S], np.sqrt(lam) * np.eye(3)])
@@ -50,14 +50,14 @@ def test_nearly_dependent_columns_do_not_spoil_it() -> None:
     X = rng.normal(size=(200, 2))
     X = np.column_stack([X[:, 0], X[:, 0] + 1e-6 * X[:, 1]])
     y = 3 * X[:, 0] + 2e6 * (X[:, 1] - X[:, 0])
-    source = in_blocks(make_source(X, y), 20)
-    statistics, _ = gram(source)
-    fit = refit(source, np.array([0, 1]), statistics.scaling("center"), usable=np.ones(2, bool))
+    dataset = in_blocks(as_dataset(X, y), 20)
+    statistics, _ = gram(dataset)
+    fit = refit(dataset, np.array([0, 1]), statistics.scaling("center"), usable=np.ones(2, bool))
     assert fit.error < 1e-18 * fit.total
 
 
 def test_no_column_leaves_everything() -> None:
-    source = make_source(np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0))
-    statistics, _ = gram(source)
-    fit = refit(source, np.empty(0, np.int64), statistics.scaling("center"), usable=np.ones(2, bool))
+    dataset = as_dataset(np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0))
+    statistics, _ = gram(dataset)
+    fit = refit(dataset, np.empty(0, np.int64), statistics.scaling("center"), usable=np.ones(2, bool))
     assert fit.error == pytest.approx(fit.total)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import CapacityError
 from dsel.passes.gram import gram
@@ -51,12 +51,12 @@ def test_the_statistics_are_those_of_one_pass(tmp_path: Path, chunks: tuple[int,
     rng = np.random.default_rng(0)
     store = tmp_path / "s.zarr"
     ingest_arrays(X, store, y=Y, chunks=chunks, weight=rng.uniform(0, 2, 600) if weighted else None)
-    source = make_source(store)
+    dataset = as_dataset(store)
     tiling = plan_tiles(60, 8 * 32 * 32)
     assert len(tiling.reads) >= 3
-    expected, _ = gram(source, missing="mean")
+    expected, _ = gram(dataset, missing="mean")
     count_reads()
-    found, passes = gram(source, missing="mean", tiling=tiling)
+    found, passes = gram(dataset, missing="mean", tiling=tiling)
     assert passes == 1 + len(tiling.reads)
     for name in ("mean_x", "mean_y", "K", "B", "yy", "weight", "constant"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-11, atol=1e-9)

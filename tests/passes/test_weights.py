@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.data.dataset import Source, make_source
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
 from dsel.passes.column_blocks import ColumnBlocks
@@ -41,11 +41,11 @@ def close(a: Any, b: Any, rtol: float = 1e-9) -> None:
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=rtol, atol=1e-9, err_msg=name)
 
 
-def in_blocks(X: Any, Y: Any, w: Any, rows: int) -> Source:
+def in_blocks(X: Any, Y: Any, w: Any, rows: int) -> Dataset:
     import dask.array as da
 
     x = da.from_array(X, chunks=(rows, X.shape[1]))  # type: ignore[no-untyped-call]
-    return make_source(x, Y, sample_weight=w)
+    return as_dataset(x, Y, sample_weight=w)
 
 
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 50), scale=st.sampled_from([1e-3, 1.0, 7.0]))
@@ -54,7 +54,7 @@ def test_statistics_in_any_blocks_are_those_of_repeated_rows(seed: int, rows: in
     X, Y, w = weighted(seed, m=50, n=5)
     w[:5], w[-1] = 0.0, 1.0
     found, _ = gram(in_blocks(X, Y, scale * w, rows))
-    expected, _ = gram(make_source(*repeated(X, Y, w)))
+    expected, _ = gram(as_dataset(*repeated(X, Y, w)))
     assert (found.m, found.weight) == (50, pytest.approx(scale * expected.m))
     for name, factor in (("mean_x", 1.0), ("mean_y", 1.0), ("K", scale), ("B", scale), ("yy", scale)):
         wanted = factor * getattr(expected, name)
@@ -65,8 +65,8 @@ def test_column_blocks_weigh_as_row_blocks_do(tmp_path: Path) -> None:
     X, Y, w = weighted()
     w[:40] = 1.0  # a block without need of weights beside others
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(40, 4), weight=w)
-    source = make_source(tmp_path / "s.zarr")
-    found, (expected, _) = column_statistics(ColumnBlocks(source), "refuse"), gram(source)
+    dataset = as_dataset(tmp_path / "s.zarr")
+    found, (expected, _) = column_statistics(ColumnBlocks(dataset), "refuse"), gram(dataset)
     assert (found.weight, found.m) == (expected.weight, expected.m)
     for name in ("mean_x", "mean_y", "squares", "B", "yy"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10)
@@ -182,11 +182,11 @@ class TestInAStore:
         close(found, dsel.select(X, Y, k=3, sample_weight=w))
         close(found, dsel.select(dataset, k=3, sample_weight="v"))
         dataset.assign(v=("sample", w + 1.0)).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
-        assert make_source(path, sample_weight="v").fingerprint != found.fingerprint
+        assert as_dataset(path, sample_weight="v").fingerprint != found.fingerprint
         with pytest.raises(DataError, match=r"no variable u of weights; it has .*v"):
-            make_source(path, sample_weight="u")
+            as_dataset(path, sample_weight="u")
         with pytest.raises(DataError, match=r"no variable u, only"):
-            make_source(dataset, sample_weight="u")
+            as_dataset(dataset, sample_weight="u")
 
     def test_a_row_of_text_can_bring_its_weight(self, tmp_path: Path) -> None:
         X, Y, w = weighted()
@@ -209,7 +209,7 @@ class TestInAStore:
         w[100:102] = value
         ingest_arrays(X, tmp_path / "s.zarr", y=Y, weight=w)
         with pytest.raises(DataError, match=rf"weight of .*s\.zarr has {kind} values: 2 .* first in row 100"):
-            make_source(tmp_path / "s.zarr")
+            as_dataset(tmp_path / "s.zarr")
         with pytest.raises(DataError, match=rf"sample_weight has {kind} values"):
             dsel.select(X, Y, k=2, sample_weight=w)
 
@@ -218,7 +218,7 @@ class TestInAStore:
         ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(13, 9), weight=w)
         (tmp_path / "s.zarr" / "weight" / "c" / "2").unlink()
         with pytest.raises(DataError, match=r"weight/c/2"):
-            make_source(tmp_path / "s.zarr")
+            as_dataset(tmp_path / "s.zarr")
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:

@@ -18,7 +18,7 @@ import dsel
 from dsel.cli import app
 from dsel.config.job import read_job
 from dsel.config.request import Settings, check
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
@@ -112,16 +112,16 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
 
 
 def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
-    source, around = make_source(str(stores["tall"])), Surroundings(artefacts=ArtefactStore(tmp_path))
+    dataset, around = as_dataset(str(stores["tall"])), Surroundings(artefacts=ArtefactStore(tmp_path))
     asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(source, check(source, asked), PLENTY, artefacts=around.artefacts)
+        return make_plan(dataset, check(dataset, asked), PLENTY, artefacts=around.artefacts)
 
-    assert agrees(run_selection(source, asked, around))["passes"] == 2
+    assert agrees(run_selection(dataset, asked, around))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
     assert (planned().passes, planned().disk_bytes) == (1, 0)
-    assert agrees(run_selection(source, asked, around))["passes"] == 1
+    assert agrees(run_selection(dataset, asked, around))["passes"] == 1
     shutil.rmtree(next(path for path in tmp_path.iterdir() if path.is_dir()))
     assert planned().passes == 2
     assert there <= planned().disk_bytes <= there + 7 * 4096  # with headers
@@ -146,9 +146,9 @@ def test_of_column_chunks_the_last_pass_reads_at_most_what_was_planned(tmp_path:
     assert measured["bytes_read"] <= planned["bytes_read"]
 
 
-def needs(source: Any, n: int, N: int) -> int:
+def needs(dataset: Any, n: int, N: int) -> int:
     """The limit of a worker for one pass, from the definition."""
-    block = max(b.stop - b.start for b in source.blocks) * (8 * n + 8 * N)
+    block = max(b.stop - b.start for b in dataset.blocks) * (8 * n + 8 * N)
     return int(((FAN_IN + 2) * 8 * n * (n + N) + 2 * block + INTERPRETER) / FED) + 1
 
 
@@ -162,12 +162,12 @@ class TestMemory:
     """400 columns: 1.28 MB a Gram matrix."""
 
     def plan(self, path: Path, limit: int | None, client: int = 8 << 30, **asked: Any) -> Plan:
-        source = make_source(path)
+        dataset = as_dataset(path)
         asked = {"method": "backward", **asked}  # which asks for the whole Gram matrix
-        return make_plan(source, check(source, Settings(k=3, **asked)), Resources(2, limit, client))
+        return make_plan(dataset, check(dataset, Settings(k=3, **asked)), Resources(2, limit, client))
 
     def test_one_pass_where_the_gram_matrix_fits_a_worker_and_tiles_where_it_does_not(self, path: Path) -> None:
-        least = needs(make_source(path), 400, 1)
+        least = needs(as_dataset(path), 400, 1)
         fits, tiles = self.plan(path, least), self.plan(path, least - (2 << 20))
         assert (fits.representation, fits.passes) == ("gram", 2)
         assert (tiles.representation, tiles.passes) == ("tiles", 2)  # the triangle takes half of the square
@@ -179,9 +179,9 @@ class TestMemory:
 
     @pytest.mark.parametrize("by", [2, 5, 7])
     def test_a_run_by_tiles_is_as_planned_and_finds_the_same(self, path: Path, by: int) -> None:
-        source = make_source(path)
-        around = Surroundings(workers=2, worker_memory=needs(source, 400, 1) - (by << 20))
-        found = run_selection(source, Settings(k=4, method="forward"), around)
+        dataset = as_dataset(path)
+        around = Surroundings(workers=2, worker_memory=needs(dataset, 400, 1) - (by << 20))
+        found = run_selection(dataset, Settings(k=4, method="forward"), around)
         assert found.plan is not None
         assert found.plan["representation"] == "tiles"
         agrees(found)

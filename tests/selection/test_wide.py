@@ -14,7 +14,7 @@ import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
 from dsel.config.request import Settings, check
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import make_compute, make_persist
 from dsel.errors import CapacityError, DataError
@@ -139,7 +139,7 @@ def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answe
             compute=make_compute(client), persist=make_persist(client), workers=2, worker_memory=350 << 20
         )
         found = {
-            method: run_selection(make_source(str(store)), Settings(3, method, options=options), around)
+            method: run_selection(as_dataset(str(store)), Settings(3, method, options=options), around)
             for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
         }
     for method, options in asked.items():
@@ -199,12 +199,12 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
 
 def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_path: Path, monkeypatch: Any) -> None:
     store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
-    source = make_source(str(store))
+    dataset = as_dataset(str(store))
     force("shards")
-    plan = make_plan(source, check(source, Settings(5)), Resources(1, None, 1 << 33))
+    plan = make_plan(dataset, check(dataset, Settings(5)), Resources(1, None, 1 << 33))
     monkeypatch.setattr("dsel.planning.calibration._SECONDS", 0.0)
     count_reads()
-    assert measure(plan, source).read > 0.0
+    assert measure(plan, dataset).read > 0.0
     assert sum(reads_so_far().values()) == 1
 
 
@@ -220,7 +220,7 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
         for memory in (None, 300 << 20):
             force("shards", memory)
             found = run_selection(
-                make_source(str(store)), Settings(5, method="poss", options={"iterations": 2000}), around
+                as_dataset(str(store)), Settings(5, method="poss", options={"iterations": 2000}), around
             )
             answers.append(found)
     kept, read = answers

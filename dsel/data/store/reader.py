@@ -35,7 +35,7 @@ from dsel.storage.paths import Entry, Place, Remote, as_place, walk, zarr_store
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Store", "StoredArray", "open_dataset", "open_store"]
+__all__ = ["Store", "StoredArray", "open_store", "open_xarray"]
 
 Labels = NDArray[np.object_]
 
@@ -144,7 +144,7 @@ def open_store(path: str | Place) -> Store:
     return store
 
 
-def open_dataset(path: str | Place) -> xr.Dataset:
+def open_xarray(path: str | Place) -> xr.Dataset:
     """The store as a lazy xarray Dataset, chunked as it is on disk. Errors as `open_store`."""
     store = open_store(path)
     import xarray as xr

@@ -25,7 +25,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.data import schema as convention
-from dsel.data.dataset import Block, Source, StoredRows
+from dsel.data.dataset import Block, Dataset, StoredRows
 from dsel.data.store.array import StoredArray
 from dsel.data.store.staging import output_errors
 from dsel.errors import CapacityError
@@ -42,7 +42,7 @@ _MANIFEST = "manifest.json"
 class Target:
     """A cache that is being written: its folder, the rows of a chunk, and by the first row of each chunk its place.
 
-    Each block of the source begins a new chunk, so that no chunk is shared between blocks, whatever their sizes.
+    Each block of the dataset begins a new chunk, so that no chunk is shared between blocks, whatever their sizes.
     """
 
     path: str
@@ -69,17 +69,17 @@ def _opened(path: str, variable: str) -> Any:
 
 
 class CacheOnDisk:
-    """The cache of one search over `source`: at most one, and for the moment of a rewrite two. width: columns of aside.
+    """The cache of one search over `dataset`: at most one, and during a rewrite two. width: columns of aside.
 
     folder: where it goes, kept for a later run; None: a temporary folder of this process. key: what it depends on
     beside the columns; None: it is not taken over by a later run.
     """
 
-    def __init__(self, folder: Path | None, source: Source, width: int, key: dict[str, Any] | None) -> None:
+    def __init__(self, folder: Path | None, dataset: Dataset, width: int, key: dict[str, Any] | None) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="dsel-cache-") if folder is None else None
         self._folder = Path(self._temporary.name) if self._temporary is not None else folder
-        self._source, self._width = source, width
-        self._rows, self._stops = _layout(source)
+        self._dataset, self._width = dataset, width
+        self._rows, self._stops = _layout(dataset)
         self._places = {start: i * self._rows for i, start in enumerate(self._stops)}
         shape = {"format": _FORMAT, "rows": self._rows, "size": self.size, "width": width}
         self._key = None if key is None else {**key, **shape}
@@ -95,7 +95,7 @@ class CacheOnDisk:
     @property
     def nbytes(self) -> int:
         """Bytes of one cache on disk."""
-        return cache_bytes(self._source, self._width)
+        return cache_bytes(self._dataset, self._width)
 
     def adopt(self) -> None:
         """Go on with what an earlier run left, if it is of the same data and options; remove everything else."""
@@ -110,7 +110,7 @@ class CacheOnDisk:
             else:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def rows(self) -> Source:
+    def rows(self) -> Dataset:
         """The rows (R as X, aside as Y), a block a chunk. Reading one that is lost or damaged is a DataError."""
         path = str(self._path)
         arrays = StoredArray(path, "R"), StoredArray(path, "aside")
@@ -119,9 +119,9 @@ class CacheOnDisk:
             place = self._places[start]
             x, y = (StoredRows(array, place, place + stop - start) for array in arrays)
             blocks.append(Block(start, stop, x, y))
-        m, n = self._source.m, self._source.n
+        m, n = self._dataset.m, self._dataset.n
         return replace(
-            self._source, name=path, blocks=tuple(blocks), x_bytes=8 * m * n, y_bytes=8 * m * self._width, store=None,
+            self._dataset, name=path, blocks=tuple(blocks), x_bytes=8 * m * n, y_bytes=8 * m * self._width, store=None,
             target_columns=None,
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ class CacheOnDisk:
         from zarr.codecs import Crc32cCodec
 
         group = zarr.create_group(path, attributes={convention.ATTR_FORMAT: convention.FORMAT_VERSION})
-        for variable, width in (("R", self._source.n), ("aside", self._width)):
+        for variable, width in (("R", self._dataset.n), ("aside", self._width)):
             group.create_array(
                 variable, shape=(self.size, width), chunks=(self._rows, width), dtype="float64",
                 compressors=[Crc32cCodec()], filters=None, fill_value=np.nan,
@@ -176,10 +176,10 @@ class CacheOnDisk:
                 self._folder.rmdir()
 
 
-def cache_bytes(source: Source, width: int) -> int:
-    """Bytes of the cache of a source on disk; width: columns beside R."""
-    rows, stops = _layout(source)
-    return 8 * len(stops) * rows * (source.n + width)
+def cache_bytes(dataset: Dataset, width: int) -> int:
+    """Bytes of the cache of a dataset on disk; width: columns beside R."""
+    rows, stops = _layout(dataset)
+    return 8 * len(stops) * rows * (dataset.n + width)
 
 
 def require_room(folder: Path, nbytes: int, held: bool | None = None) -> None:
@@ -197,10 +197,10 @@ def require_room(folder: Path, nbytes: int, held: bool | None = None) -> None:
         )
 
 
-def _layout(source: Source) -> tuple[int, dict[int, int]]:
+def _layout(dataset: Dataset) -> tuple[int, dict[int, int]]:
     """Rows of a chunk at most, and the end of each chunk's rows by their start."""
-    largest = max(block.stop - block.start for block in source.blocks)
-    most = max(16, CHUNK_BYTES // (8 * source.n))
+    largest = max(block.stop - block.start for block in dataset.blocks)
+    most = max(16, CHUNK_BYTES // (8 * dataset.n))
     rows = ceil(largest / ceil(largest / most))
-    blocks = source.blocks
+    blocks = dataset.blocks
     return rows, {a: min(a + rows, b.stop) for b in blocks for a in range(b.start, b.stop, rows)}

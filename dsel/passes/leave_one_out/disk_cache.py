@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Source
+from dsel.data.dataset import Block, Dataset
 from dsel.errors import CapacityError, DataError, OutputError
 from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
 from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_bytes, require_room
 from dsel.passes.leave_one_out.cost_model import best_every
-from dsel.passes.leave_one_out.rows import RowsOfSource, add
+from dsel.passes.leave_one_out.rows import DatasetRows, add
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Preprocess, Statistics
 
@@ -56,8 +56,8 @@ def _on_cache(R: Any, aside: Any, block: Block, round: LooRound) -> Floats:
     return cached_errors(R, aside, round)
 
 
-class RowsWithCache(RowsOfSource):
-    """As `RowsOfSource`, for insertions alone, with a cache on disk that is rewritten every `every` rounds.
+class RowsWithCache(DatasetRows):
+    """As `DatasetRows`, for insertions alone, with a cache on disk that is rewritten every `every` rounds.
 
     The cache at s columns is that of the first start + p floor((s - start) / p), whatever was interrupted. A round that
     rewrites it reads the last cache, or, where there is none, X, and writes the new one in the same pass. A cache that
@@ -66,11 +66,11 @@ class RowsWithCache(RowsOfSource):
     """
 
     def __init__(
-        self, source: Source, statistics: Statistics, preprocess: Preprocess, *, every: int, start: int,
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, every: int, start: int,
         folder: Path | None = None, yielding: bool = False, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(source, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, compute=compute)
+        super().__init__(dataset, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, compute=compute)
         self.every, self._start, self._folder, self._yielding = every, start, folder, yielding
         self._options = {"preprocess": preprocess, "loss": loss, "missing": "refuse" if fill is None else "mean"}
         self._problem: LooProblem | None = None
@@ -117,12 +117,12 @@ class RowsWithCache(RowsOfSource):
     def _cache_on_disk(self) -> CacheOnDisk:
         assert self._problem is not None
         if self._disk is None:
-            width = _width(self._source, self.view.loss)
+            width = _width(self._dataset, self.view.loss)
             key = None
-            if self._source.fingerprint is not None:
+            if self._dataset.fingerprint is not None:
                 problem = {"lam": self._problem.lam, "intercept": self._problem.intercept}
-                key = {"input": self._source.fingerprint, **self._options, **problem}
-            self._disk = CacheOnDisk(self._folder, self._source, width, key)
+                key = {"input": self._dataset.fingerprint, **self._options, **problem}
+            self._disk = CacheOnDisk(self._folder, self._dataset, width, key)
             self._disk.adopt()
         return self._disk
 
@@ -159,7 +159,7 @@ class RowsWithCache(RowsOfSource):
         def fill(target: Target) -> Floats:
             if old is None:
                 per_block = partial(
-                    _from_data, base=base, round=inner, view=self.view, target=target, where=self._source.name
+                    _from_data, base=base, round=inner, view=self.view, target=target, where=self._dataset.name
                 )
                 return self._pass(per_block, flat_size(inner), "cache")
             step = prepare(old, round.members[before:size])
@@ -179,12 +179,12 @@ class RowsWithCache(RowsOfSource):
         self.cache_bytes_written += disk.nbytes
         return _padded(found, round)
 
-    def _cache_pass(self, source: Source, per_block: Any, inner: LooRound) -> Floats:
+    def _cache_pass(self, dataset: Dataset, per_block: Any, inner: LooRound) -> Floats:
         found: Floats = reduce_blocks(
-            source, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute,
+            dataset, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute,
             share=True, whole=False,
         )  # fmt: skip
-        self.cache_bytes_read += source.nbytes
+        self.cache_bytes_read += dataset.nbytes
         return found
 
 
@@ -196,21 +196,21 @@ def _padded(found: Floats, round: LooRound) -> Floats:
 
 
 def rounds_between_rewrites(
-    asked: FoldEvery, source: Source, start: int, k: int, folder: Path | None, *, loss: Loss, direction: str
+    asked: FoldEvery, dataset: Dataset, start: int, k: int, folder: Path | None, *, loss: Loss, direction: str
 ) -> int | None:
     """How often the cache is rewritten: as asked; by the cost model where there is a folder for it; None: never.
 
     Errors: CapacityError where it was asked for and the disk has no room for it.
     """
-    if asked == "never" or source.in_memory:
+    if asked == "never" or dataset.in_memory:
         return None
-    nbytes = cache_bytes(source, _width(source, loss))
+    nbytes = cache_bytes(dataset, _width(dataset, loss))
     if isinstance(asked, int):
         require_room(folder or Path(tempfile.gettempdir()), nbytes, held=False if folder is None else None)
         return asked
     if folder is None or direction != "forward":
         return None
-    every = best_every(start, k, source.m, source.n, source.nbytes)
+    every = best_every(start, k, dataset.m, dataset.n, dataset.nbytes)
     if every is None:
         return None
     try:
@@ -221,11 +221,11 @@ def rounds_between_rewrites(
     return every
 
 
-def bytes_on_disk(source: Source, loss: Loss) -> int:
+def bytes_on_disk(dataset: Dataset, loss: Loss) -> int:
     """Bytes of one cache on disk."""
-    return cache_bytes(source, _width(source, loss))
+    return cache_bytes(dataset, _width(dataset, loss))
 
 
-def _width(source: Source, loss: Loss) -> int:
+def _width(dataset: Dataset, loss: Loss) -> int:
     """Columns of the cache beside R: e, g and, for the zero-one loss, labels."""
-    return source.n_targets * (1 if loss == "squared" else 2) + 1
+    return dataset.n_targets * (1 if loss == "squared" else 2) + 1

@@ -11,7 +11,7 @@ import psutil
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Source, load_block, load_weights, make_source
+from dsel.data.dataset import Block, Dataset, as_dataset, load_block, load_weights
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
 from dsel.errors import DataError, OptionError
@@ -56,21 +56,21 @@ def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Inte
     return intercept
 
 
-class RowsOfSource:
-    """The rows of a source as `dsel.search.greedy.greedy_rls.LooRows`."""
+class DatasetRows:
+    """The rows of a dataset as `dsel.search.greedy.greedy_rls.LooRows`."""
 
     def __init__(
-        self, source: Source, statistics: Statistics, preprocess: Preprocess, *, loss: Loss = "squared",
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
     ) -> None:  # fmt: skip
-        if not source.n_targets:
+        if not dataset.n_targets:
             raise OptionError("Leave-one-out selection needs targets Y.", "Give Y, or choose another method.")
         self.intercept = check_intercept(intercept, preprocess)
-        zero_coded = np.zeros(source.n_targets, bool)
+        zero_coded = np.zeros(dataset.n_targets, bool)
         if loss == "zero-one":
             zero_coded = _zero_coded(statistics)
             statistics = _recoded(statistics, zero_coded)
-        self._source, self._statistics, self._compute = source, statistics, compute
+        self._dataset, self._statistics, self._compute = dataset, statistics, compute
         self._preprocess = preprocess
         scaling = statistics.scaling(preprocess)
         self.view = RowView(
@@ -110,14 +110,14 @@ class RowsOfSource:
 
     def errors(self, round: LooRound) -> Floats:
         """One pass, without one where the rows are in memory and so is the cache."""
-        source = self._source
+        dataset = self._dataset
         forward = round.insert and not round.remove
-        if forward and self._cache is None and would_cache(source):
-            parts = [(b.x, load_block(b.y, source.target_columns), load_weights(b.w)) for b in source.blocks]
+        if forward and self._cache is None and would_cache(dataset):
+            parts = [(b.x, load_block(b.y, dataset.target_columns), load_weights(b.w)) for b in dataset.blocks]
             self._cache = LooCache(parts, self.view, round.share)
         if forward and self._cache is not None:
             return self._cache.errors(round)
-        return self._pass(partial(_loo_block, round=round, view=self.view, where=source.name), flat_size(round), "loo")
+        return self._pass(partial(_loo_block, round=round, view=self.view, where=dataset.name), flat_size(round), "loo")
 
     def counts(self) -> dict[str, Any]:
         """What it cost, beside passes over X."""
@@ -129,20 +129,20 @@ class RowsOfSource:
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """One pass."""
         spectrum = lam_spectrum(self.problem(0.0), members, lams)
-        per_block = partial(_lam_block, spectrum=spectrum, view=self.view, where=self._source.name)
+        per_block = partial(_lam_block, spectrum=spectrum, view=self.view, where=self._dataset.name)
         return self._pass(per_block, lams.size, "lam")
 
     def _pass(self, per_block: Any, size: int, name: str) -> Floats:
         self.passes += 1
         found: Floats = reduce_blocks(
-            self._source, per_block, add, name=name, partial_bytes=8 * size, compute=self._compute, share=True
+            self._dataset, per_block, add, name=name, partial_bytes=8 * size, compute=self._compute, share=True
         )
         return found
 
 
-def would_cache(source: Source) -> bool:
+def would_cache(dataset: Dataset) -> bool:
     """Whether rounds of insertions need no passes, the rows and what is kept of them being in memory."""
-    return source.in_memory and cache_bytes(source.m, source.n) <= _room()
+    return dataset.in_memory and cache_bytes(dataset.m, dataset.n) <= _room()
 
 
 def _room() -> float:
@@ -175,7 +175,7 @@ def _recoded(statistics: Statistics, zero_coded: NDArray[np.bool_]) -> Statistic
 
 
 def held_out_errors(
-    source: Source, subsets: Sequence[tuple[Ints, Floats, Floats]], view: RowView,
+    dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], view: RowView,
     compute: Callable[[Any], Any] | None = None,
 ) -> Floats:  # fmt: skip
     """(len(subsets),) errors per row (of weight 1) of held-out rows, one pass over the columns concerned.
@@ -196,7 +196,7 @@ def held_out_errors(
         None if view.fill is None else view.fill[columns],
     )  # fmt: skip
     total = reduce_blocks(
-        source, partial(_held_out_block, W=W, intercepts=intercepts, view=narrow), add, name="held-out",
+        dataset, partial(_held_out_block, W=W, intercepts=intercepts, view=narrow), add, name="held-out",
         partial_bytes=8 * len(subsets), columns=columns, compute=compute, share=True,
     )  # fmt: skip
     return np.asarray(total[:-1] / total[-1])
@@ -236,32 +236,32 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
-def held_out_store(source: Source, store: str | Place) -> Source:
+def held_out_store(dataset: Dataset, store: str | Place) -> Dataset:
     """A store of further rows, with those targets and weights that have the names of the data's; data without weights
     are tested without any."""
-    named = source.target_columns is not None or is_sparse(as_place(store))  # whose targets are columns of obs
-    weights = source.weights
+    named = dataset.target_columns is not None or is_sparse(as_place(store))  # whose targets are columns of obs
+    weights = dataset.weights
     stored = None if weights is None or not isinstance(weights.values, StoredArray) else weights.name
-    return make_source(
-        store, targets=source.targets.tolist() if named else None, sample_weight=False if weights is None else stored
+    return as_dataset(
+        store, targets=dataset.targets.tolist() if named else None, sample_weight=False if weights is None else stored
     )
 
 
-def held_out_source(source: Source, given: Any) -> Source:
+def held_out_dataset(dataset: Dataset, given: Any) -> Dataset:
     """Held-out rows: a store (see `held_out_store`), or a pair X, Y.
 
     Errors: OptionError for what is neither; DataError where columns or targets are not those of the data.
     """
     if isinstance(given, str | Place):
-        held_out = held_out_store(source, given)
+        held_out = held_out_store(dataset, given)
     elif isinstance(given, tuple | list) and len(given) == 2:
-        held_out = make_source(*given)
+        held_out = as_dataset(*given)
     else:
         raise OptionError(f"held_out is {type(given).__name__} {_shown(given)}.", "It is a store, or a pair X, Y.")
-    if held_out.n != source.n or held_out.n_targets != source.n_targets:
+    if held_out.n != dataset.n or held_out.n_targets != dataset.n_targets:
         raise DataError(
-            f"The held-out rows have {held_out.n} columns and {held_out.n_targets} targets, the data {source.n} and "
-            f"{source.n_targets}.",
+            f"The held-out rows have {held_out.n} columns and {held_out.n_targets} targets, the data {dataset.n} and "
+            f"{dataset.n_targets}.",
             "They must have the same ones.",
         )
     return held_out

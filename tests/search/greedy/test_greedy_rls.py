@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.data.dataset import make_source
+from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import extended, prepare, split_errors
 from dsel.passes.gram import gram
-from dsel.passes.leave_one_out.rows import RowsOfSource
+from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.greedy_rls import GreedyRls, nested_fits, subset_fit
 from tests.oracles import greedy_rls as oracle
 
@@ -182,11 +182,11 @@ def test_held_out_errors_are_those_of_the_model_after_each_step(loss: str) -> No
             assert row.test_error == pytest.approx(expected)
 
 
-def rows_and_problem(lam: float = 0.7, m: int = 30, n: int = 6, seed: int = 4) -> tuple[Any, Any, RowsOfSource]:
+def rows_and_problem(lam: float = 0.7, m: int = 30, n: int = 6, seed: int = 4) -> tuple[Any, Any, DatasetRows]:
     X, Y = problem(m, n, 1, seed)
-    source = make_source(da.from_array(X, chunks=(11, n)), Y)
-    statistics, _ = gram(source)
-    return X, Y, RowsOfSource(source, statistics, "none")
+    dataset = as_dataset(da.from_array(X, chunks=(11, n)), Y)
+    statistics, _ = gram(dataset)
+    return X, Y, DatasetRows(dataset, statistics, "none")
 
 
 def wrapper_error(X: Any, Y: Any, S: list[int], lam: float) -> float:
@@ -400,9 +400,9 @@ def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
 @pytest.mark.parametrize("intercept", ["none", "center", "column"])
 def test_a_round_that_grew_is_the_one_made_anew(intercept: str) -> None:
     X, Y = problem(30, 9, 2, 3)
-    source = make_source(X, Y)
-    statistics, _ = gram(source)
-    rows = RowsOfSource(source, statistics, "center" if intercept == "center" else "none", intercept=intercept)
+    dataset = as_dataset(X, Y)
+    statistics, _ = gram(dataset)
+    rows = DatasetRows(dataset, statistics, "center" if intercept == "center" else "none", intercept=intercept)
     whole = rows.problem(0.3)
     grown = prepare(whole, np.array([4]))
     for b in (7, 0, 3):
