@@ -117,7 +117,7 @@ class Workers:
                 failures = self._collect(search, waiting, failures)
                 if on_slice is not None:
                     on_slice(search)
-            return "proven"
+            return "proven" if search.proven else "contradiction"
         finally:
             for future, (ticket, _) in waiting.items():
                 future.cancel()

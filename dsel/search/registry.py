@@ -132,8 +132,11 @@ def _branch_and_bound(run: Run) -> SearchOutcome:
     stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
     search.warm_up()
     ended = "proven" if search.done else drive(search, stop, run.on_slice)
-    ended = "proven" if search.done else ended
-    counts = {"bound": search.lower, "proven": search.done, "open": search.open_nodes}
+    if search.done:
+        ended = "proven" if search.proven else "contradiction"
+    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
+    if search.not_finite:
+        counts["not_finite"] = search.not_finite
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 

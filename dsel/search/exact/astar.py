@@ -18,6 +18,7 @@ the columns that may still be added, so that each subset is made once and its bo
 from __future__ import annotations
 
 import heapq
+import logging
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -32,12 +33,14 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.search.exact.base import ExactSearch, check_saved
+from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
 from dsel.search.exact.bounds import Problem, orthonormalised
 from dsel.search.exact.branch_and_bound import MARGIN
 from dsel.search.exact.projection import beside
 from dsel.search.exact.reduced_problem import Children, Reduced
 from dsel.search.exact.secular_equation import downdated
+
+log = logging.getLogger("dsel")
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -74,6 +77,8 @@ class AStar(ExactSearch):
     elsewhere for the
     "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes for the fringe
     and the closed list, at which the search stops.
+
+    contradicted: a subset was found that is better than the l of a node that holds it: nothing is proved then.
     """
 
     kind = "astar"
@@ -116,17 +121,20 @@ class AStar(ExactSearch):
         self._expanded = 0
         self._pruned = math.inf
         self._prune = incumbent is not None
+        self.contradicted = False
         if incumbent is not None:
             self.offer(incumbent)
         self.goal: tuple[int, ...] | None = None
         self.memory_full = False
         if self._reduced is not None:
             l, u = self._reduced.root(k)
-            self._push(_Node((), l, u, None))
+            root = _Node((), l, u, None)
         else:
             assert self._problem is not None
             everything = tuple(range(objective.n))
-            self._push(_Node((), self._problem.bound((), everything, k), objective.c, everything))
+            root = _Node((), self._problem.bound((), everything, k), objective.c, everything)
+        self._push(root)
+        self._compare(root)
 
     def _weighted(self, l: Any, u: Any, size: int) -> Any:
         """f of a node of so many members, or of some."""
@@ -177,6 +185,8 @@ class AStar(ExactSearch):
     @property
     def lower(self) -> float:
         """No subset of at most k columns has an f below this: the least l of the fringe (eq. 12), or the best value."""
+        if self.contradicted:
+            return 0.0
         waiting = min((entry[3].l for entry in self._fringe), default=math.inf)
         return max(min(waiting, self._pruned, self.best_value), 0.0)
 
@@ -226,7 +236,10 @@ class AStar(ExactSearch):
             self._finish(node)
             return
         self._expanded += 1
+        before = self.best_value
         children = self._children(node)
+        if self.best_value < before:
+            self._compare(node)
         if children is None:
             self._push(_Node(node.members, node.u, node.u, (), terminal=True))
             return
@@ -234,9 +247,15 @@ class AStar(ExactSearch):
             self._push(child)
         self.memory_full = max(len(self._closed), len(self._fringe)) > self._most_nodes
 
+    def _compare(self, node: _Node) -> None:
+        """Note where the best subset, which this node holds, is better than the node's l allows."""
+        if self.best_value < node.l - CONTRADICTION * self.objective.c and not self.contradicted:
+            self.contradicted = True
+            log.warning("a subset is better than the bound allows (%g, not %g): no proof", self.best_value, node.l)
+
     def _cannot_be_better(self, node: _Node) -> bool:
         """With an incumbent: whether nothing below this node beats the best subset seen."""
-        if not self._prune or node.l < self.best_value - self._margin:
+        if not self._prune or not node.l >= self.best_value - self._margin:
             return False
         self._pruned = min(self._pruned, node.l)
         return True
@@ -245,7 +264,7 @@ class AStar(ExactSearch):
         """(t,) with an incumbent: below which of nodes of these l there may be better than the best subset seen."""
         if not self._prune:
             return np.ones(l.size, np.bool_)
-        better = l < self.best_value - self._margin
+        better = ~(l >= self.best_value - self._margin)
         self._pruned = min(self._pruned, float(l[~better].min(initial=math.inf)))
         return np.asarray(better)
 
@@ -281,7 +300,7 @@ class AStar(ExactSearch):
             return None
         members, closed = node.members, self._closed
         self._see(members, found.columns, found.u)
-        lower = np.maximum(found.l, node.l)
+        lower = np.fmax(found.l, node.l)  # what is not a number says nothing
         may = self._may_be_better(lower)
         mask = sum(1 << j for j in members) if self.objective.n <= _MOST_BITS else None
         children = []
@@ -304,6 +323,7 @@ class AStar(ExactSearch):
             **self._shared_state(), "gamma": "inf" if math.isinf(self.gamma) else self.gamma,
             "epsilon": self.epsilon, "expanded": self._expanded, "made": self._made, "prune": self._prune,
             "pruned": None if math.isinf(self._pruned) else self._pruned, "fringe": fringe,
+            "contradicted": self.contradicted,
             "goal": None if self.goal is None else list(self.goal),
             "closed": [format(key, "x") if isinstance(key, int) else list(key) for key in self._closed],
         }  # fmt: skip
@@ -333,6 +353,7 @@ class AStar(ExactSearch):
         heapq.heapify(search._fringe)
         search._closed = {int(key, 16) if isinstance(key, str) else tuple(key) for key in state["closed"]}
         search._expanded, search._made = state["expanded"], state["made"]
+        search.contradicted = search.contradicted or state.get("contradicted", False)
         search._pruned = math.inf if state["pruned"] is None else state["pruned"]
         search.goal = None if state["goal"] is None else tuple(state["goal"])
         return search
@@ -370,13 +391,13 @@ def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
         A = np.cumsum((Z[:, :, None] * Z[:, None, :])[::-1], axis=0)[::-1]
         trace = np.einsum("tii->t", A)
         after = min(q - 1, problem.N)
-        if problem.N == 1 or after >= problem.N:
+        if problem.N == 1 or after >= problem.N or not np.isfinite(trace).all():
             explained = trace
         else:
             w = B / np.sqrt(np.where(sound, d[order], 1.0))[:, None]
             values = np.linalg.eigvalsh(A - w[:, :, None] * w[:, None, :])[:, problem.N - after :]
             explained = np.minimum(trace, gain + np.maximum(values, 0.0).sum(axis=1))
-        lower = np.where(steep, node.l, f - explained)
+        lower = np.where(steep | ~np.isfinite(explained), node.l, f - explained)
     return [
         _Node((*node.members, int(R[i])), max(float(lower[i]), node.l), float(f - gain[i]), tuple(R[i + 1 :].tolist()))
         for i in np.flatnonzero(independent)

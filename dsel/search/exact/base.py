@@ -10,6 +10,15 @@ from dsel.objective.dense import QuadraticObjective
 from dsel.search.base import FrontPoint, Improvement
 from dsel.search.validation import check_size
 
+#: A bound so much of ||Y||^2 above the value of a subset that it should not exceed is wrong: more than near dependence
+#: takes (dsel.objective.conditioning.missed with a share above the tolerance of dependence, few columns).
+CONTRADICTION = 1e-6
+
+
+def held(bound: float, value: float, total: float) -> float:
+    """A bound on what no subset is below, given the value of one: at most that; 0 where it contradicts it."""
+    return min(bound, value) if bound <= value + CONTRADICTION * total else 0.0
+
 
 class ExactSearch:
     """A search over the subsets of at most k columns of an objective with the best subset it has seen.

@@ -91,7 +91,7 @@ def _singles(P: Ints, d: int) -> None:
         moments[1, i] = FREE
         if gram[i, i] <= STEEP_RATIO * floor[allowed[d, i]]:
             moments[1, i] = DEPENDENT if dependent(P, d, i) else STEEP
-        if moments[1, i] == STEEP or (moments[1, i] == FREE and f - m / gram[i, i] < numbers[INCUMBENT]):
+        if moments[1, i] == STEEP or (moments[1, i] == FREE and not f - m / gram[i, i] >= numbers[INCUMBENT]):
             record(P, d, i, NO_PLACE)
 
 
@@ -128,7 +128,7 @@ def _pairs(P: Ints, d: int) -> None:
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
             explained = m_ii * diagonal[l] + moments[0, l] * g_ii - 2.0 * g * inner[l]
-            hits += 1 if explained > need * det or det <= steep[l] * g_ii + steep_i * diagonal[l] else 0
+            hits += 1 if not explained <= need * det or det <= steep[l] * g_ii + steep_i * diagonal[l] else 0
         if hits == 0:
             continue
         for l in range(i):
@@ -137,7 +137,7 @@ def _pairs(P: Ints, d: int) -> None:
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
             explained = m_ii * diagonal[l] + moments[0, l] * g_ii - 2.0 * g * inner[l]
-            if explained > (f - numbers[INCUMBENT]) * det or det <= steep[l] * g_ii + steep_i * diagonal[l]:
+            if not explained <= (f - numbers[INCUMBENT]) * det or det <= steep[l] * g_ii + steep_i * diagonal[l]:
                 record(P, d, i, l)
 
 

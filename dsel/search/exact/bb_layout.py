@@ -38,6 +38,7 @@ FREE, DEPENDENT, STEEP = range(3)
 #: DEPTH is that of the present node, -1 at the end. Q: columns to choose at depth 0. BOUND: which bound. BEST_SIZE: of
 #: the subset in BEST, -1 for none. OPENED: whether depth 0 is. CAREFUL: bound every child as well as can be, not only
 #: well enough to see that it cannot be pruned. PAIRS: whether the last two columns are found by looking at all pairs.
-#: BASE_SIZE: of BASE. CORES: least number of columns to choose with which cores are looked for.
-DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, COUNTERS = range(11)
+#: BASE_SIZE: of BASE. CORES: least number of columns to choose with which cores are looked for. NOT_FINITE: bounds of
+#: children that are not finite, and prune nothing.
+DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, COUNTERS = range(12)
 COMBINED, EIGENVALUE, LEAPS = range(3)

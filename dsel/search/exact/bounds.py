@@ -8,9 +8,14 @@ For a selection S with q columns still to choose from R:
                 may leave the span of R; Y_S: residual targets)
     leaps       f(S) - tr(Z_R Z_R') = f(S + R)                 (Furnival and Wilson, 1974: q is not used)
 
-None is above the value of any completion, to rounding and to what the ridge takes that keeps it small
-(dsel.objective.conditioning); combined is never below the two others. Branch and bound adds to the combined one what
-disjoint cores prove (dsel.search.exact.disjoint_cores), which needs an incumbent to say anything.
+None is above the value of any completion, but for two things. Rounding: a small multiple of n eps ||Y||^2. The ridge:
+at most the share of ||Y||^2 that dsel.objective.conditioning.missed gives, which is nothing to speak of unless
+columns are nearly dependent. This holds for every number of rows, columns and targets and every rank: what is computed
+is the bound of a matrix that differs from K by the ridge and by rounding, see `orthonormalised`. A bound that is not
+finite is 0 here and prunes nothing in a search.
+
+combined is never below the two others. Branch and bound adds to the combined one what disjoint cores prove
+(dsel.search.exact.disjoint_cores), which needs an incumbent to say anything.
 """
 
 from __future__ import annotations
@@ -155,11 +160,12 @@ class Problem:
         if q == 0 or not len(R):
             return f
         if name == "eigenvalue":
-            return max(f - _largest(self._residual_targets(S), q), 0.0)
+            return _below(f, self._residual_targets(S), q)
         Z = orthonormalised(G, B, self.floor[np.asarray(R, np.int64)])
         if name == "leaps":
-            return max(f - float(np.square(Z).sum()), 0.0)
-        return max(f - _largest(Z.T @ Z, q), 0.0)
+            explained = float(np.square(Z).sum())
+            return max(f - explained, 0.0) if np.isfinite(explained) else 0.0
+        return _below(f, Z.T @ Z, q)
 
     @cached_property
     def unexplained(self) -> float:
@@ -197,6 +203,11 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
 
     sum_{l >= i} z_l z_l' is then what columns i to t explain together. Dependent columns have z = 0 but for rounding.
     O(t^3 / 3).
+
+    Z is finite for every finite G and B. With a positive semidefinite G, |g_ia| <= sqrt(d g_ii) for pivot d. Past the
+    rank G is rounding and need not be so; divided by the ridge again and again it would grow without end. Held to that
+    limit, no pivot takes more of a column than there is: diagonals only fall, and stay >= 0. Where the limit holds
+    anyway, no bit changes.
     """
     G, Z = G.copy(), B.astype(np.float64)
     for a in range(G.shape[0] - 1, -1, -1):
@@ -204,9 +215,10 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
         if d <= 0.0:  # a column of zeros
             Z[a] = 0.0
             continue
-        u = G[:a, a] / d
+        most = np.sqrt(d) * np.sqrt(np.maximum(np.diag(G)[:a], 0.0))
+        u = np.clip(G[:a, a], -most, most) / d
         Z[:a] -= np.outer(u, Z[a])
-        G[:a, :a] -= np.outer(u, G[a, :a])
+        G[:a, :a] -= np.outer(u, np.clip(G[a, :a], -most, most))
         Z[a] /= np.sqrt(d)
     return Z
 
@@ -218,6 +230,11 @@ def _explained_by_all(K: Floats, B: Floats) -> Floats:
     real = values > 1e-13 * max(float(values[-1]), 0.0)
     Q = (vectors[:, real] / np.sqrt(values[real])).T @ (B / norms[:, None])
     return np.asarray(Q.T @ Q)
+
+
+def _below(f: float, H: Floats, q: int) -> float:
+    """f less the q largest eigenvalues of H, at least 0; 0 where H is not finite."""
+    return max(f - _largest(H, q), 0.0) if np.isfinite(H).all() else 0.0
 
 
 def _largest(H: Floats, q: int) -> float:

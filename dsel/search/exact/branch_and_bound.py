@@ -9,6 +9,7 @@ ends only when its subtree is done.
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +24,11 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.layout import Memory
 from dsel.search.exact import bb_layout as at
-from dsel.search.exact.base import ExactSearch, check_saved
+from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
 from dsel.search.exact.bb_kernel import begin, explore
 from dsel.search.exact.bounds import BOUNDS, BoundName, Problem
+
+log = logging.getLogger("dsel")
 
 #: Subsets whose f differs by at most this share of ||Y||^2 are not told apart.
 MARGIN = 1e-10
@@ -142,6 +145,11 @@ class Explorer:
         """f of the best subset known, as the inner loop computed it."""
         return float(self._numbers[at.INCUMBENT])
 
+    @property
+    def not_finite(self) -> int:
+        """Bounds so far that were not finite."""
+        return int(self._count[at.NOT_FINITE])
+
     def forget_pruned(self) -> None:
         """Begin anew with `pruned`."""
         self._numbers[at.PRUNED] = np.inf
@@ -201,11 +209,12 @@ class Explored:
     best: tuple[int, ...] | None
     pruned: float
     left: tuple[Subproblem, ...]
+    not_finite: int = 0
 
 
 def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
     """Explore open nodes one after another, `budget` nodes in all; pure: the same answer wherever it is run."""
-    before = explorer.nodes
+    before, not_finite_before = explorer.nodes, explorer.not_finite
     explorer.forget_pruned()
     best: tuple[int, ...] | None = None
     left: list[Subproblem] = []
@@ -220,7 +229,8 @@ def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float
             best, incumbent = found, explorer.incumbent
         left += explorer.left()
         explorer.stop()
-    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left))
+    not_finite = explorer.not_finite - not_finite_before
+    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left), not_finite)
 
 
 class BranchAndBound(ExactSearch):
@@ -230,6 +240,9 @@ class BranchAndBound(ExactSearch):
     dsel.search.exact.bounds. Nodes
     are counted where the columns that may be added to a subset are looked at. pairs: find the last two columns by
     looking at all pairs, which is faster than nodes with bounds of their own.
+
+    contradicted: a subset was found that is better than a bound said one could be. The bounds are wrong then, by more
+    than rounding: the search goes on, but it proves nothing.
     """
 
     kind = "branch-and-bound"
@@ -250,14 +263,29 @@ class BranchAndBound(ExactSearch):
         self._taken = 0
         self._nodes_before = 0
         self._pruned_before = np.inf
-        self.offer(incumbent)
+        self._not_finite_before = 0
+        self.contradicted = False
         everything = np.arange(objective.n, dtype=np.int32)
-        root = self.problem.bound((), range(objective.n), k, bound)
-        self._push(Subproblem(root, (), everything))
+        self._root = self.problem.bound((), range(objective.n), k, bound)
+        self._claim = self._root  # no subset of what is explored now is said to be better
+        self._push(Subproblem(self._root, (), everything))
+        self.offer(incumbent)
 
     def _push(self, sub: Subproblem) -> None:
         self._pushed += 1
         heapq.heappush(self._heap, (sub.lower, self._pushed, sub))
+
+    def offer(self, S: Iterable[int]) -> bool:
+        """A subset from elsewhere; True where it is better than the best."""
+        return self._found(S, self.best_value if self.done else self._root)
+
+    def _found(self, S: Iterable[int], claim: float) -> bool:
+        """A subset of which it was said that none like it is better than `claim`."""
+        better = super().offer(S)
+        if better and self.best_value < claim - CONTRADICTION * self.problem.c and not self.contradicted:
+            self.contradicted = True
+            log.warning("a subset is better than the bound allows (%g, not %g): no proof", self.best_value, claim)
+        return better
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
@@ -274,12 +302,24 @@ class BranchAndBound(ExactSearch):
 
     @property
     def done(self) -> bool:
-        """Whether no node is open: `best` is the best subset, to MARGIN."""
+        """Whether no node is open."""
         return not self._heap and self._explorer.idle and not self._away
+
+    @property
+    def proven(self) -> bool:
+        """Whether `best` is the best subset, to MARGIN: no node is open, and nothing contradicts the bounds."""
+        return self.done and not self.contradicted
+
+    @property
+    def not_finite(self) -> int:
+        """Bounds of nodes that were not finite, and pruned nothing."""
+        return self._not_finite_before + self._explorer.not_finite
 
     @property
     def lower(self) -> float:
         """No subset of at most k columns has an f below this."""
+        if self.contradicted:
+            return 0.0
         open_ = [sub.lower for sub in self._explorer.left()] + [entry[0] for entry in self._heap[:1]]
         open_ += [sub.lower for subs in self._away.values() for sub in subs]
         return min(self.best_value, self._pruned_before, self._explorer.pruned, *open_)
@@ -312,7 +352,7 @@ class BranchAndBound(ExactSearch):
             budget = until - self.iteration if full else min(slice_, until - self.iteration)
             found = self._explorer.explore(budget, self.best_value, careful=not full and slice_ == 1)
             if found is not None:
-                self.offer(found)
+                self._found(found, self._claim)
             if not full and not self._explorer.idle:
                 self._put_back()
         return self.done
@@ -347,11 +387,12 @@ class BranchAndBound(ExactSearch):
 
     def report(self, ticket: int, explored: Explored) -> None:
         """What came of it: it is no longer open, but for what is left."""
-        del self._away[ticket]
+        claim = max(self._root, min((sub.lower for sub in self._away.pop(ticket)), default=0.0))
         self._nodes_before += explored.nodes
+        self._not_finite_before += explored.not_finite
         self._pruned_before = min(self._pruned_before, explored.pruned)
         if explored.best is not None:
-            self.offer(explored.best)
+            self._found(explored.best, claim)
         for sub in explored.left:
             self._push(sub)
 
@@ -363,6 +404,7 @@ class BranchAndBound(ExactSearch):
             self._heap.clear()
             return False
         self._explorer.start(sub)
+        self._claim = max(self._root, lower)
         return True
 
     def _put_back(self) -> None:
@@ -384,6 +426,7 @@ class BranchAndBound(ExactSearch):
         return {
             **self._shared_state(), "nodes": self.iteration, "open": open_,
             "pruned": None if np.isinf(pruned) else pruned, "pairs": self.pairs, "most_open": self._most_open,
+            "not_finite": self.not_finite, "contradicted": self.contradicted,
         }  # fmt: skip
 
     @classmethod
@@ -402,6 +445,8 @@ class BranchAndBound(ExactSearch):
         for values in state["open"]:
             search._push(Subproblem.from_list(values))
         search._nodes_before = state["nodes"]
+        search._not_finite_before = state.get("not_finite", 0)
+        search.contradicted = search.contradicted or state.get("contradicted", False)
         search._pruned_before = np.inf if state["pruned"] is None else state["pruned"]
         return search
 

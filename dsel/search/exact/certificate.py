@@ -10,6 +10,7 @@ from typing import Any
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.search.anytime import AnytimeSearch, Stop, drive
+from dsel.search.exact.base import held
 from dsel.search.exact.bounds import BoundName, Problem
 from dsel.search.exact.branch_and_bound import MARGIN, BranchAndBound, starting_subset
 from dsel.search.exact.perspective import perspective_bound
@@ -70,12 +71,14 @@ class Certificate:
         return self.gap <= 2.0 * MARGIN * self.total
 
     def merged(self, other: Certificate) -> Certificate:
-        """The better of both values and of both bounds: it is never worse than either."""
+        """The better of both values and of both bounds. It is never worse than either, but a bound that the other's
+        value contradicts is dropped."""
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         best = other if other.value < self.value else self
+        bounds = (held(bound, best.value, best.total) for bound in (self.bound, other.bound))
         return replace(
-            best, bound=max(self.bound, other.bound), nodes=self.nodes + other.nodes,
+            best, bound=max(bounds), nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
         )  # fmt: skip
 
@@ -157,7 +160,7 @@ class Proof:
         search = self.search
         if isinstance(search, RootBound):
             self._relax()
-            return search.done
+            return search.proven
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
         search.warm_up()
         start = time.monotonic()
@@ -168,7 +171,7 @@ class Proof:
             self.seconds += time.monotonic() - start
         if not search.done:
             self._relax()
-        return search.done
+        return search.proven
 
     def _relax(self) -> None:
         if self.relaxed is None:
@@ -178,11 +181,12 @@ class Proof:
         """What is proved so far."""
         search, objective = self.search, self.search.objective
         base = len(objective.included)
-        relaxed = self.relaxed is not None and self.relaxed > search.lower
+        relaxation = held(self.relaxed or 0.0, search.best_value, objective.c)
+        relaxed = relaxation > search.lower
         return Certificate(
             size=base + search.k,
             value=search.best_value,
-            bound=min(max(search.lower, self.relaxed or 0.0), search.best_value),
+            bound=max(search.lower, relaxation),
             total=objective.total,
             members=search.best,
             indices=tuple(objective.in_data(search.best)),
@@ -246,7 +250,7 @@ def spread(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     bound = -float("inf")
     for size in sorted(found, reverse=True):
         bound = max(bound, found[size].bound)
-        result[size] = replace(found[size], bound=min(bound, found[size].value))
+        result[size] = replace(found[size], bound=held(bound, found[size].value, found[size].total))
     return dict(sorted(result.items()))
 
 

@@ -35,7 +35,7 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
         if a > split:
             continue
         top = suffix_bound(P, q, a, order.size, top, trace, slack, np.bool_(False))
-        if top > slack:
+        if not top <= slack:  # what is not a number prunes nothing
             numbers[PRUNED] = min(numbers[PRUNED], f - reached)
             return a
         reached = top

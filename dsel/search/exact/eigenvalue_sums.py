@@ -10,7 +10,7 @@ from dsel._lib.types import Floats
 
 @compiled(fast=True)
 def top_of(H: Floats, q: int) -> float:
-    """Sum of the q largest eigenvalues of a symmetric matrix."""
+    """Sum of the q largest eigenvalues of a symmetric matrix; infinity where an element is not finite."""
     N = H.shape[0]
     if q <= 0:
         return 0.0
@@ -19,6 +19,10 @@ def top_of(H: Floats, q: int) -> float:
         for a in range(N):
             total += H[a, a]
         return total
+    for a in range(N):
+        for b in range(N):
+            if not abs(H[a, b]) < np.inf:
+                return np.inf
     values = np.linalg.eigvalsh(H)
     for a in range(q):
         total += max(values[N - 1 - a], 0.0)

@@ -94,7 +94,7 @@ class WideAStar(AStar):
         if not found.columns.size:
             return None
         self._see(node.members, found.columns, found.u)
-        lower = np.maximum(found.l, node.l)
+        lower = np.fmax(found.l, node.l)  # what is not a number says nothing
         may = np.flatnonzero(self._may_be_better(lower))
         order = may[np.argsort(self._weighted(lower, found.u, len(node.members) + 1)[may], kind="stable")]
         children: list[_Node] = []

@@ -42,10 +42,10 @@ def perspective_bound(problem: Problem, k: int) -> float:
     steps = int(min(_STEPS, _WORK / max(n, 1) ** 3))
     norms = column_norms(problem.K)
     K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
-    if steps < _FEWEST or k >= n or float(np.linalg.eigvalsh(K)[0]) < _SMALLEST:
+    if steps < _FEWEST or k >= n or not float(np.linalg.eigvalsh(K)[0]) >= _SMALLEST:
         return 0.0
     d = _diagonal(K)
-    if float(d.min()) <= 0.0:
+    if not float(d.min()) > 0.0:
         return 0.0
     best, z = _explained(K, B, d, k, steps)
     lowest = _FLOOR * d

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dsel.objective.dense import QuadraticObjective
-from dsel.search.exact.base import ExactSearch, check_saved
+from dsel.search.exact.base import ExactSearch, check_saved, held
 from dsel.search.exact.bounds import Problem
 from dsel.search.exact.branch_and_bound import MARGIN
 
@@ -39,12 +39,17 @@ class RootBound(ExactSearch):
     @property
     def done(self) -> bool:
         """Whether the best subset happens to reach the bound."""
-        return self.best_value <= self._root + MARGIN * self.total
+        return self.best_value <= self.lower + MARGIN * self.total
 
     @property
     def lower(self) -> float:
         """No subset of at most k columns has an f below this."""
-        return min(self._root, self.best_value)
+        return held(self._root, self.best_value, self.objective.c)
+
+    @property
+    def proven(self) -> bool:
+        """The same as `done`: a bound that contradicts the best subset does not count."""
+        return self.done
 
     @property
     def open_nodes(self) -> int:

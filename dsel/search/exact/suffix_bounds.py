@@ -30,6 +30,7 @@ from dsel.search.exact.bb_layout import (
     LOWER,
     MARGIN,
     MOMENTS,
+    NOT_FINITE,
     NUMBERS,
     PRUNED,
     TARGETS,
@@ -56,9 +57,15 @@ def prepare(P: Ints, d: int, order: Ints) -> None:
 
 @compiled(fast=True)
 def _eliminate(P: Ints, a: int, N: int) -> None:
-    """Take column a's direction out of the columns before it, in the scratch matrices."""
+    """Take column a's direction out of the columns before it, in the scratch matrices; no more of one than there is,
+    whatever rounding says (see dsel.search.exact.bounds.orthonormalised)."""
     work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
     d = work[a, a]
+    for i in range(a):
+        if max(work[i, a] * work[i, a], work[a, i] * work[a, i]) > d * max(work[i, i], 0.0):
+            most = np.sqrt(d) * np.sqrt(max(work[i, i], 0.0))
+            work[i, a] = min(max(work[i, a], -most), most)
+            work[a, i] = min(max(work[a, i], -most), most)
     for i in range(a):
         u = work[i, a] / d
         for l in range(a):
@@ -277,6 +284,9 @@ def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) 
             crossing = a
         known = ordered and kind != EIGENVALUE
         bound = f - below if known else _child_bound(P, d, a, q, order, trace, slack, exact)
+        if not trace < np.inf or np.isnan(bound):  # says nothing
+            bound = np.inf
+            count[NOT_FINITE] += 1
         if bound <= slack:
             numbers[PRUNED] = min(numbers[PRUNED], f - bound)
             continue
