@@ -10,14 +10,15 @@ from dsel.data.dataset import Dataset, as_columns, as_dataset
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import LocalSpec
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.engine.dask import workers_of
-from dsel.engine.executors.factory import backend
+from dsel.engine.dask import DaskEngine
+from dsel.engine.threads import THREADS
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import Preprocess
 from dsel.planning.calibration import calibrated
-from dsel.planning.plan import Plan
+from dsel.planning.plan import Plan, resources
 from dsel.search.registry import METHODS
-from dsel.selection.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import held_out_rows, plan_selection, run_selection
 from dsel.selection.result import Selection
 
 _SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
@@ -79,17 +80,9 @@ def select(
         seed=seed, criterion=criterion, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
         **options,
     )  # fmt: skip
-    around = Surroundings()
     on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
     client = None if dataset.in_memory and not on_workers else active_client()
-    if client is not None and not dataset.in_memory:
-        from dsel.engine.dask import make_compute, make_persist
-
-        around.compute, around.persist = make_compute(client), make_persist(client)
-        around.workers, around.worker_memory = workers_of(client)
-    if on_workers:
-        around.backend = backend(client)
-    return run_selection(dataset, settings, around)
+    return run_selection(dataset, settings, RunContext(THREADS if client is None else DaskEngine(client)))
 
 
 def plan(
@@ -107,11 +100,10 @@ def plan(
     dataset, settings = _asked(X, Y, **asked)
     checked = check(dataset, settings)
     client = None if dataset.in_memory else active_client()
-    found = (1, None) if client is None else workers_of(client)
-    limit = found[1] if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
-    around = Surroundings(workers=workers or found[0], worker_memory=limit)
-    keeps = client is not None or workers is not None
-    made = plan_selection(dataset, checked, around, held_out_rows(dataset, checked), keeps=keeps)
+    engine = THREADS if client is None else DaskEngine(client)
+    limit = engine.worker_memory if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
+    available = resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
+    made = plan_selection(dataset, checked, RunContext(), held_out_rows(dataset, checked), available=available)
     return calibrated(made, dataset) if calibrate else made
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
-from dsel.engine.executors.factory import backend
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import _Checkpoints
 from dsel.jobs.signals import Interrupts
 from dsel.search.parallel.journal import Journal
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from dsel.storage.locks import FolderLockFile, locked
 from tests.search.cases import random_data
 
@@ -49,12 +49,12 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
     run = f"life-{os.getpid()}"
     with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
         checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), lock, journal)
-        around = Surroundings(
+        context = RunContext(
             state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
-            backend=backend(None, journal),
+            journal=journal,
         )  # fmt: skip
         settings = described.settings()
-        run_selection(dataset, type(settings)(**{**settings.__dict__, "criterion": criterion}), around).save(folder)
+        run_selection(dataset, type(settings)(**{**settings.__dict__, "criterion": criterion}), context).save(folder)
 
 
 def main(folder: Path, lives: int) -> None:

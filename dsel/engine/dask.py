@@ -1,15 +1,17 @@
-"""Running a Dask graph to its one result, with progress, retries, and an eye on the workers."""
+"""Work on the workers of a Dask cluster, with progress, retries and a check that workers make progress."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from dask.utils import format_bytes
 
 from dsel.errors import CapacityError, ClusterError, DselError
+from dsel.search.parallel.executor import Carriage, Executor, Work
 
 log = logging.getLogger("dsel")
 
@@ -26,96 +28,137 @@ _LOOK_SECONDS = 0.5
 Progress = Callable[[int, int], None]  # tasks done, tasks in all
 
 
-def make_compute(
-    client: Any, progress: Progress | None = None, no_worker_limit: float = NO_WORKER_LIMIT
-) -> Callable[[Any], Any]:
-    """A function that computes a Dask delayed object on `client`, or a list of them to the list of their values, each
-    brought here as soon as its turn comes and let go of on the workers.
+@dataclass(frozen=True)
+class DaskEngine:
+    """Engine that runs work on the workers of a Dask cluster.
 
-    Errors raised by tasks arrive as they are (those of dsel are not retried: the data do not change). CapacityError
-    where a task could not have the memory it asked for. ClusterError when workers die under a task again and again, are
-    all paused for want of memory, or are gone.
+    Parameters
+    ----------
+    client : distributed.Client
+        A synchronous client of the cluster. The engine does not close it.
+    progress : callable, optional
+        Called with (tasks done, tasks in all) while a graph runs. What it raises ends the run.
+    no_worker_limit : float, default 120
+        Seconds without any worker after which work fails.
     """
 
-    def compute(lazy: Any) -> Any:
+    client: Any
+    progress: Progress | None = None
+    no_worker_limit: float = NO_WORKER_LIMIT
+    keeps_values = True
+    in_process = False
+
+    @property
+    def workers(self) -> int:
+        """Number of workers at this moment, at least 1."""
+        return workers_of(self.client)[0]
+
+    @property
+    def worker_memory(self) -> int | None:
+        """Smallest memory limit among the workers in bytes. None: no worker has a limit."""
+        return workers_of(self.client)[1]
+
+    def run(self, graph: Any) -> Any:
+        """Compute a delayed object or a list of them, and release each on the workers once its value is here.
+
+        Tasks that fail are tried again, except for errors of dsel: the data do not change.
+
+        Raises
+        ------
+        CapacityError
+            If a task runs out of memory.
+        ClusterError
+            If workers die repeatedly, are all paused for lack of memory, or are gone.
+        """
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
-        wanted = lazy if isinstance(lazy, list) else [lazy]
+        wanted = graph if isinstance(graph, list) else [graph]
         keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
-        futures = client.compute(wanted, retries=0)
+        futures = self.client.compute(wanted, retries=0)
         try:
-            found = [_wait(client, keys, future, progress, no_worker_limit) for future in _let_go_of(futures)]
+            values = [self._wait(keys, future) for future in _released_in_turn(futures)]
         except KilledWorker as error:
             raise ClusterError(
-                f"Workers died again and again while computing: {error}.",
-                "Most often they ran out of memory: allow them more, or use smaller chunks.",
+                f"Workers died repeatedly while computing: {error}.",
+                "The usual cause is too little memory: allow them more, or use smaller chunks.",
             ) from error
         except MemoryError as error:
             raise CapacityError(
-                f"A task ran out of memory: {error or 'no more could be had'}.",
+                f"A task ran out of memory: {error or 'no more was available'}.",
                 "Allow each worker more memory, start fewer workers, or store the data in smaller chunks.",
             ) from error
         except FutureCancelledError as error:
-            raise ClusterError("The scheduler was lost.", "Start the job again: it goes on where it was.") from error
+            raise ClusterError(
+                "The scheduler was lost.", "Start the job again: it continues where it stopped."
+            ) from error
         finally:
             for future in futures:
                 future.release()
-        if progress is not None:
-            progress(len(keys), len(keys))
-        return found if isinstance(lazy, list) else found[0]
+        if self.progress is not None:
+            self.progress(len(keys), len(keys))
+        return values if isinstance(graph, list) else values[0]
 
-    return compute
+    def keep(self, values: list[Any]) -> list[Any]:
+        """Compute delayed objects and keep them on the workers, consecutive ones on the same worker.
+
+        A value that is lost with its worker is computed again.
+        """
+        addresses = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
+        if not addresses:  # for the moment: the next worker takes them
+            return list(self.client.persist(values))
+        share = -(-len(values) // len(addresses))
+        kept: list[Any] = []
+        for i, address in enumerate(addresses):
+            part = values[i * share : (i + 1) * share]
+            kept += self.client.persist(part, workers=[address], allow_other_workers=True) if part else []
+        return kept
+
+    def peak_memory(self) -> dict[str, tuple[int, int]]:
+        """Return, for the address of each worker, its peak resident memory so far and its limit, in bytes."""
+        limits = {a: w["memory_limit"] for a, w in self.client.scheduler_info(n_workers=-1)["workers"].items()}
+        return {
+            address: (peak, limits.get(address, 0))
+            for address, peak in self.client.run(_peak_resident, on_error="ignore").items()
+        }
+
+    def executor(self, work: Work, options: Carriage) -> Executor:
+        """Return an executor that sends a search's tasks to the workers."""
+        from dsel.engine.executors.dask_futures import DaskFutures
+
+        return DaskFutures(self.client, work, options, self.no_worker_limit)
+
+    def _wait(self, keys: list[str], future: Any) -> Any:
+        """Wait for the value of a future, and retry a failed task."""
+        attempts = 0
+        stalled_since: float | None = None
+        while True:
+            if _finished(future):
+                if future.status != "error":
+                    return future.result()
+                error = future.exception()
+                attempts += 1
+                if isinstance(error, DselError) or attempts > RETRIES or type(error).__name__ == "KilledWorker":
+                    raise error
+                log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)
+                future.retry()
+            stalled_since = check_workers(self.client, stalled_since, self.no_worker_limit)
+            if self.progress is not None:
+                self.progress(_done(self.client, keys), len(keys))
 
 
-def _let_go_of(futures: list[Any]) -> Iterator[Any]:
-    """Each in turn, released when the next one is asked for."""
+def _released_in_turn(futures: list[Any]) -> Iterator[Any]:
+    """Yield each future, and release it when the next one is asked for."""
     for future in futures:
         yield future
         future.release()
 
 
-def make_persist(client: Any) -> Callable[[list[Any]], list[Any]]:
-    """A function that has Dask delayed objects computed on `client`, consecutive ones on one worker, and kept there as
-    long as what it returns is. What is lost with a worker is computed again."""
-
-    def persist(lazy: list[Any]) -> list[Any]:
-        addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
-        if not addresses:  # lost for the moment: whoever comes next
-            return list(client.persist(lazy))
-        share = -(-len(lazy) // max(len(addresses), 1))
-        kept: list[Any] = []
-        for i, address in enumerate(addresses):
-            part = lazy[i * share : (i + 1) * share]
-            kept += client.persist(part, workers=[address], allow_other_workers=True) if part else []
-        return kept
-
-    return persist
-
-
 def workers_of(client: Any) -> tuple[int, int | None]:
-    """How many workers there are, and the least memory limit among them (None: no limit)."""
+    """Return the number of workers and the smallest memory limit among them (None: no limit)."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     limits = [w["memory_limit"] for w in workers if w["memory_limit"]]
     return max(1, len(workers)), min(limits, default=None)
-
-
-def _wait(client: Any, keys: list[str], future: Any, progress: Progress | None, no_worker_limit: float) -> Any:
-    attempts = 0
-    stalled_since: float | None = None
-    while True:
-        if _finished(future):
-            if future.status != "error":
-                return future.result()
-            error = future.exception()
-            attempts += 1
-            if isinstance(error, DselError) or attempts > RETRIES or type(error).__name__ == "KilledWorker":
-                raise error
-            log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)
-            future.retry()
-        stalled_since = check_workers(client, stalled_since, no_worker_limit)
-        if progress is not None:
-            progress(_done(client, keys), len(keys))
 
 
 def _finished(future: Any) -> bool:
@@ -158,15 +201,6 @@ def check_workers(client: Any, stalled_since: float | None, no_worker_limit: flo
     if not workers and now - since > no_worker_limit:
         raise ClusterError(f"There has been no worker for {no_worker_limit:.0f} s.", "See the cluster's own logs.")
     return since
-
-
-def peak_memory(client: Any) -> dict[str, tuple[int, int]]:
-    """Of each worker: the most memory it has held resident so far, and its limit, in bytes."""
-    limits = {a: w["memory_limit"] for a, w in client.scheduler_info(n_workers=-1)["workers"].items()}
-    return {
-        address: (peak, limits.get(address, 0))
-        for address, peak in client.run(_peak_resident, on_error="ignore").items()
-    }
 
 
 def _peak_resident() -> int:

@@ -17,13 +17,8 @@ from dsel.passes.statistics import Statistics
 from dsel.planning.prepared import of_gram
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.certificate import Certificate, Proof, Runner, certify_sizes, spread
-from dsel.selection.pipeline import (
-    Surroundings,
-    by_gain,
-    candidates_of,
-    in_data_units,
-    statistics_of,
-)
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import by_gain, candidates_of, in_data_units, statistics_of
 from dsel.selection.result import FrontRow, Selection
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import Place
@@ -52,7 +47,7 @@ class Effort:
 
 
 def certify_selection(
-    dataset: Dataset, settings: Settings, selection: Selection, effort: Effort, around: Surroundings | None = None,
+    dataset: Dataset, settings: Settings, selection: Selection, effort: Effort, context: RunContext | None = None,
     folder: Place | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
@@ -66,9 +61,9 @@ def certify_selection(
             f"{selection.method} minimises a criterion of its own, which has no certificate.",
             "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
         )
-    around = around or Surroundings()
+    context = context or RunContext()
     checked = check(dataset, settings)
-    statistics, passes = statistics_of(dataset, settings, around)
+    statistics, passes = statistics_of(dataset, settings, context)
     whole = statistics.objective(settings.preprocess, settings.lam)
     objective, _ = candidates_of(dataset, checked, statistics, whole)
     found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
@@ -87,7 +82,7 @@ def certify_selection(
     )  # fmt: skip
     for certificate in certificates.values():
         log.info("%s", describe(certificate))
-    return _with_better(dataset, settings, selection, statistics, objective, certificates, around)
+    return _with_better(dataset, settings, selection, statistics, objective, certificates, context)
 
 
 def _reserves(objective: QuadraticObjective, k: int) -> Iterator[str]:
@@ -211,7 +206,7 @@ class _Keeper:
 
 def _with_better(
     dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: QuadraticObjective,
-    certificates: dict[int, Certificate], around: Surroundings,
+    certificates: dict[int, Certificate], context: RunContext,
 ) -> Selection:  # fmt: skip
     """Subsets that are better than the selection's take their place in the front, and as the answer."""
     total = objective.total
@@ -228,7 +223,7 @@ def _with_better(
     if not best.error < selection.error - 1e-9 * total:
         return replace(selection, front=rows)
     included = list(objective.included)
-    ready = of_gram(dataset, settings, statistics, around.compute)
+    ready = of_gram(dataset, settings, statistics, context.engine)
     S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
     fit = ready.fit(S, settings.lam)
     coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)

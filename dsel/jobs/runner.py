@@ -19,8 +19,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.branch_and_bound import Workers
 from dsel.engine.clusters.connect import connect, patience, workers_now, workers_promised
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute, make_persist, peak_memory, workers_of
-from dsel.engine.executors.factory import backend
+from dsel.engine.dask import DaskEngine
 from dsel.errors import ClusterError, CriterionError, DataError, OutputError
 from dsel.jobs.certify import Effort, certify_selection
 from dsel.jobs.reporting import Reporter
@@ -28,11 +27,12 @@ from dsel.jobs.run_folder import CHECKPOINT, JOB, JOURNAL, LOG, described, head,
 from dsel.jobs.signals import Interrupts
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.leave_one_out.rows import held_out_store
-from dsel.planning.plan import Plan
+from dsel.planning.plan import Plan, resources
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
-from dsel.selection.pipeline import Surroundings, held_out_rows, plan_selection, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import held_out_rows, plan_selection, run_selection
 from dsel.selection.result import SELECTION, Selection, open_selection
 from dsel.storage.bucket_lock import BucketLockFile
 from dsel.storage.json_files import write_json
@@ -88,12 +88,11 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
     assert job.out is not None
     checked: Checked = check(dataset, job.settings())
     state = read_checkpoint(job.out, head(_identity(job, dataset)))
-    around = Surroundings(
-        workers=workers, worker_memory=memory, artefacts=_artefacts(job), state=state, scratch=_scratch(job),
-        apart=_apart(job),
+    context = RunContext(artefacts=_artefacts(job), state=state, scratch=_scratch(job), isolated_cluster=_isolated(job))
+    return plan_selection(
+        dataset, checked, context, held_out_rows(dataset, checked), available=resources(workers, memory),
+        certified=job.certify is not None,
     )  # fmt: skip
-    held_out = held_out_rows(dataset, checked)
-    return plan_selection(dataset, checked, around, held_out, keeps=True, certified=job.certify is not None)
 
 
 def _run(job: JobFile, dataset: Dataset, reporter: Reporter, interrupts: Interrupts, lock: Lock) -> Selection:
@@ -102,10 +101,6 @@ def _run(job: JobFile, dataset: Dataset, reporter: Reporter, interrupts: Interru
     assert job.out is not None
     journal = Journal(job.out / JOURNAL) if METHODS[job.method].on_workers else None
     checkpoints = _Checkpoints(job, _identity(job, dataset), interrupts, reporter, lock, journal)
-    around = Surroundings(
-        artefacts=_artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
-        on_stage=checkpoints.on_stage, scratch=_scratch(job), apart=_apart(job),
-    )  # fmt: skip
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
@@ -119,18 +114,20 @@ def _run(job: JobFile, dataset: Dataset, reporter: Reporter, interrupts: Interru
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
         reporter.adopt("distributed")
-        around.workers, around.worker_memory = workers_of(client)
-        around.compute = make_compute(client, on_tasks, patience(job.cluster))
-        around.persist = make_persist(client)
-        around.backend = backend(client, journal, job.out, patience(job.cluster))
+        engine = DaskEngine(client, on_tasks, patience(job.cluster))
+        context = RunContext(
+            engine, _artefacts(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
+            on_stage=checkpoints.on_stage, journal=journal, shared_folder=job.out, scratch=_scratch(job),
+            isolated_cluster=_isolated(job),
+        )  # fmt: skip
         try:
-            selection = run_selection(dataset, job.settings(), around)
+            selection = run_selection(dataset, job.settings(), context)
         except (CriterionError, ClusterError):
             checkpoints.save_last()
             raise
         if job.certify is not None:
-            selection = _certified(job, dataset, selection, around, reporter, interrupts, Workers(client))
-        peaks = peak_memory(client)
+            selection = _certified(job, dataset, selection, context, reporter, interrupts, Workers(client))
+        peaks = engine.peak_memory()
     for address, (peak, limit) in peaks.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return with_peak(replace(selection, peak_memory=peaks))
@@ -146,7 +143,7 @@ def with_peak(selection: Selection) -> Selection:
 
 
 def _certified(
-    job: JobFile, dataset: Dataset, selection: Selection, around: Surroundings, reporter: Reporter,
+    job: JobFile, dataset: Dataset, selection: Selection, context: RunContext, reporter: Reporter,
     interrupts: Interrupts, workers: Workers,
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
@@ -155,7 +152,7 @@ def _certified(
     reporter.stage("certificate")
     interrupts.deferred = True
     on_slice = _proof_slice(reporter, interrupts)
-    return certify_selection(dataset, job.settings(), selection, effort, around, job.out, on_slice, workers)
+    return certify_selection(dataset, job.settings(), selection, effort, context, job.out, on_slice, workers)
 
 
 def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
@@ -179,14 +176,14 @@ def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Repor
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with _held(folder, reporter) as (lock, interrupts):
-        around = Surroundings(artefacts=_artefacts(job), on_stage=reporter.stage)
+        context = RunContext(artefacts=_artefacts(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True
         on_slice = _proof_slice(reporter, interrupts)
         effort = replace(effort, finish=True)
         with local_cluster(LocalSpec(workers)) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
-                dataset, job.settings(), selection, effort, around, folder.absolute(), on_slice,
+                dataset, job.settings(), selection, effort, context, folder.absolute(), on_slice,
                 None if client is None else Workers(client),
             )  # fmt: skip
         lock.require()
@@ -258,7 +255,7 @@ def _scratch(job: JobFile) -> Path | None:
     return job.out / "cache" if shared and isinstance(job.out, Path) else None
 
 
-def _apart(job: JobFile) -> str:
+def _isolated(job: JobFile) -> str:
     """The kind of cluster, where its workers are on machines of their own and share no folder with this run."""
     kind = job.cluster.chosen.kind
     return kind if kind in ("slurm", "kubernetes", "gateway") and _scratch(job) is None else ""

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from dsel._lib.blas import one_blas_thread
 from dsel.data.dataset import Block, Dataset, StoredRows, load_block, load_weights
 from dsel.data.store.array import StoredArray
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.passes.accounting import note
 from dsel.passes.reduce_blocks import FAN_IN
 
@@ -168,19 +170,15 @@ def _merged(partials: list[Any], merge: Any) -> Any:
 
 
 class ColumnBlocks:
-    """A dataset by column blocks. compute: as for `reduce_blocks`. persist: takes a list of Dask delayed objects and
-    returns ones whose values the workers keep; with it, X is read once.
+    """A dataset by column blocks. keep: where the engine can, workers keep the blocks, and X is read once.
 
     Stores are cut where their chunks are, data in memory anywhere; where chunks are full rows (Dask arrays have been
     made so), tasks are row blocks, and their results are summed.
     """
 
-    def __init__(
-        self, dataset: Dataset, compute: Callable[[Any], Any] | None = None,
-        persist: Callable[[list[Any]], list[Any]] | None = None,
-    ) -> None:  # fmt: skip
-        self.dataset, self._compute = dataset, compute
-        self._persist = None if dataset.in_memory or compute is None else persist
+    def __init__(self, dataset: Dataset, engine: Engine = THREADS, keep: bool = False) -> None:
+        self.dataset, self._engine = dataset, engine
+        self._keeps = keep and engine.keeps_values and not dataset.in_memory
         self._groups = groups_of_columns(dataset)
         self._by_rows = by_rows(self._groups)
         self._kept: list[Any] | None = None
@@ -206,7 +204,7 @@ class ColumnBlocks:
 
         def made(result: Any, tasks: int) -> Any:
             of_targets = dataset.y_bytes if targets else 0
-            loads = len(self._groups) if self._persist is not None and self.reads > reads else 0
+            loads = len(self._groups) if self._keeps and self.reads > reads else 0
             took = time.perf_counter() - began
             note(name, tasks + loads, self.bytes_read - read + of_targets, took, whole=self.reads > reads)
             return result
@@ -223,12 +221,10 @@ class ColumnBlocks:
                     for (cells, parts), y in zip(groups, ys, strict=True)
                 ]
             return made(_joined(done, merge, join), 0)
-        import dask
         from dask.delayed import delayed
 
         token = uuid4().hex[:8]
-        here = self._compute is None
-        work = delayed(_work_through if here else _on_worker, pure=False)
+        work = delayed(_work_through if self._engine.in_process else _on_worker, pure=False)
         sent = delayed(both, name=f"{name}-shared-{token}", traverse=False)
         level = [
             work(
@@ -246,12 +242,7 @@ class ColumnBlocks:
             ]
         keys = {str(key) for one in level for key in one.__dask_graph__()}
         own = sum(key.startswith(f"{name}-") and token in key for key in keys)
-        if self._compute is not None:
-            parts = self._compute(level)
-        else:
-            with one_blas_thread():
-                parts = dask.compute(*level, scheduler="threads")  # type: ignore[attr-defined, no-untyped-call]
-        return made(_joined(parts, merge, join), own)
+        return made(_joined(self._engine.run(level), merge, join), own)
 
     @cached_property
     def _root(self) -> NDArray[np.float64] | None:
@@ -265,9 +256,9 @@ class ColumnBlocks:
     def _wanted(self, only: NDArray[np.int64] | None) -> list[tuple[list[Cell], Any]]:
         """Cells by task, and names to read them by or what the workers keep."""
         groups: list[tuple[list[Cell], Any]] = list(self._groups)
-        if self._persist is not None:
+        if self._keeps:
             if self._kept is None:
-                self._kept = self._persist(_loads(self._groups))
+                self._kept = self._engine.keep(_loads(self._groups))
                 self._count(self._groups, True)
             groups = [(cells, kept) for (cells, _), kept in zip(groups, self._kept, strict=True)]
         if only is None:
@@ -282,7 +273,7 @@ class ColumnBlocks:
         return found
 
     def _count(self, groups: list[tuple[list[Cell], Any]], whole: bool) -> None:
-        if self._persist is not None and self._kept is not None and self.reads:
+        if self._kept is not None and self.reads:
             return
         share = sum((c.stop - c.start) * (c.right - c.left) for cells, _ in groups for c in cells)
         self.bytes_read += int(self.dataset.x_bytes * share / (self.dataset.m * self.dataset.n))

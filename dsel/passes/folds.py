@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from copy import deepcopy
 from functools import partial, reduce
 from typing import Any
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Dataset
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
 from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
@@ -84,22 +85,17 @@ def require_rows(dataset: Dataset, folds: int) -> None:
 
 def fold_gram(
     dataset: Dataset, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
-    compute: Callable[[Any], Any] | None = None,
+    engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
     """Statistics of all rows, those of every fold, and the passes they took: one, two with `missing="mean"`.
 
     A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
     """
     require_rows(dataset, folds)
-    fill, passes = fill_values(dataset, missing, compute)
+    fill, passes = fill_values(dataset, missing, engine)
     per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=dataset.name)
     found: FoldMoments = reduce_blocks(
-        dataset,
-        per_block,
-        _merge_folds,
-        name="folds",
-        partial_bytes=fold_bytes(dataset, folds, repeats),
-        compute=compute,
+        dataset, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(dataset, folds, repeats), engine=engine
     )
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     whole = Statistics.from_moments(reduce(merge, first))
@@ -118,11 +114,11 @@ def fold_keys(
 
 def saved_fold_gram(
     dataset: Dataset, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
-    missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+    missing: Missing = "refuse", engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
     """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
     if artefacts is None or dataset.fingerprint is None:
-        return fold_gram(dataset, folds, repeats, seed, missing=missing, compute=compute)
+        return fold_gram(dataset, folds, repeats, seed, missing=missing, engine=engine)
     key, places = fold_keys(dataset.fingerprint, missing, folds, repeats, seed)
     whole = artefacts.load(key)
     parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
@@ -130,7 +126,7 @@ def saved_fold_gram(
     if isinstance(whole, Statistics) and len(found) == len(places):
         log.info("statistics of the folds of %s are saved in %s: the data are not read", dataset.name, artefacts.folder)
         return whole, found, 0
-    whole, found, passes = fold_gram(dataset, folds, repeats, seed, missing=missing, compute=compute)
+    whole, found, passes = fold_gram(dataset, folds, repeats, seed, missing=missing, engine=engine)
     for place, part in found.items():
         artefacts.save(places[place], part)
     artefacts.save(key, whole)
@@ -142,9 +138,9 @@ class RowsOfFolds(DatasetRows):
 
     def __init__(
         self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
-        fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
+        fill: Floats | None = None, engine: Engine = THREADS,
     ) -> None:  # fmt: skip
-        super().__init__(dataset, statistics, preprocess, fill=fill, compute=compute)
+        super().__init__(dataset, statistics, preprocess, fill=fill, engine=engine)
         self._repeats = 1 + max(repetition for repetition, _ in folds)
         unusable = statistics.unusable(preprocess)
         self._folds = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Dataset, Labels
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import reduce_blocks
@@ -40,26 +41,19 @@ def partial_bytes(dataset: Dataset) -> int:
     return 8 * dataset.n * (dataset.n + dataset.n_targets)
 
 
-def fill_values(
-    dataset: Dataset, missing: Missing, compute: Callable[[Any], Any] | None
-) -> tuple[NDArray[np.float64] | None, int]:
+def fill_values(dataset: Dataset, missing: Missing, engine: Engine) -> tuple[NDArray[np.float64] | None, int]:
     """What stands for NaN in each column, if anything, and the passes that took: none, or one for the means."""
     if missing != "mean":
         return None, 0
     per_block = partial(_present_of, where=dataset.name)
     present = reduce_blocks(
-        without_targets(dataset),
-        per_block,
-        merge_present,
-        name="present",
-        partial_bytes=16 * dataset.n,
-        compute=compute,
+        without_targets(dataset), per_block, merge_present, name="present", partial_bytes=16 * dataset.n, engine=engine
     )
     return np.asarray(present.mean), 1
 
 
 def gram(
-    dataset: Dataset, *, missing: Missing = "refuse", compute: Callable[[Any], Any] | None = None,
+    dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS,
     tiling: Tiling | None = None,
 ) -> tuple[Statistics, int]:  # fmt: skip
     """Statistics of a dataset, and how many passes they took: one, or two with `missing="mean"`; with a tiling one for
@@ -69,14 +63,14 @@ def gram(
     present in their place, for which the means are counted in a pass of their own. NaN in Y is refused.
     A worker holds one block, a float64 piece of it, and a few partial sums of n (n + N) float64.
     """
-    fill, passes = fill_values(dataset, missing, compute)
+    fill, passes = fill_values(dataset, missing, engine)
     if tiling is not None:
-        moments = _tiled(dataset, tiling, fill, compute)
+        moments = _tiled(dataset, tiling, fill, engine)
         passes += len(tiling.reads) - 1
     else:
         per_block = partial(_moments_of, fill=fill, where=dataset.name)
         moments = reduce_blocks(
-            dataset, per_block, merge, name="gram", partial_bytes=partial_bytes(dataset), compute=compute
+            dataset, per_block, merge, name="gram", partial_bytes=partial_bytes(dataset), engine=engine
         )
     require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
     require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
@@ -96,9 +90,7 @@ def without_targets(dataset: Dataset) -> Dataset:
     return replace(dataset, blocks=tuple(replace(b, y=None) for b in dataset.blocks), n_targets=0, y_bytes=0)
 
 
-def _tiled(
-    dataset: Dataset, tiling: Tiling, fill: NDArray[np.float64] | None, compute: Callable[[Any], Any] | None
-) -> Moments:
+def _tiled(dataset: Dataset, tiling: Tiling, fill: NDArray[np.float64] | None, engine: Engine) -> Moments:
     """Moments with K put together from the tiles; targets are read once, with the first of them."""
     first: Moments | None = None
     K = np.zeros((dataset.n, dataset.n), order="F")
@@ -111,7 +103,7 @@ def _tiled(
         )  # fmt: skip
         part = reduce_blocks(
             dataset if i == 0 else without_targets(dataset), per_block, merge, name=f"tiles-{i}",
-            partial_bytes=sum(strip.nbytes for strip in read), columns=columns, compute=compute,
+            partial_bytes=sum(strip.nbytes for strip in read), columns=columns, engine=engine,
         )  # fmt: skip
         part.K.place(K, by)
         first = first or part

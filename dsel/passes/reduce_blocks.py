@@ -17,6 +17,8 @@ from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.dataset import Block, Dataset, load_block, load_weights, part_bytes
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.passes.accounting import Counted, note
 
 #: Partial results merged by one task.
@@ -133,15 +135,15 @@ def reduce_blocks(
     name: str,
     partial_bytes: int,
     columns: Any = None,
-    compute: Callable[[Any], Any] | None = None,
+    engine: Engine = THREADS,
     share: bool = False,
     whole: bool = True,
 ) -> Any:
-    """Result of one pass over `dataset`: in this process for data in memory, else as a Dask graph given to `compute`.
+    """Result of one pass over `dataset`: in this process for data in memory, else as a Dask graph that `engine` runs.
 
-    per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. `compute`
-    takes a Dask delayed object and returns its value. share: per_block carries arrays, so that each worker gets it once
-    and not with every task. whole: whether the ledger is to count it as a pass over the data.
+    per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. share:
+    per_block carries arrays, so that each worker gets it once and not with every task. whole: whether the ledger is to
+    count it as a pass over the data.
     """
     began = time.perf_counter()
     targets = dataset.target_columns
@@ -153,8 +155,7 @@ def reduce_blocks(
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
-    here = compute is None
-    leaf, join = delayed(_counting if here else _on_worker, pure=False), delayed(merge_all, pure=False)
+    leaf, join = delayed(_counting if engine.in_process else _on_worker, pure=False), delayed(merge_all, pure=False)
     level: list[Any] = []
     function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
     for i, group in enumerate(by_task):
@@ -170,10 +171,6 @@ def reduce_blocks(
             for i in range(0, len(level), FAN_IN)
         ]
     own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in level[0].__dask_graph__())
-    if compute is not None:
-        found = compute(level[0])
-    else:
-        with one_blas_thread():
-            found = level[0].compute(scheduler="threads")
+    found = engine.run(level[0])
     note(name, own, found.bytes_read, time.perf_counter() - began, whole)
     return found.value

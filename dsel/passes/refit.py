@@ -7,7 +7,6 @@ and sequential QR", 2012). Squared residuals are only ever added, so nothing can
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Dataset, dense_rows
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.passes.reduce_blocks import reduce_blocks
 from dsel.passes.statistics import Scaling
 
@@ -92,7 +93,7 @@ def refit(
     *,
     usable: NDArray[np.bool_],
     fill: Floats | None = None,
-    compute: Callable[[Any], Any] | None = None,
+    engine: Engine = THREADS,
 ) -> Fit:
     """Recompute f(S) from the data. Reads the columns S (all columns where Y = X) once.
 
@@ -112,7 +113,7 @@ def refit(
     per_block = partial(_factor_block, chosen=chosen, scaling=scaling, fill=fill)
     whole = reduce_blocks(
         dataset, per_block, merge_factors, name="refit", partial_bytes=8 * S.size * (S.size + N),
-        columns=columns, compute=compute,
+        columns=columns, engine=engine,
     )  # fmt: skip
     rss_and_penalty = whole
     if lam > 0.0:

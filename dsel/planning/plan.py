@@ -187,20 +187,19 @@ def _plural(word: str, count: int) -> str:
     return word if count == 1 else word + ("es" if word.endswith("s") else "s")
 
 
-def resources(workers: int = 1, worker_memory: int | None = None) -> Resources:
+def resources(workers: int = 1, worker_memory: int | None = None, keeps_values: bool = True) -> Resources:
     """Workers and their limit, and what this process can take now."""
-    return Resources(workers, worker_memory, psutil.virtual_memory().available)
+    return Resources(workers, worker_memory, psutil.virtual_memory().available, keeps_values)
 
 
 def make_plan(
     dataset: Dataset, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
-    state: dict[str, Any] | None = None, held_out: Dataset | None = None, keeps: bool = True, certified: bool = False,
-    scratch: Path | None = None, apart: str = "",
+    state: dict[str, Any] | None = None, held_out: Dataset | None = None, certified: bool = False,
+    scratch: Path | None = None, isolated_cluster: str = "",
 ) -> Plan:  # fmt: skip
     """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
-    search; held_out: rows that the method tests its steps on; keeps: whether there are workers that can keep column
-    shards; certified: whether a proof follows; scratch: a folder for the cache of greedy-rls; apart: the kind of
-    a cluster whose workers share no folder with this process.
+    search; held_out: rows that the method tests its steps on; certified: whether a proof follows; scratch: a folder for
+    the cache of greedy-rls; isolated_cluster: the kind of a cluster whose workers share no folder with this process.
 
     Nothing of the data is read. A plan that cannot run says so in `lacks`. Errors: OptionError where the cache of
     greedy-rls was asked for and cannot be had.
@@ -212,7 +211,7 @@ def make_plan(
         chosen = choose(problem, available)
     except CapacityError as error:
         chosen, lacks, remedy = found[0], error.what, error.remedy
-    if dataset.in_memory or not keeps:
+    if dataset.in_memory or not available.keeps_values:
         chosen = replace(chosen, in_memory=False)
     tiling = None
     if chosen.name == "tiles" and not lacks:
@@ -223,7 +222,7 @@ def make_plan(
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
     every, cache = None, 0
     try:
-        every = _fold_every(dataset, checked, scratch, apart)
+        every = _fold_every(dataset, checked, scratch, isolated_cluster)
         cache = 0 if every is None else bytes_on_disk(dataset, getattr(checked.options, "loss", "squared"))
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
@@ -239,7 +238,7 @@ def make_plan(
     )  # fmt: skip
 
 
-def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, apart: str) -> int | None:
+def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, isolated_cluster: str) -> int | None:
     """Rounds between rewrites of a cache on disk; None: there is none.
 
     Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
@@ -255,9 +254,9 @@ def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, apart:
                 "fold_every: never, or leave it or the weights out.",
             )
         return None
-    if isinstance(options.fold_every, int) and apart:
+    if isinstance(options.fold_every, int) and isolated_cluster:
         raise OptionError(
-            f"fold_every: the workers ({apart}) share no folder with this run for the cache.",
+            f"fold_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
             "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
         )
     return rounds_between_rewrites(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dsel.config.request import Settings
 from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
@@ -40,15 +41,13 @@ class Prepared:
     counts: dict[str, Any] = field(default_factory=dict)
 
 
-def of_gram(
-    dataset: Dataset, settings: Settings, statistics: Statistics, compute: Callable[[Any], Any] | None
-) -> Prepared:
+def of_gram(dataset: Dataset, settings: Settings, statistics: Statistics, engine: Engine) -> Prepared:
     """From a Gram matrix that is there."""
 
     def fit(S: NDArray[np.int64], lam: float) -> Fit:
         return refit(
             dataset, S, statistics.scaling(settings.preprocess), lam,
-            usable=~statistics.unusable(settings.preprocess), compute=compute,
+            usable=~statistics.unusable(settings.preprocess), engine=engine,
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
@@ -77,13 +76,13 @@ def saved_or_made(
 
 
 def gram_statistics(
-    dataset: Dataset, settings: Settings, artefacts: ArtefactStore | None, compute: Callable[[Any], Any] | None,
+    dataset: Dataset, settings: Settings, artefacts: ArtefactStore | None, engine: Engine,
     tiling: Tiling | None = None,
 ) -> tuple[Statistics, int]:  # fmt: skip
     """Statistics with the Gram matrix, and the passes they took."""
 
     def make() -> tuple[Statistics, int]:
-        return gram(dataset, missing=settings.missing, compute=compute, tiling=tiling)
+        return gram(dataset, missing=settings.missing, engine=engine, tiling=tiling)
 
     return saved_or_made(dataset, settings, artefacts, "gram", make)
 
@@ -97,10 +96,10 @@ class Sharded(Prepared):
 
 def in_shards(
     dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
-    compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
+    engine: Engine,
 ) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
-    blocks = ColumnBlocks(dataset, compute, persist if chosen.in_memory else None)
+    blocks = ColumnBlocks(dataset, engine, keep=chosen.in_memory)
 
     def make() -> tuple[ColumnStatistics, int]:
         return column_statistics(blocks, settings.missing), blocks.reads
@@ -114,7 +113,7 @@ def in_shards(
         if not dataset.n_targets:
             return factor.refit(S, lam, usable)
         return refit(
-            dataset, S, statistics.scaling(settings.preprocess), lam, usable=usable, compute=compute,
+            dataset, S, statistics.scaling(settings.preprocess), lam, usable=usable, engine=engine,
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
@@ -128,10 +127,10 @@ def in_shards(
 
 def reduced(
     dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
-    compute: Callable[[Any], Any] | None, persist: Callable[[list[Any]], list[Any]] | None,
+    engine: Engine,
 ) -> Prepared:  # fmt: skip
     """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
-    ready = in_shards(dataset, settings, chosen, artefacts, compute, persist)
+    ready = in_shards(dataset, settings, chosen, artefacts, engine)
     statistics, factor = ready.statistics, ready.factor
     held: list[Eigen] = []
 

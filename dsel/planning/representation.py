@@ -118,11 +118,15 @@ class Problem:
 
 @dataclass(frozen=True)
 class Resources:
-    """Workers, the memory limit of each (None: not limited), and what this process can still take, in bytes."""
+    """Workers, the memory limit of each (None: not limited), and what this process can still take, in bytes.
+
+    keeps_values: whether workers can keep values between passes.
+    """
 
     workers: int
     worker_memory: int | None
     client_memory: int
+    keeps_values: bool = True
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dsel.objective.dense import QuadraticObjective
@@ -20,18 +20,12 @@ OnSlice = Callable[[AnytimeSearch], None]
 
 
 @dataclass(frozen=True)
-class Backend:
-    """Where the work of a search on workers is done. journal: of its events. folder: one that the workers read too, for
-    the objective's arrays; without one they are sent."""
-
-    executor: ExecutorFactory = Serial
-    journal: Journal | None = None
-    folder: Place | None = None
-
-
-@dataclass(frozen=True)
 class Run:
-    """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices."""
+    """What a method is run with: `state` resumes an anytime search, `on_slice` sees it between slices.
+
+    executor: makes the executor of a search on workers. journal: of the events of such a search. shared_folder: a
+    folder that the workers read, too, for the objective's arrays; without one they are sent.
+    """
 
     objective: QuadraticObjective
     k: int
@@ -42,7 +36,9 @@ class Run:
     criterion: Criterion | None = None  # of ascending columns in the data; in place of the objective's f
     rows: LooRows | None = None  # of methods that value subsets on the rows of the data
     data: Any = None  # second argument of a criterion f(S, data)
-    backend: Backend = field(default_factory=Backend)
+    executor: ExecutorFactory = Serial
+    journal: Journal | None = None
+    shared_folder: Place | None = None
 
 
 def poss_stop(options: StopOptions, k: int, objective: QuadraticObjective) -> Stop:

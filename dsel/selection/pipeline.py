@@ -7,8 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from dsel.config.import_path import import_path
 from dsel.config.request import Checked, Settings, check, some_names
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
+from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.subset_state import Solution
 from dsel.passes.accounting import counted
-from dsel.passes.cache import ArtefactStore
 from dsel.passes.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
 from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept, held_out_dataset, held_out_errors
@@ -33,12 +32,14 @@ from dsel.passes.tiles import Tiling
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, make_plan, resources
 from dsel.planning.prepared import gram_statistics, in_shards, of_gram, reduced
+from dsel.planning.representation import Resources
 from dsel.search.base import FrontPoint, PathPoint, SearchOutcome
 from dsel.search.greedy.greedy_rls import fits_along, subset_fit
 from dsel.search.options import GreedyRlsOptions, KfoldOptions, Options
 from dsel.search.parallel.worker_tasks import bind, takes_data
 from dsel.search.pareto.criterion import CriterionPoss
-from dsel.search.run import Backend, OnSlice, Run
+from dsel.search.run import Run
+from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.storage.paths import Place
 
@@ -46,25 +47,6 @@ log = logging.getLogger("dsel")
 
 #: The time of passes over so many bytes is estimated before they begin: a second more is nothing to them.
 CALIBRATED_BYTES = 1 << 30
-
-
-@dataclass
-class Surroundings:
-    """What a run may use: workers (`compute` takes a Dask delayed object, `persist` a list of them whose values the
-    workers are to keep), how many and the memory limit of each, saved statistics, the state of an interrupted search,
-    a look at the search between its slices, and the backend of searches on workers."""
-
-    compute: Callable[[Any], Any] | None = None
-    persist: Callable[[list[Any]], list[Any]] | None = None
-    workers: int = 1
-    worker_memory: int | None = None
-    artefacts: ArtefactStore | None = None
-    state: dict[str, Any] | None = None
-    on_slice: OnSlice | None = None
-    on_stage: Callable[[str], None] | None = None
-    backend: Backend = field(default_factory=Backend)
-    scratch: Path | None = None  # a folder for what can be made again, kept when the run is interrupted
-    apart: str = ""  # the kind of a cluster whose workers share no folder with this process, if it is one
 
 
 class _Clock:
@@ -81,56 +63,62 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def run_selection(dataset: Dataset, settings: Settings, around: Surroundings | None = None) -> Selection:
+def run_selection(dataset: Dataset, settings: Settings, context: RunContext | None = None) -> Selection:
     """Select columns. Errors are raised before the pass over the data wherever they can be seen there."""
-    around = around or Surroundings()
+    context = context or RunContext()
     checked = check(dataset, settings)
     held_out = held_out_rows(dataset, checked)
-    plan = plan_selection(dataset, checked, around, held_out).require()
+    plan = plan_selection(dataset, checked, context, held_out).require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
     with counted() as ledger:
-        selection = _planned(dataset, checked, plan, held_out, around)
+        selection = _planned(dataset, checked, plan, held_out, context)
     held = plan.held_against(ledger, selection.counts)
     return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=held)
 
 
 def plan_selection(
-    dataset: Dataset, checked: Checked, around: Surroundings, held_out: Dataset | None, *, keeps: bool | None = None,
-    certified: bool = False,
+    dataset: Dataset, checked: Checked, context: RunContext, held_out: Dataset | None, *,
+    available: Resources | None = None, certified: bool = False,
 ) -> Plan:  # fmt: skip
-    """What `run_selection` will do in these surroundings. keeps: whether there will be workers that can keep shards, by
-    default whether there are; certified: whether a proof is to follow."""
+    """Return the plan of what `run_selection` will do in this context.
+
+    available: workers and memory to plan for, by default those of the engine. certified: whether a proof follows.
+    """
+    if available is None:
+        engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
+        available = resources(engine.workers, engine.worker_memory, engine.keeps_values)
     return make_plan(
-        dataset, checked, resources(around.workers, around.worker_memory), artefacts=around.artefacts,
-        state=around.state, held_out=held_out, certified=certified, scratch=around.scratch, apart=around.apart,
-        keeps=around.persist is not None if keeps is None else keeps,
+        dataset, checked, available, artefacts=context.artefacts, state=context.state, held_out=held_out,
+        certified=certified, scratch=context.scratch, isolated_cluster=context.isolated_cluster,
     )  # fmt: skip
 
 
 def _planned(
-    dataset: Dataset, checked: Checked, plan: Plan, held_out: Dataset | None, around: Surroundings
+    dataset: Dataset, checked: Checked, plan: Plan, held_out: Dataset | None, context: RunContext
 ) -> Selection:
     settings = checked.settings
-    clock = _Clock(around.on_stage)
+    clock = _Clock(context.on_stage)
     folds = None
     with clock.stage("statistics"):
         if plan.chosen.name in ("gram", "tiles"):
-            statistics, folds = _with_folds(dataset, checked, around, plan.tiling)
-            ready = of_gram(dataset, settings, statistics, around.compute)
+            statistics, folds = _with_folds(dataset, checked, context, plan.tiling)
+            ready = of_gram(dataset, settings, statistics, context.engine)
         elif plan.chosen.name in ("rows", "sketch"):
-            ready = reduced(dataset, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+            ready = reduced(dataset, settings, plan.chosen, context.artefacts, context.engine)
         else:
-            ready = in_shards(dataset, settings, plan.chosen, around.artefacts, around.compute, around.persist)
+            ready = in_shards(dataset, settings, plan.chosen, context.artefacts, context.engine)
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = candidates_of(dataset, checked, ready.statistics, whole)
         rows = (
-            _rows(dataset, checked, ready.statistics, folds, plan.fold_every, around) if checked.method.rounds else None
+            _rows(dataset, checked, ready.statistics, folds, plan.fold_every, context)
+            if checked.method.rounds
+            else None
         )
-        outcome = _search(dataset, objective, checked, around, rows)
+        outcome = _search(dataset, objective, checked, context, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
             checked = replace(checked, settings=settings)
@@ -142,7 +130,7 @@ def _planned(
             best = outcome.best(settings.k - len(checked.include))
             members = [int(objective.columns[j]) for j in best.members]
             independent, dependent = by_gain(whole, objective.included, members)
-        path = () if rows is None else _path(dataset, checked, rows, outcome, held_out, around)
+        path = () if rows is None else _path(dataset, checked, rows, outcome, held_out, context)
         outcome = replace(outcome, counts={**outcome.counts, **ready.counts, **objective.counts()})
         if rows is not None:
             rows.close()
@@ -156,24 +144,24 @@ def _planned(
 
 
 def _with_folds(
-    dataset: Dataset, checked: Checked, around: Surroundings, tiling: Tiling | None
+    dataset: Dataset, checked: Checked, context: RunContext, tiling: Tiling | None
 ) -> tuple[Statistics, FoldStatistics | None]:
     """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, options = checked.settings, checked.options
     if not isinstance(options, KfoldOptions):
-        return statistics_of(dataset, settings, around, tiling)[0], None
+        return statistics_of(dataset, settings, context, tiling)[0], None
     statistics, folds, _ = saved_fold_gram(
-        dataset, options.folds, options.repeats, settings.seed, around.artefacts, missing=settings.missing,
-        compute=around.compute,
+        dataset, options.folds, options.repeats, settings.seed, context.artefacts, missing=settings.missing,
+        engine=context.engine,
     )  # fmt: skip
     return statistics, folds
 
 
 def statistics_of(
-    dataset: Dataset, settings: Settings, around: Surroundings, tiling: Tiling | None = None
+    dataset: Dataset, settings: Settings, context: RunContext, tiling: Tiling | None = None
 ) -> tuple[Statistics, int]:
     """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    return gram_statistics(dataset, settings, around.artefacts, around.compute, tiling)
+    return gram_statistics(dataset, settings, context.artefacts, context.engine, tiling)
 
 
 def candidates_of(
@@ -219,25 +207,25 @@ def _require_variation(total: float) -> None:
 
 def _rows(
     dataset: Dataset, checked: Checked, statistics: ColumnScales, folds: FoldStatistics | None, every: int | None,
-    around: Surroundings,
+    context: RunContext,
 ) -> DatasetRows:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     assert isinstance(statistics, Statistics)
     settings, options = checked.settings, checked.options
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
-        return RowsOfFolds(dataset, statistics, settings.preprocess, folds, fill=fill, compute=around.compute)
+        return RowsOfFolds(dataset, statistics, settings.preprocess, folds, fill=fill, engine=context.engine)
     assert isinstance(options, GreedyRlsOptions)
     if every is None:
         return DatasetRows(
             dataset, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
-            compute=around.compute,
+            engine=context.engine,
         )  # fmt: skip
     log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
     return RowsWithCache(
-        dataset, statistics, settings.preprocess, every=every, start=checked.include.size, folder=around.scratch,
+        dataset, statistics, settings.preprocess, every=every, start=checked.include.size, folder=context.scratch,
         yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
-        compute=around.compute,
+        engine=context.engine,
     )  # fmt: skip
 
 
@@ -259,7 +247,7 @@ def held_out_rows(dataset: Dataset, checked: Checked) -> Dataset | None:
 
 def _path(
     dataset: Dataset, checked: Checked, rows: DatasetRows, outcome: SearchOutcome, held_out: Dataset | None,
-    around: Surroundings,
+    context: RunContext,
 ) -> tuple[PathRow, ...]:  # fmt: skip
     """The steps, with their errors on held-out rows where there are any (one pass over those)."""
     tests: list[float | None] = [None] * len(outcome.path)
@@ -268,7 +256,7 @@ def _path(
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
         problem = rows.problem(checked.settings.lam)
-        tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, around.compute).tolist()
+        tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, context.engine).tolist()
     labelled = rows.view.loss == "zero-one"
     N = dataset.n_targets
 
@@ -285,7 +273,7 @@ def _path(
 
 
 def _search(
-    dataset: Dataset, objective: QuadraticObjective, checked: Checked, around: Surroundings, rows: DatasetRows | None
+    dataset: Dataset, objective: QuadraticObjective, checked: Checked, context: RunContext, rows: DatasetRows | None
 ) -> SearchOutcome:
     criterion = checked.settings.criterion
     data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
@@ -300,12 +288,14 @@ def _search(
             k,
             checked.settings.seed,
             checked.options,
-            around.state,
-            around.on_slice,
+            context.state,
+            context.on_slice,
             criterion,
             rows,
             data,
-            around.backend,
+            context.engine.executor,
+            context.journal,
+            context.shared_folder,
         )
     )
 

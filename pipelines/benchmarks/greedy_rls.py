@@ -20,8 +20,10 @@ import dsel
 from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Dataset, as_dataset
 from dsel.data.generate import generate_regression
+from dsel.engine.base import Engine
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute, peak_memory
+from dsel.engine.dask import DaskEngine
+from dsel.engine.threads import THREADS
 from dsel.objective.leave_one_out.block_errors import block_errors
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import DatasetRows, add
@@ -126,13 +128,13 @@ def seconds_per_round(m: int) -> tuple[float, bool]:
     y = X[:, :5].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).standard_normal(m)
     dataset = as_dataset(X, y)
     statistics, _ = gram(dataset)
-    search, rows = _search(dataset, statistics, None)
+    search, rows = _search(dataset, statistics, THREADS)
     _rounds(search, rows, 1)  # makes the cache, if it fits
     return _timed(partial(_rounds, search, rows, 5))[0] / 5, rows.passes == 0
 
 
-def _search(dataset: Dataset, statistics: Any, compute: Any) -> tuple[GreedyRls, DatasetRows]:
-    rows = DatasetRows(dataset, statistics, "standardize", compute=compute)
+def _search(dataset: Dataset, statistics: Any, engine: Engine) -> tuple[GreedyRls, DatasetRows]:
+    rows = DatasetRows(dataset, statistics, "standardize", engine=engine)
     return GreedyRls(rows.problem(1.0), K, range(dataset.n)), rows
 
 
@@ -143,8 +145,8 @@ def _rounds(search: GreedyRls, rows: DatasetRows, count: int) -> None:
         search.tell(rows.errors(round))
 
 
-def _read_alone(dataset: Dataset, compute: Any) -> None:
-    reduce_blocks(dataset, _touch, add, name="read", partial_bytes=8, compute=compute)
+def _read_alone(dataset: Dataset, engine: Engine) -> None:
+    reduce_blocks(dataset, _touch, add, name="read", partial_bytes=8, engine=engine)
 
 
 def _touch(x: Any, y: Any, block: Block) -> Floats:
@@ -189,20 +191,20 @@ def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
     """Return the time of rounds on two workers of 1 GiB, of reading alone, and of the arithmetic alone."""
     dataset = as_dataset(str(store))
     with local_cluster(LocalSpec(2, "1GiB")) as client:
-        compute = make_compute(client)
-        statistics, _ = gram(dataset, compute=compute)
-        search, rows = _search(dataset, statistics, compute)
+        engine = DaskEngine(client)
+        statistics, _ = gram(dataset, engine=engine)
+        search, rows = _search(dataset, statistics, engine)
         _rounds(search, rows, 1)  # loads the compiled code
         client.run(_count_reads)
         before, files = sum(client.run(_written).values()), _bytes_under(store)
         seconds = reading = 0.0
         for _ in range(rounds):  # alternating, so that other load affects both
             seconds += _timed(lambda: _rounds(search, rows, 1))[0]
-            reading += _timed(lambda: _read_alone(dataset, compute))[0] / rounds
+            reading += _timed(lambda: _read_alone(dataset, engine))[0] / rounds
         written = sum(client.run(_written).values()) - before + _bytes_under(store) - files
         reads = _chunk_reads(client) / dataset.m / rounds - 1.0  # less the pass that only reads
         arithmetic = _arithmetic_alone(dataset, search, rows, client, rounds)
-        peaks = [f"{peak / 2**20:.0f} of {limit / 2**20:.0f} MiB" for peak, limit in peak_memory(client).values()]
+        peaks = [f"{peak / 2**20:.0f} of {limit / 2**20:.0f} MiB" for peak, limit in engine.peak_memory().values()]
     floor = max(reading, arithmetic)
     per_element = 2 * (1 + rounds // 2) + FLOPS
     return {

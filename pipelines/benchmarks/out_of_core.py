@@ -23,7 +23,7 @@ from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute, peak_memory
+from dsel.engine.dask import DaskEngine
 from dsel.passes.eigendecomposition import from_gram
 from dsel.passes.gram import gram
 from dsel.passes.moments import PIECE_BYTES
@@ -84,7 +84,7 @@ def _limit(memory: str) -> int:
 def _compare(dataset: Dataset, memory: str) -> dict[str, Measured | None]:
     works: dict[str, Callable[[Dataset, Any], Any]] = {
         "floor of the Gram pass": _floor,
-        "Gram pass": lambda dataset, client: gram(dataset, compute=make_compute(client))[0],
+        "Gram pass": lambda dataset, client: gram(dataset, engine=DaskEngine(client))[0],
         "eigendecomposition": _eigen,
         "dask X.T @ X": _plain_gram,
         "dask svd_compressed": _svd_compressed,
@@ -109,7 +109,7 @@ def _measure(dataset: Dataset, work: Callable[[Dataset, Any], Any], memory: str)
             print(f"{work.__name__.strip('_')}: {found[0] if found else f'abandoned after {TIMEOUT:.0f} s'}")
             return None
         read = sum(client.run(_bytes_read).values()) - before
-        peak = max(peak for peak, _ in peak_memory(client).values())
+        peak = max(peak for peak, _ in DaskEngine(client).peak_memory().values())
     return Measured(seconds, peak, read / dataset.x_bytes, found[0])
 
 
@@ -153,12 +153,12 @@ def _add(a: int, b: int) -> int:
 
 def _floor(dataset: Dataset, client: Any) -> int:
     size = 8 * dataset.n * dataset.n
-    compute = make_compute(client)
-    return int(reduce_blocks(dataset, _floor_of, _add, name="floor", partial_bytes=size, compute=compute))
+    engine = DaskEngine(client)
+    return int(reduce_blocks(dataset, _floor_of, _add, name="floor", partial_bytes=size, engine=engine))
 
 
 def _eigen(dataset: Dataset, client: Any) -> Floats:
-    statistics, passes = gram(dataset, compute=make_compute(client))
+    statistics, passes = gram(dataset, engine=DaskEngine(client))
     return from_gram(statistics.objective("center").K, RANK, passes=passes).values
 
 

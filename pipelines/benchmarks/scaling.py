@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dsel.engine.clusters.local import usable_cores
-from dsel.engine.executors.dask_futures import dask_executor
+from dsel.engine.executors.dask_futures import DaskFutures
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.objective_file import StoredObjective, store_objective
 from dsel.search.anytime import Stop
@@ -89,7 +89,7 @@ def timed(
     client: Any, search: AskingSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
 ) -> Run:
     """Run a search on the workers of a client and return its measurements."""
-    dispatch = Dispatch(search, dask_executor(client)(work, Carriage()), Stop(iterations=iterations))
+    dispatch = Dispatch(search, DaskFutures(client, work, Carriage()), Stop(iterations=iterations))
     before = search.evaluations
     start, busy = time.perf_counter(), time.process_time()
     dispatch.run(on_slice)

@@ -23,7 +23,8 @@ from dsel.errors import OptionError
 from dsel.passes.cache import ArtefactStore
 from dsel.planning import plan as planning
 from dsel.planning.representation import Problem, Representation, Resources, candidates
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from dsel.storage.paths import as_place, zarr_store
 from tests.cloud.faults import FaultProxy
 from tests.stores import make_store, regression
@@ -94,13 +95,13 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
     dataset, settings = as_dataset(wide), Settings(k=3, method="forward")
     artefacts = ArtefactStore(as_place(f"{url}/artefacts"))
-    around = Surroundings(artefacts=artefacts)
+    context = RunContext(artefacts=artefacts)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None
-    first = run_selection(dataset, settings, around)
+    first = run_selection(dataset, settings, context)
     proxy.reset()
     assert {name.partition("-")[0] for name in artefacts.folder.names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
-    second = run_selection(dataset, settings, around)
-    third = run_selection(dataset, settings, around)
+    second = run_selection(dataset, settings, context)
+    third = run_selection(dataset, settings, context)
     assert (first.passes, second.passes, third.passes) == (4, 3, 1)
     assert first.indices == second.indices == third.indices
     assert first.error == second.error == third.error

@@ -28,7 +28,7 @@ from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
-from dsel.engine.dask import make_compute
+from dsel.engine.dask import DaskEngine
 from dsel.engine.metrics import progress_metrics
 from dsel.errors import ClusterError, MissingExtraError, OptionError
 
@@ -39,7 +39,7 @@ def section(**keys: Any) -> ClusterSection:
 
 def answer(cluster: ClusterSection) -> int:
     with connect(cluster, name="dsel-test") as client:
-        return int(make_compute(client)(delayed(sum)([20, 22])))
+        return int(DaskEngine(client).run(delayed(sum)([20, 22])))
 
 
 @pytest.fixture(scope="module")

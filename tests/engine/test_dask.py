@@ -14,7 +14,7 @@ from distributed import Client
 
 import dsel
 from dsel.engine.clusters.connect import active_client
-from dsel.engine.dask import make_compute
+from dsel.engine.dask import DaskEngine
 from dsel.errors import CapacityError, OptionError
 from tests.stores import make_store, regression
 
@@ -52,18 +52,18 @@ def _too_much() -> None:
 
 def test_a_task_out_of_memory_is_an_error_of_capacity(client: Any) -> None:
     with pytest.raises(CapacityError, match="Unable to allocate 3 TiB") as found:
-        make_compute(client)(delayed(_too_much)())
+        DaskEngine(client).run(delayed(_too_much)())
     assert found.value.exit_code == 71
 
 
 def test_several_are_brought_in_their_order_and_let_go_of(client: Any) -> None:
     said: list[tuple[int, int]] = []
     values = [delayed(int)(text) for text in ("3", "1", "2")]
-    assert make_compute(client, lambda done, total: said.append((done, total)))(values) == [3, 1, 2]
+    assert DaskEngine(client, lambda done, total: said.append((done, total))).run(values) == [3, 1, 2]
     assert said[-1] == (3, 3)
     deadline = time.monotonic() + 30.0
     while client.futures and time.monotonic() < deadline:  # they are let go of by the client's own thread
         time.sleep(0.01)
     assert not client.futures
     with pytest.raises(CapacityError):
-        make_compute(client)([*values, delayed(_too_much)()])
+        DaskEngine(client).run([*values, delayed(_too_much)()])

@@ -15,7 +15,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dsel
-from dsel.engine.executors.dask_futures import DaskFutures, dask_executor
+from dsel.engine.dask import DaskEngine
+from dsel.engine.executors.dask_futures import DaskFutures
 from dsel.engine.executors.process_pool import ProcessPool
 from dsel.errors import ClusterError, CriterionError
 from dsel.objective.objective_file import store_objective
@@ -155,11 +156,11 @@ class TestWorkers:
     def test_a_criterion_that_cannot_be_sent_is_refused(self, client) -> None:
         lock = threading.Lock()
         with pytest.raises(CriterionError, match="cannot be sent to a worker"):
-            run(dask_executor(client), lambda S: lock.locked())
+            run(DaskEngine(client).executor, lambda S: lock.locked())
 
     def test_they_find_what_one_process_finds_and_ask_nothing_twice(self, client, calm, tmp_path) -> None:
         criterion = Noted(tmp_path / "calls")
-        search, tally = run(dask_executor(client), criterion)
+        search, tally = run(DaskEngine(client).executor, criterion)
         assert all_of(search) == all_of(calm)
         assert len(criterion.calls()) == len(set(criterion.calls())) == calm.evaluations
         assert tally.evaluations == calm.evaluations
@@ -167,7 +168,7 @@ class TestWorkers:
     def test_without_waiting_nothing_is_asked_twice_and_the_journal_tells_the_archive(self, client, tmp_path) -> None:
         criterion, journal = Noted(tmp_path / "calls", 0.002), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        search, _ = run(dask_executor(client), criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
+        search, _ = run(DaskEngine(client).executor, criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
         assert len(criterion.calls()) == len(set(criterion.calls())) == search.evaluations
         assert replayed(journal.path, K).points == search.archived
 
@@ -208,10 +209,12 @@ class TestWorkers:
 
     def test_a_criterion_that_raises_is_named_with_its_traceback(self, client, tmp_path) -> None:
         with pytest.raises(CriterionError, match=r"columns \[\d+, \d+\]:\n(.*\n)*ZeroDivisionError: no folds left"):
-            run(dask_executor(client), Noted(tmp_path / "calls", bad=raises))
+            run(DaskEngine(client).executor, Noted(tmp_path / "calls", bad=raises))
 
     def test_one_that_hangs_is_started_anew_and_its_work_done_by_another(self, client, calm, tmp_path) -> None:
-        search, tally = run(dask_executor(client), Noted(tmp_path / "calls", bad=hangs_once), evaluation_limit=0.5)
+        search, tally = run(
+            DaskEngine(client).executor, Noted(tmp_path / "calls", bad=hangs_once), evaluation_limit=0.5
+        )
         assert all_of(search) == all_of(calm)
         assert tally.lost_packages == 1
 
@@ -231,7 +234,7 @@ class TestWorkers:
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            search, _ = run(dask_executor(client), criterion)
+            search, _ = run(DaskEngine(client).executor, criterion)
         finally:
             done.set()
             killer.join()
@@ -249,7 +252,7 @@ class TestWorkers:
                 seen.add(third)
                 client.cluster.scale([2, 3, 1, 2][third])
 
-        search, _ = run(dask_executor(client), Noted(tmp_path / "calls", 0.005), on_slice=scale)
+        search, _ = run(DaskEngine(client).executor, Noted(tmp_path / "calls", 0.005), on_slice=scale)
         assert all_of(search) == all_of(calm)
         assert seen >= {0, 1, 2}
 
@@ -274,7 +277,7 @@ def test_an_adaptive_cluster_grows_and_shrinks_under_a_run(calm, tmp_path) -> No
                         time.sleep(0.02)
                     seen.append(1)
 
-            run(dask_executor(client), criterion, search, on_slice=look)
+            run(DaskEngine(client).executor, criterion, search, on_slice=look)
             assert seen == [1, 2, 1]
             assert len(set(criterion.calls())) == search.evaluations
             if isinstance(search, Pposs):
@@ -292,7 +295,7 @@ def test_without_a_scheduler_it_ends_with_an_error_and_keeps_what_came(tmp_path)
             client.close()
 
     with pytest.raises(ClusterError, match="The scheduler was lost"):
-        run(dask_executor(client), Noted(tmp_path / "calls", 0.005), search, on_slice=lose)
+        run(DaskEngine(client).executor, Noted(tmp_path / "calls", 0.005), search, on_slice=lose)
     assert search.evaluations > 20
 
 

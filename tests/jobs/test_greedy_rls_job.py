@@ -15,13 +15,14 @@ from dsel.config.job import read_job
 from dsel.config.request import Settings
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute
+from dsel.engine.dask import DaskEngine
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.greedy_rls import GreedyRls
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from tests.cli_runner import call, start, wait_for
 from tests.jobs.test_runner import write_job
 from tests.stores import count_reads, make_store, reads_so_far, regression
@@ -49,7 +50,7 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
             continue
         with local_cluster(LocalSpec(workers, "600MB")) as client:
             client.run(count_reads)
-            paths.append(rounds_of(dataset, statistics, make_compute(client)))
+            paths.append(rounds_of(dataset, statistics, DaskEngine(client)))
             reads: dict[str, int] = {}
             for counted in client.run(reads_so_far).values():
                 for key, times in counted.items():
@@ -60,8 +61,8 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
     assert files_under(store.parent) == before
 
 
-def rounds_of(dataset: Any, statistics: Any, compute: Any) -> Any:
-    rows = DatasetRows(dataset, statistics, "standardize", compute=compute)
+def rounds_of(dataset: Any, statistics: Any, engine: Any) -> Any:
+    rows = DatasetRows(dataset, statistics, "standardize", engine=engine)
     search = GreedyRls(rows.problem(1.0), 6, range(24))
     while (round := search.ask()) is not None:
         search.tell(rows.errors(round))
@@ -85,7 +86,7 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
     held_out = make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
     options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}
     settings = Settings(k=14, method="greedy-rls", options=options)
-    expected = run_selection(as_dataset(str(store)), settings, Surroundings())
+    expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=14, options={**options, "held_out": "held.zarr"})
     checkpoint = store.parent / "job.result" / "checkpoint.json"
 
@@ -124,7 +125,7 @@ def test_other_held_out_rows_are_another_job(store: Path) -> None:
 def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
     options = {"fold_every": 4, "lam_grid": [0.1, 10.0]}
     settings = Settings(k=18, method="greedy-rls", options=options)
-    expected = run_selection(as_dataset(str(store)), settings, Surroundings())
+    expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=18, options=options)
     cache = store.parent / "job.result" / "cache"
     process = start("run", job)
@@ -143,9 +144,9 @@ def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
     dataset = as_dataset(str(store))
     states: list[Any] = []
     settings = Settings(k=5, method="greedy-rls", lam=1.0)
-    whole = run_selection(dataset, settings, Surroundings(on_slice=lambda search: states.append(search.state())))
+    whole = run_selection(dataset, settings, RunContext(on_slice=lambda search: states.append(search.state())))
     for state in states:
-        again = run_selection(dataset, settings, Surroundings(state=json.loads(json.dumps(state))))
+        again = run_selection(dataset, settings, RunContext(state=json.loads(json.dumps(state))))
         assert again.path == whole.path
         assert np.array_equal(again.coefficients, whole.coefficients)
         assert again.counts["rounds_of_this_run"] == 5 - len(state["path"])

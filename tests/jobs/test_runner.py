@@ -19,7 +19,7 @@ import dsel
 from dsel.config.job import JobFile, read_job
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute, peak_memory
+from dsel.engine.dask import DaskEngine
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import _already_done, _check_places, _Checkpoints, _describe, _identity, resume_job, run_job
@@ -432,12 +432,12 @@ class TestTheCluster:
         for workers in (1, 2):
             with local_cluster(LocalSpec(workers, "600MB")) as client:
                 client.run(count_reads)
-                found, _ = gram(as_dataset(str(store)), compute=make_compute(client))
+                found, _ = gram(as_dataset(str(store)), engine=DaskEngine(client))
                 reads: dict[str, int] = {}
                 for counted in client.run(reads_so_far).values():
                     for key, times in counted.items():
                         reads[key] = reads.get(key, 0) + times
-                assert all(peak < limit for peak, limit in peak_memory(client).values())
+                assert all(peak < limit for peak, limit in DaskEngine(client).peak_memory().values())
             assert self.bits(found) == self.bits(in_threads)
             of_x = {key: times for key, times in reads.items() if key.startswith("X/c/")}
             assert of_x == {f"X/c/{i}/0": 1 for i in range(30)}
@@ -454,7 +454,7 @@ class TestTheCluster:
                     killed.append(pid)
 
             client.run(_slow_reads)
-            found, _ = gram(as_dataset(str(store)), compute=make_compute(client, kill_one))
+            found, _ = gram(as_dataset(str(store)), engine=DaskEngine(client, kill_one))
         assert killed
         assert self.bits(found) == self.bits(expected)
 

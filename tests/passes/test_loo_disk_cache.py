@@ -22,7 +22,8 @@ from dsel.objective.leave_one_out.formulas import prepare
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out import cache_file as cache_on_disk
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from tests.search.greedy.test_greedy_rls import problem
 from tests.stores import make_store, regression
 
@@ -111,19 +112,19 @@ def interrupted_after(store: Path, scratch: Path, rounds: int) -> dict[str, Any]
             raise Stopped
 
     with pytest.raises(Stopped):
-        run_selection(as_dataset(str(store)), SETTINGS, Surroundings(scratch=scratch, on_slice=on_slice))
+        run_selection(as_dataset(str(store)), SETTINGS, RunContext(scratch=scratch, on_slice=on_slice))
     state: dict[str, Any] = json.loads(json.dumps(states[-1]))
     return state
 
 
 def test_a_resumed_run_goes_on_with_the_cache_and_gives_the_same_bits(store: Path, tmp_path: Path) -> None:
     dataset = as_dataset(str(store))
-    expected = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache"))
+    expected = run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
     for rounds in (2, 4, 9):
         state = interrupted_after(store, tmp_path / "cache", rounds)
         (tmp_path / "cache" / ".halfway").mkdir(parents=True, exist_ok=True)
-        found = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
+        found = run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache", state=state))
         assert found.path == expected.path  # bit for bit
         assert found.counts["cache_rewrites"] == 3 - max(0, rounds - 1) // 3
         assert not (tmp_path / "cache").exists()
@@ -162,11 +163,11 @@ def no_manifest(cache: Path) -> None:
 )
 def test_whatever_is_lost_is_computed_again(harm: Any, rounds: int, store: Path, tmp_path: Path) -> None:
     dataset = as_dataset(str(store))
-    expected = run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0), Surroundings())
+    expected = run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0), RunContext())
     state = interrupted_after(store, tmp_path / "cache", rounds)
     (cache,) = (tmp_path / "cache").iterdir()
     harm(cache)
-    found = run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", state=state))
+    found = run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache", state=state))
     assert found.indices == expected.indices
     assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-10)
 
@@ -184,7 +185,7 @@ def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypat
 
     monkeypatch.setattr(cache_on_disk.CacheOnDisk, "rewrite", rewrite)
     dataset = as_dataset(str(store))
-    found = run_selection(dataset, SETTINGS, Surroundings())
+    found = run_selection(dataset, SETTINGS, RunContext())
     assert found.indices == run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0)).indices
     assert made == 4  # at the first rewrite, and after three losses
 
@@ -199,13 +200,13 @@ def test_without_room_it_is_refused_or_with_auto_left_out(
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed - 1))
     dataset = as_dataset(str(store))
     with pytest.raises(CapacityError, match=r"needs 0\.00 GB"):
-        run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path / "cache", on_stage=pytest.fail))
+        run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache", on_stage=pytest.fail))
     assert set(tmp_path.iterdir()) == before
     auto = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "cache"))
+    found = run_selection(dataset, auto, RunContext(scratch=tmp_path / "cache"))
     assert found.passes == 1 + 12 + 1
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed))
-    cached = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "cache"))
+    cached = run_selection(dataset, auto, RunContext(scratch=tmp_path / "cache"))
     assert cached.counts["cache_rewrites"] == 3
     assert cached.indices == found.indices
 
@@ -219,7 +220,7 @@ def test_room_for_two_is_room_enough_also_when_one_is_there(
     )
     dataset = as_dataset(str(store))
     state = interrupted_after(store, cache, 5)
-    found = run_selection(dataset, SETTINGS, Surroundings(scratch=cache, state=state))
+    found = run_selection(dataset, SETTINGS, RunContext(scratch=cache, state=state))
     assert found.counts["cache_rewrites"] == 2
     assert not cache.exists()
 
@@ -231,7 +232,7 @@ def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
     (tmp_path / "file").write_text("")
     dataset = as_dataset(str(store))
     auto = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(dataset, auto, Surroundings(scratch=tmp_path / "file" / "cache"))
+    found = run_selection(dataset, auto, RunContext(scratch=tmp_path / "file" / "cache"))
     assert found.passes == 1 + 12 + 1
 
 
@@ -246,7 +247,7 @@ def test_it_is_for_insertions_and_for_data_that_are_not_in_memory() -> None:
 def test_it_has_no_weights(tmp_path: Path) -> None:
     dataset = as_dataset(da.from_array(X, chunks=(100, 24)), Y, sample_weight=np.linspace(0.0, 2.0, len(X)))
     asked = Settings(k=12, method="greedy-rls", lam=1.0)
-    found = run_selection(dataset, asked, Surroundings(scratch=tmp_path))
+    found = run_selection(dataset, asked, RunContext(scratch=tmp_path))
     assert "cache_rewrites" not in found.counts
     with pytest.raises(OptionError, match="no weights"):
-        run_selection(dataset, SETTINGS, Surroundings(scratch=tmp_path))
+        run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path))

@@ -20,13 +20,15 @@ from dsel.config.job import read_job
 from dsel.config.request import Settings, check
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
+from dsel.engine.threads import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.reduce_blocks import FAN_IN
 from dsel.planning.plan import Plan, make_plan
 from dsel.planning.representation import FED, INTERPRETER, Resources
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -112,16 +114,16 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
 
 
 def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
-    dataset, around = as_dataset(str(stores["tall"])), Surroundings(artefacts=ArtefactStore(tmp_path))
+    dataset, context = as_dataset(str(stores["tall"])), RunContext(artefacts=ArtefactStore(tmp_path))
     asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(dataset, check(dataset, asked), PLENTY, artefacts=around.artefacts)
+        return make_plan(dataset, check(dataset, asked), PLENTY, artefacts=context.artefacts)
 
-    assert agrees(run_selection(dataset, asked, around))["passes"] == 2
+    assert agrees(run_selection(dataset, asked, context))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
     assert (planned().passes, planned().disk_bytes) == (1, 0)
-    assert agrees(run_selection(dataset, asked, around))["passes"] == 1
+    assert agrees(run_selection(dataset, asked, context))["passes"] == 1
     shutil.rmtree(next(path for path in tmp_path.iterdir() if path.is_dir()))
     assert planned().passes == 2
     assert there <= planned().disk_bytes <= there + 7 * 4096  # with headers
@@ -180,8 +182,8 @@ class TestMemory:
     @pytest.mark.parametrize("by", [2, 5, 7])
     def test_a_run_by_tiles_is_as_planned_and_finds_the_same(self, path: Path, by: int) -> None:
         dataset = as_dataset(path)
-        around = Surroundings(workers=2, worker_memory=needs(dataset, 400, 1) - (by << 20))
-        found = run_selection(dataset, Settings(k=4, method="forward"), around)
+        context = RunContext(ThreadEngine(2, needs(dataset, 400, 1) - (by << 20)))
+        found = run_selection(dataset, Settings(k=4, method="forward"), context)
         assert found.plan is not None
         assert found.plan["representation"] == "tiles"
         agrees(found)

@@ -16,12 +16,13 @@ import dsel.planning.plan as planning
 from dsel.config.request import Settings, check
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
-from dsel.engine.dask import make_compute, make_persist
+from dsel.engine.dask import DaskEngine
 from dsel.errors import CapacityError, DataError
 from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan
 from dsel.planning.representation import Problem, Representation, Resources, candidates
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from tests.stores import count_reads, make_store, reads_so_far
 
 Force = Callable[..., None]
@@ -135,11 +136,9 @@ def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answe
         "pposs-asy": {"iterations": 20_000},
     }  # fmt: skip
     with local_cluster(LocalSpec(2, "350MiB")) as client:
-        around = Surroundings(
-            compute=make_compute(client), persist=make_persist(client), workers=2, worker_memory=350 << 20
-        )
+        context = RunContext(DaskEngine(client))
         found = {
-            method: run_selection(as_dataset(str(store)), Settings(3, method, options=options), around)
+            method: run_selection(as_dataset(str(store)), Settings(3, method, options=options), context)
             for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
         }
     for method, options in asked.items():
@@ -215,12 +214,12 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
         tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
     )
     with local_cluster(LocalSpec(2, "512MiB")) as client:
-        around = Surroundings(compute=make_compute(client), persist=make_persist(client), workers=2)
+        context = RunContext(DaskEngine(client))
         answers = []
         for memory in (None, 300 << 20):
             force("shards", memory)
             found = run_selection(
-                as_dataset(str(store)), Settings(5, method="poss", options={"iterations": 2000}), around
+                as_dataset(str(store)), Settings(5, method="poss", options={"iterations": 2000}), context
             )
             answers.append(found)
     kept, read = answers

@@ -17,7 +17,7 @@ from dsel.engine.dask import NO_WORKER_LIMIT, check_workers
 from dsel.engine.executors.arrivals import arrivals
 from dsel.errors import ClusterError, CriterionError, DselError
 from dsel.search.parallel import worker_tasks as on_worker
-from dsel.search.parallel.executor import Answer, Carriage, Executor, ExecutorFactory, LetGo, Lost, Package, Work
+from dsel.search.parallel.executor import Answer, Carriage, LetGo, Lost, Package, Work
 from dsel.search.pareto.evaluation_memo import cannot_travel
 
 log = logging.getLogger("dsel")
@@ -43,15 +43,6 @@ def _call(functions: tuple[LetGo, ...]) -> None:
 
 def _do(work: Work, package: Package) -> Answer:
     return work(package)
-
-
-def dask_executor(client: Any, no_worker_limit: float = NO_WORKER_LIMIT) -> ExecutorFactory:
-    """Executors on the workers of a client, which wait for a first worker so many seconds."""
-
-    def make(work: Work, carriage: Carriage) -> Executor:
-        return DaskFutures(client, work, carriage, no_worker_limit)
-
-    return make
 
 
 class DaskFutures:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,8 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Dataset
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.errors import CapacityError, DataError, OutputError
 from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
@@ -68,9 +69,9 @@ class RowsWithCache(DatasetRows):
     def __init__(
         self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, every: int, start: int,
         folder: Path | None = None, yielding: bool = False, loss: Loss = "squared",
-        intercept: Intercept | None = None, fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
+        intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
     ) -> None:  # fmt: skip
-        super().__init__(dataset, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, compute=compute)
+        super().__init__(dataset, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, engine=engine)
         self.every, self._start, self._folder, self._yielding = every, start, folder, yielding
         self._options = {"preprocess": preprocess, "loss": loss, "missing": "refuse" if fill is None else "mean"}
         self._problem: LooProblem | None = None
@@ -181,7 +182,7 @@ class RowsWithCache(DatasetRows):
 
     def _cache_pass(self, dataset: Dataset, per_block: Any, inner: LooRound) -> Floats:
         found: Floats = reduce_blocks(
-            dataset, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), compute=self._compute,
+            dataset, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), engine=self._engine,
             share=True, whole=False,
         )  # fmt: skip
         self.cache_bytes_read += dataset.nbytes

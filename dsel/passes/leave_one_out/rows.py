@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,8 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Dataset, as_dataset, load_block, load_weights
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.block_errors import THRESHOLD, Loss, RowView, block_errors, not_labels
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size
@@ -61,7 +63,7 @@ class DatasetRows:
 
     def __init__(
         self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, loss: Loss = "squared",
-        intercept: Intercept | None = None, fill: Floats | None = None, compute: Callable[[Any], Any] | None = None,
+        intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
     ) -> None:  # fmt: skip
         if not dataset.n_targets:
             raise OptionError("Leave-one-out selection needs targets Y.", "Give Y, or choose another method.")
@@ -70,7 +72,7 @@ class DatasetRows:
         if loss == "zero-one":
             zero_coded = _zero_coded(statistics)
             statistics = _recoded(statistics, zero_coded)
-        self._dataset, self._statistics, self._compute = dataset, statistics, compute
+        self._dataset, self._statistics, self._engine = dataset, statistics, engine
         self._preprocess = preprocess
         scaling = statistics.scaling(preprocess)
         self.view = RowView(
@@ -135,7 +137,7 @@ class DatasetRows:
     def _pass(self, per_block: Any, size: int, name: str) -> Floats:
         self.passes += 1
         found: Floats = reduce_blocks(
-            self._dataset, per_block, add, name=name, partial_bytes=8 * size, compute=self._compute, share=True
+            self._dataset, per_block, add, name=name, partial_bytes=8 * size, engine=self._engine, share=True
         )
         return found
 
@@ -176,7 +178,7 @@ def _recoded(statistics: Statistics, zero_coded: NDArray[np.bool_]) -> Statistic
 
 def held_out_errors(
     dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], view: RowView,
-    compute: Callable[[Any], Any] | None = None,
+    engine: Engine = THREADS,
 ) -> Floats:  # fmt: skip
     """(len(subsets),) errors per row (of weight 1) of held-out rows, one pass over the columns concerned.
 
@@ -197,7 +199,7 @@ def held_out_errors(
     )  # fmt: skip
     total = reduce_blocks(
         dataset, partial(_held_out_block, W=W, intercepts=intercepts, view=narrow), add, name="held-out",
-        partial_bytes=8 * len(subsets), columns=columns, compute=compute, share=True,
+        partial_bytes=8 * len(subsets), columns=columns, engine=engine, share=True,
     )  # fmt: skip
     return np.asarray(total[:-1] / total[-1])
 

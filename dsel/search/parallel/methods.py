@@ -17,7 +17,7 @@ from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatch
-from dsel.search.parallel.executor import Carriage, Slice, Work
+from dsel.search.parallel.executor import Carriage, Serial, Slice, Work
 from dsel.search.parallel.iteration_slices import SliceEngine
 from dsel.search.parallel.journal import journalled_values
 from dsel.search.parallel.replay import Columns
@@ -27,7 +27,7 @@ from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices, ValueOf
 from dsel.search.pareto import kernel as pareto_engine
 from dsel.search.pareto.archive import Isolation, IsolationFunction
-from dsel.search.run import Backend, Run, poss_stop
+from dsel.search.run import Run, poss_stop
 
 log = logging.getLogger("dsel")
 
@@ -72,7 +72,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
         sliced = SlicedPposs.restore(run.objective, run.state)
     if run.objective.on_demand:
         log.info("the rows of a wide matrix are in this process: the search is, too")
-        run = replace(run, backend=Backend(journal=run.backend.journal))
+        run = replace(run, executor=Serial, shared_folder=None)
     with _for_workers(run) as objective:
         slices = RunSlices(objective, run.k, run.seed, run.options.isolation, run.options.memory)
         return _on_workers(run, sliced, slices, poss_stop(run.options, run.k, run.objective))
@@ -81,7 +81,7 @@ def pposs_asy(run: Run) -> SearchOutcome:
 @contextmanager
 def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
     """The objective where workers read it, while the search lasts; itself where they share no folder."""
-    folder = run.backend.folder
+    folder = run.shared_folder
     if folder is None:
         yield run.objective
         return
@@ -119,15 +119,14 @@ def _by_evaluations(run: Run, search: Pposs | AsyncPposs, stop: Stop) -> SearchO
 
 
 def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, stop: Stop) -> SearchOutcome:
-    options, backend = run.options, run.backend
-    journal = backend.journal
+    options, journal = run.options, run.journal
     if journal is not None:
         if not isinstance(search, SlicedPposs):
             search.recall(journalled_values(journal.path))
         event = "started" if run.state is None else "resumed"
         columns = asdict(Columns.of(run.objective, run.k))
         journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
-    executor = backend.executor(work, Carriage(options.evaluation_limit, options.processes))
+    executor = run.executor(work, Carriage(options.evaluation_limit, options.processes))
     dispatch = Dispatch(search, executor, stop, journal, named=_namer(run.objective))
     ended = dispatch.run(run.on_slice)
     counts: dict[str, Any] = {**search.counts(), **dispatch.tally.counts()}

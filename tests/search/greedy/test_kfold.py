@@ -18,7 +18,8 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.passes.cache import ArtefactStore
 from dsel.passes.folds import folds_of
-from dsel.selection.pipeline import Surroundings, run_selection
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from tests.oracles import greedy_rls as oracle
 from tests.search.greedy.test_greedy_rls import problem
 from tests.stores import make_store, regression
@@ -107,12 +108,12 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
     A, B = regression()
     dataset = as_dataset(str(make_store(tmp_path / "data.zarr", A, B, chunks=(100, 24))))
-    around = Surroundings(artefacts=ArtefactStore(tmp_path / "artefacts"))
+    context = RunContext(artefacts=ArtefactStore(tmp_path / "artefacts"))
 
     def run(**changed: Any) -> dsel.Selection:
         options = {"folds": 3, "repeats": 2, **changed}
         seed = options.pop("seed", 0)
-        return run_selection(dataset, Settings(k=4, method="kfold", lam=1.0, seed=seed, options=options), around)
+        return run_selection(dataset, Settings(k=4, method="kfold", lam=1.0, seed=seed, options=options), context)
 
     first, again = run(), run()
     assert (first.passes, again.passes) == (2, 1)  # with the final check

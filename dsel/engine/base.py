@@ -1,0 +1,86 @@
+"""The `Engine` protocol: where work runs."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dsel.search.parallel.executor import Carriage, Executor, Work
+
+
+class Engine(Protocol):
+    """Where work runs: threads of this process, or the workers of a Dask cluster.
+
+    Passes over the data hand their Dask graphs to `run`. Searches on workers get an executor from `executor`.
+
+    Notes
+    -----
+    Two engines exist: `dsel.engine.threads.ThreadEngine` and `dsel.engine.dask.DaskEngine`. Both give the same result
+    to the last bit.
+    """
+
+    @property
+    def workers(self) -> int:
+        """Number of workers, at least 1."""
+
+    @property
+    def worker_memory(self) -> int | None:
+        """Memory limit of each worker in bytes. None: no limit is known."""
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether `keep` leaves values with the workers."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether tasks run on threads of this process."""
+
+    def run(self, graph: Any) -> Any:
+        """Compute a Dask delayed object, or a list of them.
+
+        Parameters
+        ----------
+        graph : Delayed or list of Delayed
+            What to compute.
+
+        Returns
+        -------
+        Any
+            The value, or the list of values in the same order.
+
+        Raises
+        ------
+        ClusterError
+            If workers die repeatedly, are all paused for lack of memory, or are gone.
+        CapacityError
+            If a task runs out of memory.
+        """
+
+    def keep(self, values: list[Any]) -> list[Any]:
+        """Return delayed objects whose values the workers keep.
+
+        Parameters
+        ----------
+        values : list of Delayed
+            What to compute and keep. Consecutive values go to the same worker.
+
+        Returns
+        -------
+        list of Delayed
+            The values stay with the workers as long as these objects exist.
+        """
+
+    def executor(self, work: Work, options: Carriage) -> Executor:
+        """Return an executor that runs a search's tasks.
+
+        Parameters
+        ----------
+        work : Work
+            Function that a worker calls with each task. It must be picklable.
+        options : Carriage
+            Time limit per evaluation, and the number of local processes.
+
+        Returns
+        -------
+        Executor
+            Close it after the search.
+        """

@@ -1,0 +1,52 @@
+"""Work on threads of this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dsel._lib.blas import one_blas_thread
+from dsel.search.parallel.executor import Carriage, Executor, Work
+
+
+@dataclass(frozen=True)
+class ThreadEngine:
+    """Engine that runs passes on threads of this process.
+
+    Searches on workers run in this process, too, or in local processes if they ask for some.
+
+    Parameters
+    ----------
+    workers : int, default 1
+        Number of workers to plan for.
+    worker_memory : int, optional
+        Memory limit per worker to plan for, in bytes. None: no limit.
+    """
+
+    workers: int = 1
+    worker_memory: int | None = None
+    keeps_values = False
+    in_process = True
+
+    def run(self, graph: Any) -> Any:
+        """Compute a delayed object or a list of them, with one BLAS thread per task."""
+        import dask
+
+        wanted = graph if isinstance(graph, list) else [graph]
+        with one_blas_thread():
+            found = list(dask.compute(*wanted, scheduler="threads"))  # type: ignore[attr-defined, no-untyped-call]
+        return found if isinstance(graph, list) else found[0]
+
+    def keep(self, values: list[Any]) -> list[Any]:
+        """Return the values as they are: nothing is kept."""
+        return values
+
+    def executor(self, work: Work, options: Carriage) -> Executor:
+        """Return an executor in this process, or on local processes if the options need them."""
+        from dsel.engine.executors.process_pool import local_executor
+
+        return local_executor(work, options)
+
+
+#: The default engine.
+THREADS = ThreadEngine()

@@ -1,0 +1,52 @@
+"""What a run may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
+from dsel.passes.cache import ArtefactStore
+from dsel.search.parallel.journal import Journal
+from dsel.search.run import OnSlice
+from dsel.storage.paths import Place
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What a run may use.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where passes over the data and searches on workers run. Default: threads of this process.
+    artefacts : ArtefactStore, optional
+        Cache of statistics.
+    state : dict, optional
+        Saved state of an interrupted search.
+    on_slice : callable, optional
+        Called with the search between its slices.
+    on_stage : callable, optional
+        Called with the name of each stage before it begins.
+    journal : Journal, optional
+        Where a search on workers writes its events.
+    shared_folder : Path or Remote, optional
+        Folder that the workers read, too. The arrays of an objective go there; without it they are sent.
+    scratch : Path, optional
+        Folder for a cache that can be made again. It is kept if the run is interrupted.
+    isolated_cluster : str
+        Kind of the cluster, if its workers share no folder with this process. Empty if they do.
+    """
+
+    engine: Engine = THREADS
+    artefacts: ArtefactStore | None = None
+    state: dict[str, Any] | None = None
+    on_slice: OnSlice | None = None
+    on_stage: Callable[[str], None] | None = None
+    journal: Journal | None = None
+    shared_folder: Place | None = None
+    scratch: Path | None = None
+    isolated_cluster: str = ""
