@@ -25,7 +25,7 @@ from dsel.jobs.certify import Effort, certify_selection
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import CHECKPOINT, JOB, JOURNAL, LOG, described, head, job_of, read_checkpoint
 from dsel.jobs.signals import Interrupts
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.rows import held_out_store
 from dsel.planning.plan import Plan, resources
 from dsel.search.anytime import AnytimeSearch
@@ -261,17 +261,17 @@ def _isolated(job: JobFile) -> str:
     return kind if kind in ("slurm", "kubernetes", "gateway") and _scratch(job) is None else ""
 
 
-def _artefacts(job: JobFile) -> ArtefactStore:
+def _artefacts(job: JobFile) -> StatisticsCache:
     """Saved statistics: where the job says, else beside the store, else (a store nobody may write beside) in `out`."""
     assert job.out is not None
     if job.artefacts is not None:
-        return ArtefactStore(job.artefacts)
+        return StatisticsCache(job.artefacts)
     beside = job.store.with_name(job.store.name + ".artefacts")
     if isinstance(beside, Remote):  # data are often in a bucket that is read only
         writable = isinstance(job.out, Remote) and (job.out.scheme, job.out.bucket) == (beside.scheme, beside.bucket)
     else:
         writable = os.access(beside if beside.exists() else beside.parent, os.W_OK)
-    return ArtefactStore(beside if writable else job.out / "artefacts")
+    return StatisticsCache(beside if writable else job.out / "artefacts")
 
 
 def _check_places(job: JobFile) -> None:

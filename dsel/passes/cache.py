@@ -1,4 +1,9 @@
-"""Statistics on disk: written whole or not at all, named by everything they depend on, reused when nothing changed."""
+"""Statistics on disk, reused by later runs on the same data with the same options.
+
+Each entry is a folder, written whole or not at all, and named by a digest of everything that it depends on. In object
+storage, which has no rename, an entry is complete when its manifest is there: that is written last. Files of an
+unfinished entry may be written again at any time, since the same key gives the same bits.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,12 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.versions import versions
-from dsel.errors import AccessError, StorageError
-from dsel.passes.column_factor import ColumnStatistics
+from dsel.data.chunking import choose_chunks
+from dsel.data.ingest import ingest_arrays
+from dsel.data.store.reader import open_store
+from dsel.errors import AccessError, CapacityError, OutputError, StorageError
+from dsel.passes.column_statistics import ColumnStatistics
+from dsel.passes.eigendecomposition import Eigen
 from dsel.passes.statistics import Statistics
 from dsel.storage.paths import Place, Remote, drop_unfinished, make_folder, new_file, new_tree, put_in_place
 
@@ -20,14 +29,19 @@ log = logging.getLogger("dsel")
 
 FORMAT = 2
 _MANIFEST = "manifest.json"
+#: Kinds whose arrays are in one file.
 _KINDS: dict[str, type[Any]] = {"gram": Statistics, "columns": ColumnStatistics}
+_EIGEN = "eigen"
+_EIGEN_SCALARS = ("total", "passes", "powers", "error_bound", "error_chance")
+_CHUNK_MEMORY = 1 << 30
+
+Cached = Statistics | ColumnStatistics | Eigen
 
 
-class ArtefactStore:
-    """A folder of statistics. A name is the digest of the manifest's `key`: format, input fingerprint, options.
+class StatisticsCache:
+    """A folder of statistics and eigendecompositions.
 
-    On disk they appear by a rename. In object storage they appear with the manifest, which is written last; what is
-    beside it may be written again at any time, for statistics of the same key are the same to the bit.
+    An entry is named by the digest of its key: format, kind, fingerprint of the data, options.
     """
 
     def __init__(self, folder: Place) -> None:
@@ -35,64 +49,72 @@ class ArtefactStore:
 
     @staticmethod
     def key(fingerprint: str, kind: str = "gram", **options: Any) -> dict[str, Any]:
-        """What the statistics depend on. kind: gram (Statistics), columns (ColumnStatistics)."""
+        """Return the key of an entry. kind: gram (Statistics), columns (ColumnStatistics) or eigen (Eigen)."""
         return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
     def path(self, key: dict[str, Any]) -> Place:
-        """Where statistics with this key stand."""
+        """Return the folder of an entry."""
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
         return self.folder / f"{key['kind']}-{digest}"
 
     def has(self, key: dict[str, Any]) -> bool:
-        """Whether there seem to be statistics for just this key: their arrays are not read."""
+        """Return whether there seems to be an entry for this key. Its arrays are not read."""
         path = self.path(key)
         try:
-            whole = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
+            complete = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
         except (OSError, AccessError, ValueError, LookupError, TypeError):
             return False
-        return whole and (path / "arrays.npz").is_file()
+        return complete and (path / "arrays.npz").is_file()
 
-    def load(self, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
-        """The statistics, or None where there are none for just this key (or they cannot be read)."""
-        path, kind = self.path(key), _KINDS[key["kind"]]
+    def load(self, key: dict[str, Any]) -> Any:
+        """Return the entry, or None where there is none for this key, or it cannot be read."""
+        path = self.path(key)
         try:
-            if json.loads((path / _MANIFEST).read_text())["key"] != key:
+            manifest = json.loads((path / _MANIFEST).read_text())
+            if manifest["key"] != key:
                 return None
-            with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                values = {field.name: arrays[field.name] for field in fields(kind)}
-            found = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+            found = _load_eigen(path, manifest) if key["kind"] == _EIGEN else _load_statistics(path, key)
         except StorageError:
             raise
         except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
             return None
-        return found if found.consistent else None
+        return found
 
-    def save(self, key: dict[str, Any], statistics: Statistics | ColumnStatistics) -> Place | None:
-        """Write them whole or not at all; what another process saved meanwhile stays.
+    def save(self, key: dict[str, Any], value: Cached) -> Place | None:
+        """Write an entry and return its folder. An entry that another process has saved meanwhile stays.
 
-        A folder that cannot be written costs the next run a pass, not this one its result: a warning, and None.
+        Where it cannot be written, log a warning and return None: the next run computes it again.
         """
         path = self.path(key)
-        staging = path if isinstance(path, Remote) else new_tree(self.folder, path.name)
         try:
-            make_folder(staging)
-            arrays: dict[str, Any] = {
-                field.name: np.asarray(getattr(statistics, field.name)) for field in fields(statistics)
-            }
-            with new_file(staging / "arrays.npz") as file:
-                np.savez(file, **arrays)
-            with new_file(staging / _MANIFEST) as file:
-                file.write(json.dumps({"key": key, "versions": versions()}, indent=2).encode())
-            self._publish(key, staging, path)
-        except (OSError, AccessError, StorageError) as error:
+            if isinstance(path, Remote) and self.load(key) is not None:
+                return path
+            self._write(key, value, path)
+        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
             log.warning(
                 "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
                 "name another folder with artefacts", self.folder, error,
             )  # fmt: skip
             return None
+        return path
+
+    def _write(self, key: dict[str, Any], value: Cached, path: Place) -> None:
+        staging = path if isinstance(path, Remote) else new_tree(self.folder, path.name)
+        try:
+            make_folder(staging)
+            manifest: dict[str, Any] = {"key": key, "versions": versions()}
+            if isinstance(value, Eigen):
+                manifest["eigen"] = {name: getattr(value, name) for name in _EIGEN_SCALARS}
+                arrays = _save_factors(staging, value)
+            else:
+                arrays = {field.name: np.asarray(getattr(value, field.name)) for field in fields(value)}
+            with new_file(staging / "arrays.npz") as file:
+                np.savez(file, **arrays)
+            with new_file(staging / _MANIFEST) as file:
+                file.write(json.dumps(manifest, indent=2).encode())
+            self._publish(key, staging, path)
         finally:
             drop_unfinished(staging)
-        return path
 
     def _publish(self, key: dict[str, Any], staging: Place, path: Place) -> None:
         if staging == path or self.load(key) is not None:
@@ -102,3 +124,28 @@ class ArtefactStore:
         except OSError:
             if self.load(key) is None:
                 raise
+
+
+def _load_statistics(path: Place, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
+    kind = _KINDS[key["kind"]]
+    with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        values = {field.name: arrays[field.name] for field in fields(kind)}
+    found: Statistics | ColumnStatistics = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
+    return found if found.consistent else None
+
+
+def _load_eigen(path: Place, manifest: dict[str, Any]) -> Eigen | None:
+    with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        values, U = arrays["D_y"], arrays["U"]
+    store = open_store(path / "W.zarr")
+    W = store.x.read(0, store.shape[0])
+    scalars = {name: manifest["eigen"][name] for name in _EIGEN_SCALARS}
+    return Eigen(W, values, U, **scalars) if W.shape[0] == values.size else None
+
+
+def _save_factors(folder: Place, eigen: Eigen) -> dict[str, Any]:
+    """Write W as a store in column chunks; return the small arrays of eq. (8): D_y, P (diagonal, as Y = X) and U."""
+    r, n = eigen.W.shape
+    columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]
+    ingest_arrays(eigen.W, folder / "W.zarr", chunks=(r, columns), overwrite=True)
+    return {"D_y": eigen.values, "P": np.sqrt(eigen.values), "U": eigen.U}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.splitmix import GOLDEN, mix
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Dataset
 from dsel.engine.base import Engine
@@ -17,7 +18,7 @@ from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
 from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import Missing, fill_values, partial_bytes
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.moments import Moments, block_moments, merge
@@ -39,17 +40,14 @@ def folds_of(start: int, stop: int, folds: int, seed: int, repetition: int) -> N
     with np.errstate(over="ignore"):
         z = rows
         for word in (seed, repetition):
-            z = _splitmix(z ^ _splitmix(np.full(1, word, np.uint64) + np.uint64(0x51ED2701)))
+            z = _next(z ^ _next(np.full(1, word, np.uint64) + np.uint64(0x51ED2701)))
     places = np.argsort(z.reshape(-1, folds), axis=1, kind="stable")
     return np.asarray(np.argsort(places, axis=1).ravel()[start - first : stop - first], np.int64)
 
 
-def _splitmix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The mixing function of SplitMix64 (Steele, Lea, Flood, 2014)."""
-    z = z + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+def _next(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the numbers of SplitMix64 that follow the states z."""
+    return np.asarray(mix(z + GOLDEN))
 
 
 def _fold_block(
@@ -107,13 +105,13 @@ def fold_keys(
     fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int
 ) -> tuple[dict[str, Any], dict[tuple[int, int], dict[str, Any]]]:
     """What statistics of all rows, saved last, and those of every fold depend on."""
-    drawn = partial(ArtefactStore.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
+    drawn = partial(StatisticsCache.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
     places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
     return drawn(part="all"), {place: drawn(part=list(place)) for place in places}
 
 
 def saved_fold_gram(
-    dataset: Dataset, folds: int, repeats: int, seed: int, artefacts: ArtefactStore | None, *,
+    dataset: Dataset, folds: int, repeats: int, seed: int, artefacts: StatisticsCache | None, *,
     missing: Missing = "refuse", engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
     """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""

@@ -1,8 +1,8 @@
-"""QR of a tall matrix in place, block of rows by block of rows.
+"""QR of a tall matrix in place, one block of rows after the other.
 
 Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU factorizations", SIAM
-Journal on Scientific Computing 2012 (sequential TSQR, one level of blocks at a time). As stable as Householder's QR of
-the whole, whatever the condition of the matrix.
+Journal on Scientific Computing 2012 (sequential TSQR, one level of blocks at a time). It is as stable as Householder's
+QR of the whole matrix, whatever its condition.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import scipy.linalg
 
 from dsel._lib.types import Floats
 
-#: Rows of a block, for each column.
-_ROWS_A_COLUMN = 16
+#: Rows of a block per column.
+_ROWS_PER_COLUMN = 16
 
 
 def orthonormalise(Y: Floats) -> Floats:
-    """R (l, l) of Y = QR; Y (m, l), m >= l, in any memory order, is overwritten by Q. O(m l^2), and beside Y the room
-    of a block of 16 l rows and a sixteenth of Y."""
+    """Overwrite Y (m, l), m >= l, by Q of Y = QR and return R (l, l).
+
+    Y may be in any memory order. Cost: O(m l^2) operations, and memory for a block of 16 l rows and a sixteenth of Y.
+    """
     m, l = Y.shape
-    edges = [*range(0, max(m - l, 1), _ROWS_A_COLUMN * max(l, 1)), m]
+    edges = [*range(0, max(m - l, 1), _ROWS_PER_COLUMN * max(l, 1)), m]
     if len(edges) == 2:
         Y[...], R = _qr(Y)
         return R

@@ -19,7 +19,7 @@ from dsel.config.request import Checked, problem_of
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.passes.accounting import Ledger
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.disk_cache import bytes_on_disk, rounds_between_rewrites
 from dsel.passes.tiles import Tiling, plan_tiles
 from dsel.planning.representation import (
@@ -193,7 +193,7 @@ def resources(workers: int = 1, worker_memory: int | None = None, keeps_values: 
 
 
 def make_plan(
-    dataset: Dataset, checked: Checked, available: Resources, *, artefacts: ArtefactStore | None = None,
+    dataset: Dataset, checked: Checked, available: Resources, *, artefacts: StatisticsCache | None = None,
     state: dict[str, Any] | None = None, held_out: Dataset | None = None, certified: bool = False,
     scratch: Path | None = None, isolated_cluster: str = "",
 ) -> Plan:  # fmt: skip

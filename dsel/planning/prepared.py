@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,16 @@ from numpy.typing import NDArray
 from dsel.config.request import Settings
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor, ColumnStatistics, column_statistics, on_demand_objective
-from dsel.passes.eigen_cache import eigen_key, load_eigen, save_eigen
-from dsel.passes.eigendecomposition import Eigen, from_rows, from_sketch
+from dsel.passes.column_factor import ColumnFactor
+from dsel.passes.column_statistics import ColumnStatistics, column_statistics, target_gram
+from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition, randomized_eigendecomposition
 from dsel.passes.gram import gram
 from dsel.passes.refit import Fit, refit
-from dsel.passes.statistics import ColumnScales, Statistics
+from dsel.passes.statistics import ColumnScales, Preprocess, Scaling, Statistics
 from dsel.passes.tiles import Tiling
 from dsel.planning.representation import POWERS, SKETCH_ROWS, Representation
 
@@ -57,14 +57,14 @@ def of_gram(dataset: Dataset, settings: Settings, statistics: Statistics, engine
 def saved_or_made(
     dataset: Dataset,
     settings: Settings,
-    artefacts: ArtefactStore | None,
+    artefacts: StatisticsCache | None,
     kind: str,
     make: Callable[[], tuple[Any, int]],
 ) -> tuple[Any, int]:
     """Statistics of a kind and the passes they took: 0 when they were saved before for the same data and options."""
     key = None
     if artefacts is not None and dataset.fingerprint is not None:
-        key = ArtefactStore.key(dataset.fingerprint, kind=kind, missing=settings.missing)
+        key = StatisticsCache.key(dataset.fingerprint, kind=kind, missing=settings.missing)
         saved = artefacts.load(key)
         if saved is not None:
             log.info("statistics of %s are saved in %s: the data are not read", dataset.name, artefacts.path(key))
@@ -76,7 +76,7 @@ def saved_or_made(
 
 
 def gram_statistics(
-    dataset: Dataset, settings: Settings, artefacts: ArtefactStore | None, engine: Engine,
+    dataset: Dataset, settings: Settings, artefacts: StatisticsCache | None, engine: Engine,
     tiling: Tiling | None = None,
 ) -> tuple[Statistics, int]:  # fmt: skip
     """Statistics with the Gram matrix, and the passes they took."""
@@ -95,7 +95,7 @@ class Sharded(Prepared):
 
 
 def in_shards(
-    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: StatisticsCache | None,
     engine: Engine,
 ) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
@@ -126,7 +126,7 @@ def in_shards(
 
 
 def reduced(
-    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: StatisticsCache | None,
     engine: Engine,
 ) -> Prepared:  # fmt: skip
     """Y = X by its eigen-reduced W: exact through the row Gram matrix, or of a chosen rank by a sketch."""
@@ -160,27 +160,49 @@ def reduction_key(dataset: Dataset, settings: Settings, chosen: Representation) 
     options: dict[str, Any] = {"missing": settings.missing, "preprocess": settings.preprocess, "way": chosen.name}
     if chosen.name == "sketch":
         options |= {"rank": chosen.rank, "powers": POWERS, "seed": settings.seed}
-    return eigen_key(dataset.fingerprint or "", **options)
+    return StatisticsCache.key(dataset.fingerprint or "", kind="eigen", **options)
 
 
 def _eigen(
-    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: ArtefactStore | None, factor: ColumnFactor,
-    total: float,
+    dataset: Dataset, settings: Settings, chosen: Representation, artefacts: StatisticsCache | None,
+    factor: ColumnFactor, total: float,
 ) -> Eigen:  # fmt: skip
     key = None
     if artefacts is not None and dataset.fingerprint is not None:
         key = reduction_key(dataset, settings, chosen)
-        saved = load_eigen(artefacts, key)
+        saved: Eigen | None = artefacts.load(key)
         if saved is not None:
             log.info("the eigendecomposition of %s is saved in %s", dataset.name, artefacts.path(key))
             return saved
     if chosen.name == "rows":
-        eigen = from_rows(factor)
+        eigen = exact_eigendecomposition(factor)
     else:
-        eigen = from_sketch(factor, total, chosen.rank, powers=POWERS, seed=settings.seed)
+        eigen = randomized_eigendecomposition(factor, total, chosen.rank, powers=POWERS, seed=settings.seed)
     if key is not None and artefacts is not None:
-        try:
-            save_eigen(artefacts, key, eigen)
-        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
-            log.warning("the eigendecomposition is not saved: %s", error)
+        artefacts.save(key, eigen)
     return eigen
+
+
+def on_demand_objective(
+    factor: ColumnFactor, statistics: ColumnStatistics, preprocess: Preprocess, lam: float, leading_rows: int,
+    batch: int, row_bytes: int,
+) -> OnDemandObjective:  # fmt: skip
+    """The quadratic objective over all n columns, unusable ones included; where Y = X, two passes for M = Z'(Z Z')Z."""
+    scaling: Scaling = statistics.scaling(preprocess)
+    raw = preprocess in ("unit", "none")
+    squared = statistics.squared + (statistics.weight * statistics.mean_x**2 if raw else 0.0)
+    unusable = statistics.unusable(preprocess)
+    diagonal = np.where(unusable, 0.0, squared / scaling.scale_x**2)
+    if not statistics.unsupervised:
+        B, c = statistics.targets(preprocess, statistics.B)
+        return OnDemandObjective(
+            factor, diagonal, B, c, lam, leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
+            targets=partial(target_gram, factor.dataset, statistics, preprocess),
+        )  # fmt: skip
+    if unusable.all():
+        raise statistics.no_column_varies()
+    G = factor.row_gram()
+    return OnDemandObjective(
+        factor, diagonal, None, float(diagonal.sum()), lam, through=G, seen=factor.quadratic_diagonal(G),
+        leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
+    )  # fmt: skip

@@ -23,6 +23,7 @@ from dask.utils import format_bytes
 
 from dsel.errors import CapacityError
 from dsel.objective.dense import FEW_TARGETS
+from dsel.passes.eigendecomposition import OVERSAMPLING, sketch_passes
 from dsel.passes.reduce_blocks import FAN_IN
 from dsel.passes.tiles import plan_tiles
 
@@ -40,8 +41,8 @@ _WHOLE = "The method needs the whole Gram matrix."
 WITHOUT_GRAM = "forward, omp, foba, exchange, poss, pposs, pposs-asy, astar"
 #: And why column shards will not do for one that goes by W.
 _FACTOR = "The method needs W, the eigen-reduced data, in this process."
-#: Powers of the sketch by default, and columns beyond its rank.
-POWERS, OVERSAMPLING = 2, 10
+#: Power iterations of the sketch.
+POWERS = 2
 #: Rows of every column that the client keeps for bounds on inner products, and the bytes it gives them at most.
 SKETCH_ROWS, SKETCH_BYTES = 256, 1 << 30
 
@@ -161,15 +162,14 @@ class Representation:
         return not self.lacks
 
 
-def candidates(problem: Problem, resources: Resources, *, rank: int | None = None) -> tuple[Representation, ...]:
-    """All representations, the most preferred first: tiles before what needs no K where they read no more. rank: of the
-    sketch, by default 5 k and 50 at least."""
+def candidates(problem: Problem, resources: Resources) -> tuple[Representation, ...]:
+    """All representations, the most preferred first: tiles before what needs no K where they read no more."""
     makers: tuple[Callable[[], Representation], ...] = (
         lambda: _gram(problem, resources),
         lambda: _tiles(problem, resources),
         lambda: _rows(problem, resources),
         lambda: _shards(problem, resources),
-        lambda: _sketch(problem, resources, rank),
+        lambda: _sketch(problem, resources),
     )
     gram, tiles, *others, sketch = (make() for make in makers)
     if any(other.fits and other.bytes_read < tiles.bytes_read for other in others):
@@ -177,9 +177,9 @@ def candidates(problem: Problem, resources: Resources, *, rank: int | None = Non
     return (gram, tiles, *others, sketch)
 
 
-def choose(problem: Problem, resources: Resources, *, rank: int | None = None) -> Representation:
+def choose(problem: Problem, resources: Resources) -> Representation:
     """The first candidate that fits. Errors: CapacityError with the numbers of each where none does."""
-    found = candidates(problem, resources, rank=rank)
+    found = candidates(problem, resources)
     for one in found:
         if one.fits:
             return one
@@ -321,14 +321,8 @@ def _shards(p: Problem, r: Resources) -> Representation:
     )  # fmt: skip
 
 
-def sketch_passes(powers: int) -> int:
-    """Passes of the sketch with so many power iterations."""
-    return 1 + 2 * powers
-
-
-def _sketch(p: Problem, r: Resources, rank: int | None) -> Representation:
-    wanted = rank if rank is not None else max(50, 5 * p.k)
-    kept = min(wanted, p.m, p.n)
+def _sketch(p: Problem, r: Resources) -> Representation:
+    kept = min(max(50, 5 * p.k), p.m, p.n)
     width = min(kept + OVERSAMPLING, p.m, p.n)
     tall, wide = 8 * (width + OVERSAMPLING) * p.m, 8 * (width + OVERSAMPLING) * p.n
     if p.chunk[1] >= p.n:  # row blocks: sums of l x n, and rows of m x l that wait until they are fetched

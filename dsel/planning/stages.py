@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dsel.config.request import Checked, partial_sums
 from dsel.data.dataset import Dataset
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.column_blocks import by_rows, groups_of_columns, tasks_of_columns
 from dsel.passes.folds import fold_keys
 from dsel.passes.gram import columns_of_read, partial_bytes, without_targets
@@ -57,7 +57,9 @@ class Saved:
     disk_bytes: int = 0
 
     @classmethod
-    def find(cls, dataset: Dataset, checked: Checked, chosen: Representation, artefacts: ArtefactStore | None) -> Saved:
+    def find(
+        cls, dataset: Dataset, checked: Checked, chosen: Representation, artefacts: StatisticsCache | None
+    ) -> Saved:
         """Look for them."""
         if artefacts is None or dataset.fingerprint is None:
             return cls()
@@ -68,7 +70,9 @@ class Saved:
             there = all(map(artefacts.has, (key, *keys.values())))
             return cls(there, disk_bytes=0 if there else (1 + len(keys)) * one)
         kind = "gram" if on_gram(chosen) else "columns"
-        statistics = artefacts.has(ArtefactStore.key(dataset.fingerprint, kind=kind, missing=checked.settings.missing))
+        statistics = artefacts.has(
+            StatisticsCache.key(dataset.fingerprint, kind=kind, missing=checked.settings.missing)
+        )
         reduced = chosen.name in ("rows", "sketch")
         reduction = reduced and artefacts.has(reduction_key(dataset, checked.settings, chosen))
         numbers = dataset.n * (5 + dataset.n_targets + (dataset.n if on_gram(chosen) else 0))

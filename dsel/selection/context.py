@@ -9,7 +9,7 @@ from typing import Any
 
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.search.parallel.journal import Journal
 from dsel.search.run import OnSlice
 from dsel.storage.paths import Place
@@ -23,7 +23,7 @@ class RunContext:
     ----------
     engine : Engine
         Where passes over the data and searches on workers run. Default: threads of this process.
-    artefacts : ArtefactStore, optional
+    artefacts : StatisticsCache, optional
         Cache of statistics.
     state : dict, optional
         Saved state of an interrupted search.
@@ -42,7 +42,7 @@ class RunContext:
     """
 
     engine: Engine = THREADS
-    artefacts: ArtefactStore | None = None
+    artefacts: StatisticsCache | None = None
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None

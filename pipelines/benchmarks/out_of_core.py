@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
@@ -24,7 +25,6 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
-from dsel.passes.eigendecomposition import from_gram
 from dsel.passes.gram import gram
 from dsel.passes.moments import PIECE_BYTES
 from dsel.passes.reduce_blocks import reduce_blocks
@@ -158,8 +158,10 @@ def _floor(dataset: Dataset, client: Any) -> int:
 
 
 def _eigen(dataset: Dataset, client: Any) -> Floats:
-    statistics, passes = gram(dataset, engine=DaskEngine(client))
-    return from_gram(statistics.objective("center").K, RANK, passes=passes).values
+    statistics, _ = gram(dataset, engine=DaskEngine(client))
+    values, V = scipy.linalg.eigh(statistics.objective("center").K)
+    W = np.sqrt(values[-RANK:])[:, None] * V[:, -RANK:].T
+    return np.asarray(np.square(W).sum(axis=1)[::-1])
 
 
 def _array(dataset: Dataset) -> Any:

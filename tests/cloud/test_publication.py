@@ -17,7 +17,7 @@ from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store.reader import open_store, open_xarray
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import gram
 from dsel.storage.paths import as_place, walk
 from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
@@ -89,7 +89,7 @@ def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) 
 
 def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -> None:
     statistics, _ = gram(as_dataset(X, Y))
-    store = ArtefactStore(as_place(f"{url}/artefacts"))
+    store = StatisticsCache(as_place(f"{url}/artefacts"))
     key = store.key("abc", missing="refuse")
     saved: list[Any] = []
     for refused in ("arrays.npz", "manifest.json"):

@@ -20,7 +20,7 @@ from dsel.data.info import describe
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import open_store
 from dsel.errors import OptionError
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.planning import plan as planning
 from dsel.planning.representation import Problem, Representation, Resources, candidates
 from dsel.selection.context import RunContext
@@ -94,7 +94,7 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
     dataset, settings = as_dataset(wide), Settings(k=3, method="forward")
-    artefacts = ArtefactStore(as_place(f"{url}/artefacts"))
+    artefacts = StatisticsCache(as_place(f"{url}/artefacts"))
     context = RunContext(artefacts=artefacts)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None
     first = run_selection(dataset, settings, context)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dsel.data.dataset import as_dataset
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import gram
 from dsel.passes.statistics import Statistics
 
@@ -23,7 +23,7 @@ def statistics() -> object:
 
 
 def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc", missing="refuse")
     store.save(key, statistics)
     found = store.load(key)
@@ -34,7 +34,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> No
 
 
 def test_other_data_or_options_are_another_artefact(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     store.save(store.key("abc", missing="refuse"), statistics)
     assert store.load(store.key("abd", missing="refuse")) is None
     assert store.load(store.key("abc", missing="mean")) is None
@@ -42,7 +42,7 @@ def test_other_data_or_options_are_another_artefact(tmp_path: Path, statistics) 
 
 @pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
 def test_a_damaged_artefact_is_none_and_is_replaced(tmp_path: Path, statistics, file: str) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc")
     path = store.save(key, statistics) / file
     path.write_bytes(path.read_bytes()[:20])
@@ -53,7 +53,7 @@ def test_a_damaged_artefact_is_none_and_is_replaced(tmp_path: Path, statistics, 
 
 @pytest.mark.parametrize("manifest", ["[]", "3", "{}"])
 def test_a_manifest_of_another_shape_is_none(tmp_path: Path, statistics, manifest: str) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc")
     (store.save(key, statistics) / "manifest.json").write_text(manifest)
     assert store.load(key) is None
@@ -65,7 +65,7 @@ def test_a_manifest_of_another_shape_is_none(tmp_path: Path, statistics, manifes
      {"constant": np.zeros((4, 1), bool)}, {"mean_y": np.float64(0)}],
 )  # fmt: skip
 def test_arrays_that_do_not_fit_together_are_none(tmp_path: Path, statistics, wrong: dict[str, Any]) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc")
     path = store.save(key, statistics) / "arrays.npz"
     np.savez(path, **{**{f.name: getattr(statistics, f.name) for f in fields(Statistics)}, **wrong})
@@ -73,7 +73,7 @@ def test_arrays_that_do_not_fit_together_are_none(tmp_path: Path, statistics, wr
 
 
 def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc")
     path = store.save(key, statistics) / "arrays.npz"
     whole = path.read_bytes()
@@ -84,13 +84,13 @@ def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # 
 
 def test_without_targets_it_comes_back_too(tmp_path: Path) -> None:
     found = gram(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), None))[0]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     store.save(store.key("abc"), found)
     assert store.load(store.key("abc")) is not None
 
 
 def test_what_another_process_saved_meanwhile_stays(tmp_path: Path, statistics, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    store = ArtefactStore(tmp_path)
+    store = StatisticsCache(tmp_path)
     key = store.key("abc")
     rename = os.rename
 
@@ -107,7 +107,7 @@ def test_what_another_process_saved_meanwhile_stays(tmp_path: Path, statistics, 
 def test_a_folder_that_cannot_be_written_is_a_warning_and_leaves_nothing(tmp_path: Path, statistics, caplog) -> None:  # type: ignore[no-untyped-def]
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    store = ArtefactStore(blocked)
+    store = StatisticsCache(blocked)
     assert store.save(store.key("abc"), statistics) is None
     assert "cannot be written" in caplog.text
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

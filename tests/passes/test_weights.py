@@ -16,7 +16,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
 from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import column_statistics
+from dsel.passes.column_statistics import column_statistics
 from dsel.passes.gram import gram
 from tests.stores import regression
 

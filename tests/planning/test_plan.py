@@ -23,7 +23,7 @@ from dsel.data.ingest import ingest_arrays
 from dsel.engine.threads import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
-from dsel.passes.cache import ArtefactStore
+from dsel.passes.cache import StatisticsCache
 from dsel.passes.reduce_blocks import FAN_IN
 from dsel.planning.plan import Plan, make_plan
 from dsel.planning.representation import FED, INTERPRETER, Resources
@@ -114,7 +114,7 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
 
 
 def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
-    dataset, context = as_dataset(str(stores["tall"])), RunContext(artefacts=ArtefactStore(tmp_path))
+    dataset, context = as_dataset(str(stores["tall"])), RunContext(artefacts=StatisticsCache(tmp_path))
     asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
