@@ -16,7 +16,7 @@ from typing import Any
 
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
-from dsel.search.exact.bounds import BoundName, Problem
+from dsel.search.exact.bounds import BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import BranchAndBound, Explored, Explorer, Subproblem, explore_all
 
 log = logging.getLogger("dsel")
@@ -37,8 +37,8 @@ _explorers: dict[str, Explorer] = {}
 
 
 def explore_task(
-    problem: Problem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem], incumbent: float,
-    budget: int,
+    problem: BoundProblem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem],
+    incumbent: float, budget: int,
 ) -> tuple[Explored, float]:  # fmt: skip
     """On a worker: explore, with arrays that stay there for the next future; and the seconds it took."""
     explorer = _explorers.pop(name, None)  # taken out: another thread makes its own
@@ -51,7 +51,7 @@ def explore_task(
     return explored, time.perf_counter() - start
 
 
-def _itself(problem: Problem) -> Problem:
+def _itself(problem: BoundProblem) -> BoundProblem:
     return problem
 
 

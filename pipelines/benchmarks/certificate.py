@@ -30,7 +30,7 @@ from dsel.engine.branch_and_bound import Workers
 from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
 from dsel.objective.dense import QuadraticObjective
 from dsel.search.anytime import Stop
-from dsel.search.exact.bounds import BOUNDS, BoundName, Problem
+from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
@@ -73,7 +73,7 @@ def one_target(name: str) -> tuple[Floats, Floats] | None:
 def nodes_to_proof(X: Floats, Y: Floats, k: int, bound: BoundName, pairs: bool, limit: int) -> dict[str, Any]:
     """Return the nodes and processor seconds that a proof of the optimum takes with one bound."""
     objective = regression(X, Y)
-    problem = Problem.of(objective, Y.T @ Y) if bound == "eigenvalue" else None
+    problem = BoundProblem.of(objective, Y.T @ Y) if bound == "eigenvalue" else None
     search = BranchAndBound(
         objective, k, incumbent=starting_subset(objective, k), bound=bound, problem=problem, most_open=0, pairs=pairs
     )

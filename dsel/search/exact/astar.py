@@ -34,10 +34,10 @@ from dsel.errors import OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.objective.kernels.elimination import STEEP_RATIO
 from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
-from dsel.search.exact.bounds import Problem, orthonormalised
+from dsel.search.exact.bounds import BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import MARGIN
-from dsel.search.exact.projection import beside
-from dsel.search.exact.reduced_problem import Children, Reduced
+from dsel.search.exact.projection import project_out
+from dsel.search.exact.reduced_problem import Children, ReducedProblem
 from dsel.search.exact.secular_equation import downdated
 
 log = logging.getLogger("dsel")
@@ -73,9 +73,7 @@ class AStar(ExactSearch):
     objective: over n candidate columns. k: so many of them, or fewer where fewer are independent. gamma: weight of
     u; math.inf means f = u. epsilon: how far above the optimum the answer may be, as a share of it, instead.
     incumbent: a subset found elsewhere: nodes that cannot be better leave the fringe (which changes nothing of the
-    answer for gamma = 0). target_gram: Y'Y, see dsel.search.exact.reduced_problem. reduced: W, D_y and P made
-    elsewhere for the
-    "eigenvalue" bound, perhaps of lower rank (errors are then the objective's). memory_limit: bytes for the fringe
+    answer for gamma = 0). target_gram: Y'Y, see dsel.search.exact.reduced_problem. memory_limit: bytes for the fringe
     and the closed list, at which the search stops.
 
     contradicted: a subset was found that is better than the l of a node that holds it: nothing is proved then.
@@ -93,7 +91,6 @@ class AStar(ExactSearch):
         bound: AStarBound = "eigenvalue",
         incumbent: Iterable[int] | None = None,
         target_gram: Floats | None = None,
-        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> None:
         super().__init__(objective, k, bound)
@@ -106,13 +103,8 @@ class AStar(ExactSearch):
         if bound not in ("eigenvalue", "combined"):
             raise OptionError(f"There is no bound {bound!r}.", "eigenvalue or combined.")
         self.gamma, self.epsilon = gamma, epsilon
-        if bound == "combined" and reduced is not None:
-            raise OptionError("A reduced problem has the eigenvalue bound, not the combined one.")
-        if reduced is not None and reduced.n != objective.n:
-            raise OptionError(f"The reduced problem is over {reduced.n} columns, the objective over {objective.n}.")
-        self._reduced = (reduced or Reduced.of(objective, target_gram)) if bound == "eigenvalue" else None
-        exact_errors = self._reduced is None or not self._reduced.complete
-        self._problem = Problem.of(objective) if exact_errors else _without_targets(objective)
+        self._reduced = self._reduce(target_gram) if bound == "eigenvalue" else None
+        self._problem = BoundProblem.of(objective) if self._reduced is None else _without_targets(objective)
         self._most_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MOST_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[_Entry] = []
@@ -136,6 +128,9 @@ class AStar(ExactSearch):
         self._push(root)
         self._compare(root)
 
+    def _reduce(self, target_gram: Floats | None) -> ReducedProblem:
+        return ReducedProblem.of(self.objective, target_gram)
+
     def _weighted(self, l: Any, u: Any, size: int) -> Any:
         """f of a node of so many members, or of some."""
         if self.gamma == math.inf:
@@ -152,17 +147,12 @@ class AStar(ExactSearch):
         self._made += 1
         heapq.heappush(self._fringe, self._entry(node, self._made))
 
-    def _children_of(self, node: _Node, q: int, reduced: Reduced) -> Children:
-        """Children with the values of Theorem 4; near dependence the errors are the objective's, and so they are where
-        the reduced problem is not complete."""
+    def _children_of(self, node: _Node, q: int, reduced: ReducedProblem) -> Children:
+        """Return the children with the bounds of Theorem 4; near dependence the errors are the objective's."""
         found = reduced.children(node.members, q, self._problem)
         if self._problem is None:
             return found
-        if not reduced.complete:
-            _, gain, f = self._problem.singles(node.members, found.columns)
-            u = np.maximum(f - gain, 0.0)
-            return Children(found.columns, u if q == 1 else np.minimum(found.l, u), u, found.steep)
-        for x in np.flatnonzero(found.steep):
+        for x in np.flatnonzero(found.unreliable):
             found.u[x] = self.objective.value((*node.members, int(found.columns[x])))
             found.l[x] = found.u[x] if q == 1 else min(node.l, found.u[x])
         return found
@@ -209,7 +199,7 @@ class AStar(ExactSearch):
         """Compile what `advance` needs, the first time on a machine."""
         downdated(np.ones(1), np.zeros((1, 1)), 1)
         one = np.ones((1, 1))
-        beside(one, one, one, np.zeros(1, np.int64), one[0], np.empty(1), np.empty((1, 1)), np.empty((1, 1)))
+        project_out(one, one, one, np.zeros(1, np.int64), one[0], np.empty(1), np.empty((1, 1)), np.empty((1, 1)))
         if self._problem is not None:
             self._problem.value((0,))
 
@@ -293,7 +283,7 @@ class AStar(ExactSearch):
             self.offer(best.members)
         return [child for child in children if not self._cannot_be_better(child)]
 
-    def _in_the_graph(self, node: _Node, q: int, reduced: Reduced) -> list[_Node] | None:
+    def _in_the_graph(self, node: _Node, q: int, reduced: ReducedProblem) -> list[_Node] | None:
         """Children that are not closed yet; they are closed now, those that cannot be better, too."""
         found = self._children_of(node, q, reduced)
         if not found.columns.size:
@@ -335,14 +325,13 @@ class AStar(ExactSearch):
         state: dict[str, Any],
         *,
         target_gram: Floats | None = None,
-        reduced: Reduced | None = None,
         memory_limit: int = 4 << 30,
     ) -> AStar:
         """The search as it was when `state` was taken: it goes on with the same nodes."""
         check_saved(objective, state)
         search = cls(
             objective, state["k"], gamma=float(state["gamma"]), epsilon=state.get("epsilon", 0.0), bound=state["bound"],
-            target_gram=target_gram, reduced=reduced, incumbent=state["best"] if state["prune"] else None,
+            target_gram=target_gram, incumbent=state["best"] if state["prune"] else None,
             memory_limit=memory_limit,
         )  # fmt: skip
         search._take_shared(state)
@@ -359,15 +348,15 @@ class AStar(ExactSearch):
         return search
 
 
-def _without_targets(objective: QuadraticObjective) -> Problem | None:
+def _without_targets(objective: QuadraticObjective) -> BoundProblem | None:
     """What dependence is judged by; None where rows of K come on demand, and W does it."""
     if objective.on_demand:
         return None
     K = objective.K + objective.lam * np.eye(objective.n)
-    return Problem(K, np.zeros((objective.n, 0)), objective.c, objective.floor)
+    return BoundProblem(K, np.zeros((objective.n, 0)), objective.c, objective.floor)
 
 
-def in_the_tree(problem: Problem, node: _Node, q: int) -> list[_Node]:
+def in_the_tree(problem: BoundProblem, node: _Node, q: int) -> list[_Node]:
     """Each column that may be added, with those after it left to add: the child's own combined bound."""
     assert node.allowed is not None
     R = np.asarray(node.allowed, np.int64)

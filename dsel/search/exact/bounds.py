@@ -43,7 +43,7 @@ _BORDER = 10.0
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BoundProblem:
     """A quadratic objective as the bounds use it: lam has gone into K's diagonal, and the targets are as few as can be.
 
     K: (n, n). B: (n, r) with B B' = M. floor: (n,) pivots at or below it are dependent. target_gram: see `of`.
@@ -56,7 +56,7 @@ class Problem:
     target_gram: Floats | None = None
 
     @classmethod
-    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> Problem:
+    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> BoundProblem:
         """The problem of an objective. O(n^3) where Y = X or N > n.
 
         target_gram: (N, N) Y'Y of the targets behind `cross`, for the eigenvalue bound as published. Without it the
@@ -101,14 +101,6 @@ class Problem:
         V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, r)], lower=True)
         f = self.c - float(np.square(W).sum())
         return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f
-
-    def singles(self, S: Sequence[int], R: Ints) -> tuple[Floats, Floats, float]:
-        """Given S (independent): the pivots of R (t,), what each explains alone (t,), and f(S). O(s t (s + r))."""
-        s, L, W = self._factor(S)
-        V = scipy.linalg.solve_triangular(L, self.K[np.ix_(s, R)], lower=True)
-        d = np.diag(self.K)[R] - np.square(V).sum(axis=0)
-        moments = np.square(self.B[R] - V.T @ W).sum(axis=1)
-        return d, moments / np.where(d > 0.0, d, np.inf), self.c - float(np.square(W).sum())
 
     def free(self, S: Sequence[int], R: Ints) -> NDArray[np.bool_]:
         """(t,) which columns of R are independent of S, which is so itself, by the objective's rule: no pivot is at or
@@ -166,11 +158,6 @@ class Problem:
             explained = float(np.square(Z).sum())
             return max(f - explained, 0.0) if np.isfinite(explained) else 0.0
         return _below(f, Z.T @ Z, q)
-
-    @cached_property
-    def unexplained(self) -> float:
-        """What all columns together leave: no subset is below it."""
-        return self.bound((), range(self.n), self.n, "leaps")
 
 
 def few_targets(objective: QuadraticObjective) -> Floats:

@@ -26,7 +26,7 @@ from dsel.objective.kernels.layout import Memory
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
 from dsel.search.exact.bb_kernel import begin, explore
-from dsel.search.exact.bounds import BOUNDS, BoundName, Problem
+from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 
 log = logging.getLogger("dsel")
 
@@ -74,7 +74,12 @@ class Explorer:
     """Explores one subproblem at a time; its arrays are made once."""
 
     def __init__(
-        self, problem: Problem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30, pairs: bool = True
+        self,
+        problem: BoundProblem,
+        k: int,
+        bound: BoundName = "combined",
+        memory_limit: int = 8 << 30,
+        pairs: bool = True,
     ) -> None:
         n, N, depths = problem.n, problem.N, max(k - 1, 1) if pairs else k
         need = 8 * (depths * (n * n + 2 * n * N) + N * N * (2 + (depths if bound == "eigenvalue" else 0)) + n * n)
@@ -249,12 +254,13 @@ class BranchAndBound(ExactSearch):
 
     def __init__(
         self, objective: QuadraticObjective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
-        problem: Problem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN, pairs: bool = True,
+        problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN,
+        pairs: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
-        self.problem = problem or Problem.of(objective)
+        self.problem = problem or BoundProblem.of(objective)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs)
         self._most_open = most_open
         self._heap: list[tuple[float, int, Subproblem]] = []
@@ -432,7 +438,7 @@ class BranchAndBound(ExactSearch):
     @classmethod
     def restore(
         cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30,
-        problem: Problem | None = None,
+        problem: BoundProblem | None = None,
     ) -> BranchAndBound:  # fmt: skip
         """The search as it was when `state` was taken."""
         check_saved(objective, state)

@@ -11,7 +11,7 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import QuadraticObjective
 from dsel.search.anytime import AnytimeSearch, Stop, drive
 from dsel.search.exact.base import held
-from dsel.search.exact.bounds import BoundName, Problem
+from dsel.search.exact.bounds import BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import MARGIN, BranchAndBound, starting_subset
 from dsel.search.exact.perspective import perspective_bound
 from dsel.search.exact.root_bound import RootBound
@@ -117,7 +117,7 @@ class Proof:
     @classmethod
     def begin(
         cls, objective: QuadraticObjective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0,
-        bound: BoundName = "combined", problem: Problem | None = None, memory_limit: int = 8 << 30,
+        bound: BoundName = "combined", problem: BoundProblem | None = None, memory_limit: int = 8 << 30,
     ) -> Proof:  # fmt: skip
         """Begin with the incumbent, or a better subset that is found quickly."""
         known = tuple(incumbent)
@@ -175,7 +175,7 @@ class Proof:
 
     def _relax(self) -> None:
         if self.relaxed is None:
-            self.relaxed = perspective_bound(Problem.of(self.search.objective), self.search.k)
+            self.relaxed = perspective_bound(BoundProblem.of(self.search.objective), self.search.k)
 
     def certificate(self) -> Certificate:
         """What is proved so far."""

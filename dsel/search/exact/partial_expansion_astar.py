@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -23,8 +22,8 @@ from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import STEEP_RATIO
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar import AStar, _Node
-from dsel.search.exact.bounds import Problem
-from dsel.search.exact.reduced_problem import Children, Reduced
+from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.reduced_problem import Children, ReducedProblem
 
 #: Children of a node that are made at once.
 MADE_AT_ONCE = 256
@@ -34,10 +33,10 @@ _OTHERS: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedTargets(Reduced):
+class ReducedTargets(ReducedProblem):
     """D_y alone of the reduced problem, and B = X'U_y (n, r_y); what W would say is asked of the objective.
 
-    A look at all children of S costs O(n s (s + r_y)), and their bounds as in `Reduced`.
+    A look at all children of S costs O(n s (s + r_y)), and their bounds as in `ReducedProblem`.
     """
 
     objective: OnDemandObjective = field(kw_only=True)
@@ -57,8 +56,8 @@ class ReducedTargets(Reduced):
             objective=objective, B=objective.cross @ V,
         )  # fmt: skip
 
-    def children(self, S: Sequence[int], q: int, problem: Problem | None = None) -> Children:
-        """As `Reduced.children`; the rows of S have to be there. They decide what is independent; nobody is asked."""
+    def children(self, S: Sequence[int], q: int, problem: BoundProblem | None = None) -> Children:
+        """Return the children as `ReducedProblem.children`, from the rows of S, which have to be in memory."""
         objective, chosen = self.objective, np.asarray(S, np.int64)
         d = objective.diagonal + objective.lam
         left = self.B
@@ -82,9 +81,8 @@ class WideAStar(AStar):
 
     objective: OnDemandObjective
 
-    def __init__(self, objective: OnDemandObjective, k: int, **settings: Any) -> None:
-        settings["reduced"] = ReducedTargets.of_targets(objective)
-        super().__init__(objective, k, **settings)
+    def _reduce(self, target_gram: Floats | None) -> ReducedProblem:
+        return ReducedTargets.of_targets(self.objective)
 
     def _children(self, node: _Node) -> list[_Node] | None:
         """The best children that are not made yet and, last, an entry for the others."""

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats
-from dsel.search.exact.bounds import Problem, column_norms
+from dsel.search.exact.bounds import BoundProblem, column_norms
 
 #: Steps at most, and as many as take about so many multiplications; with fewer than a few steps it is not worth it.
 _STEPS, _WORK, _FEWEST = 400, 3e9, 10
@@ -36,7 +36,7 @@ _FLOOR = 0.05
 _BARRIER = 1e-4
 
 
-def perspective_bound(problem: Problem, k: int) -> float:
+def perspective_bound(problem: BoundProblem, k: int) -> float:
     """Lower bound on f over all subsets of at most k columns; 0 where there is none of this kind. O(steps n^3)."""
     n = problem.n
     steps = int(min(_STEPS, _WORK / max(n, 1) ** 3))

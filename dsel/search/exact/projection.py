@@ -1,4 +1,7 @@
-"""What a selection leaves of columns, and of the targets' part in them, in the eigen-reduced problem; compiled."""
+"""Compute what a selection leaves of columns, and of the targets' part in them, in the eigen-reduced problem; compiled.
+
+W (r_x, n), P (r_y, r_x): the eigen-reduced problem, see dsel.search.exact.reduced_problem. S (s,): the selection.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
 
-#: Below this share of a squared norm a difference of squares is made again, as the square of a difference.
+#: Below this share of a squared norm, a difference of squares is recomputed as the square of a difference.
 _CANCELLED = 1e-6
-#: A member with at most this squared norm beside those before it is in their span, but for rounding.
+#: A member whose residual has at most this squared norm is in the span of the members before it, up to rounding.
 _NOTHING = 1e-26
 
 
 @compiled()
-def beside(W: Floats, P: Floats, seen: Floats, S: Ints, own: Floats, squares: Floats, Z: Floats, Z_S: Floats) -> float:
-    """Given the columns S (s,) of W (r_x, n): into squares (n,) the squared norm of what is left of each column, into
-    Z (r_y, n) what is left of seen = P W, into Z_S (s, r_y) P Q of an orthonormal basis Q of S; the determinant of
-    the columns S, which are of norm at most 1. own: (n,) squared norms. O(s n (r_x + r_y))."""
+def project_out(
+    W: Floats, P: Floats, PW: Floats, S: Ints, norms: Floats, squares: Floats, Z: Floats, Z_S: Floats
+) -> float:
+    """Project the columns S (s,) out of W (r_x, n) and of PW = P W, and return the determinant of the columns S.
+
+    The columns S have norm at most 1. norms: (n,) squared norms of the columns. Writes squares (n,), the squared norms
+    of the residual columns; Z (r_y, n), the residual of PW; Z_S (s, r_y), P Q of an orthonormal basis Q of S.
+    O(s n (r_x + r_y)).
+    """
     r, n = W.shape
     N = Z.shape[0]
     s = S.size
@@ -26,15 +34,15 @@ def beside(W: Floats, P: Floats, seen: Floats, S: Ints, own: Floats, squares: Fl
     v = np.empty(r)
     determinant = 1.0
     for j in range(n):
-        squares[j] = own[j]
+        squares[j] = norms[j]
         for x in range(N):
-            Z[x, j] = seen[x, j]
+            Z[x, j] = PW[x, j]
     for a in range(s):
         for i in range(r):
             v[i] = W[i, S[a]]
         for _ in range(2):  # twice is enough to be orthogonal to rounding
             for b in range(a):
-                _take_out(Q, b, v)
+                _orthogonalise(Q, b, v)
         norm = 0.0
         for i in range(r):
             norm += v[i] * v[i]
@@ -56,20 +64,20 @@ def beside(W: Floats, P: Floats, seen: Floats, S: Ints, own: Floats, squares: Fl
             for j in range(n):
                 Z[x, j] -= Z_S[a, x] * c[j]
     for j in range(n):
-        if squares[j] < _CANCELLED * own[j]:
+        if squares[j] < _CANCELLED * norms[j]:
             squares[j] = 0.0
             for i in range(r):
                 v[i] = W[i, j]
             for b in range(s):
-                _take_out(Q, b, v)
+                _orthogonalise(Q, b, v)
             for i in range(r):
                 squares[j] += v[i] * v[i]
     return determinant
 
 
 @compiled()
-def _take_out(Q: Floats, b: int, v: Floats) -> None:
-    """Take the direction of row b of Q out of v."""
+def _orthogonalise(Q: Floats, b: int, v: Floats) -> None:
+    """Subtract from v its component along row b of Q."""
     share = 0.0
     for i in range(v.size):
         share += Q[b, i] * v[i]

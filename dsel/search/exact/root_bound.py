@@ -7,7 +7,7 @@ from typing import Any
 
 from dsel.objective.dense import QuadraticObjective
 from dsel.search.exact.base import ExactSearch, check_saved, held
-from dsel.search.exact.bounds import Problem
+from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound import MARGIN
 
 
@@ -29,7 +29,7 @@ class RootBound(ExactSearch):
 
     def _bound(self) -> float:
         # With all columns allowed, the targets' part in their span is what they explain: both bounds are one.
-        return Problem.of(self.objective).bound((), range(self.objective.n), self.k, "eigenvalue")
+        return BoundProblem.of(self.objective).bound((), range(self.objective.n), self.k, "eigenvalue")
 
     @property
     def iteration(self) -> int:

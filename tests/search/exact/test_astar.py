@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dsel.errors import OptionError
 from dsel.search.exact.astar import AStar
-from dsel.search.exact.bounds import Problem
-from dsel.search.exact.reduced_problem import Reduced
+from dsel.search.exact.reduced_problem import ReducedProblem
 from dsel.search.exact.secular_equation import downdated
 from dsel.search.greedy.forward import forward
 from tests.search.exact.cases import (
@@ -55,7 +54,7 @@ def test_children_have_the_values_of_theorem_4(N):
     X, Y = data(5, "plain", max(N, 1))
     objective = regression(X, Y) if N else self_expression(X)
     targets = Y if N else X
-    reduced = Reduced.of(objective, targets.T @ targets)
+    reduced = ReducedProblem.of(objective, targets.T @ targets)
     S, q = (1,), 2
     found = reduced.children(S, q)
     assert found.columns.tolist() == [j for j in range(X.shape[1]) if j != 1]
@@ -223,93 +222,7 @@ def test_table_1_eunite2001(gamma, error):
     assert search.objective.value(search.answer) == pytest.approx(error, abs=1e3)
 
 
-def truncated(X, Y, r_x, r_y, rng):
-    """W, D and P of the kind that a randomized decomposition leaves: bases that hold X and Y only approximately."""
-
-    def basis(A, r):
-        Q = np.linalg.qr(A @ rng.standard_normal((A.shape[1], r)))[0]
-        return Q @ np.linalg.svd(Q.T @ A)[0]
-
-    U_x, U_y = basis(X, r_x), basis(Y, r_y)
-    D = np.square(np.linalg.svd(U_y.T @ Y, compute_uv=False))[: U_y.shape[1]]
-    D = np.pad(D, (0, U_y.shape[1] - D.size))
-    P = np.sqrt(D)[:, None] * (U_y.T @ U_x)
-    return Reduced.given(U_x.T @ X, D, P, float(np.square(Y).sum()), np.square(X).sum(axis=0))
-
-
-class Anything(Problem):
-    """By whose rule all columns are independent."""
-
-    highest_floor = math.inf
-
-    def free(self, S, R):
-        return np.ones(R.size, bool)
-
-
-@given(st.integers(0, 10_000), st.sampled_from((1, 3, 0)), st.sampled_from(("plain", "dependent", "duplicates")))
-@settings(max_examples=25, deadline=None)
-def test_a_truncated_reduction_weakens_the_bound_and_never_breaks_it(seed, N, kind):
-    X, Y = data(seed, kind, max(N, 1))
-    targets = Y if N else X
-    objective = regression(X, Y) if N else self_expression(X)
-    rng = np.random.default_rng(seed)
-    r_x, r_y = (int(rng.integers(1, min(A.shape) + 1)) for A in (X, targets))
-    reduced = truncated(X, targets, r_x, r_y, rng)
-    k = min(3, objective.n)
-    best, slack = exhaustive(objective, k), 1e-7 * objective.c
-    assert reduced.root(k)[0] <= best + slack
-    for j in range(objective.n):
-        found = reduced.children((j,), k - 1, Anything.of(objective))
-        for i, l in zip(found.columns, found.l, strict=True):
-            assert l <= exhaustive(objective, k, (j, int(i))) + slack
-    search = AStar(objective, k, reduced=reduced)
-    search.advance(ALL)
-    assert objective.value(search.answer) == pytest.approx(best, abs=slack)
-    assert search.lower <= best + slack
-
-
-@pytest.mark.parametrize("r_x", [4, 5])
-def test_what_a_reduction_made_elsewhere_holds_apart_may_be_dependent_in_the_data(r_x):
-    rng = np.random.default_rng(0)
-    X, direction = rng.standard_normal((12, 5)), rng.standard_normal((12, 1))
-    X[:, 1] = X[:, 0] + 1e-4 * direction[:, 0]  # 1e-8 of its square is left beside column 0
-    Y = direction + 0.1 * rng.standard_normal((12, 1))
-    objective = regression(X, Y)
-    U_x, U_y = (np.linalg.svd(A, full_matrices=False)[0] for A in (X, Y))
-    D = np.square(np.linalg.svd(Y, compute_uv=False))
-    P = np.sqrt(D)[:, None] * (U_y.T @ U_x[:, :r_x])
-    reduced = Reduced.given(U_x[:, :r_x].T @ X, D, P, float(D.sum()), np.square(X).sum(axis=0))
-    search = AStar(objective, 2, reduced=reduced)
-    search.advance(ALL)
-    assert objective.value(search.answer) == pytest.approx(exhaustive(objective, 2))
-    assert search.lower <= exhaustive(objective, 2) * (1 + 1e-9)
-
-
-def test_a_reduction_that_holds_the_targets_but_not_the_columns_is_not_complete():
-    E = np.eye(6)
-    X, Y = np.column_stack([E[0] + 2 * E[4], E[1], 0.3 * E[0] + 0.3 * E[1]]), np.column_stack([2 * E[0], E[1]])
-    D = np.array([4.0, 1.0])
-    reduced = Reduced.given(E[:, :2].T @ X, D, np.diag(np.sqrt(D)), 5.0, np.square(X).sum(axis=0))
-    assert not reduced.complete
-    search = AStar(regression(X, Y), 1, reduced=reduced)
-    search.advance(ALL)
-    assert search.answer == (2,)
-    assert search.lower <= 2.5 + 1e-9
-
-
 def test_columns_of_zeros_alone_have_no_children():
     search = AStar(self_expression(np.zeros((4, 3))), 2)
     search.advance(ALL)
     assert search.answer == ()
-
-
-def test_a_whole_reduction_made_elsewhere_gives_the_same_search():
-    X, Y = data(5, "plain", 3)
-    objective = regression(X, Y)
-    whole = truncated(X, Y, X.shape[1], 3, np.random.default_rng(0))
-    own = Reduced.of(objective, Y.T @ Y)
-    theirs, ours = whole.children((1,), 2), own.children((1,), 2)
-    np.testing.assert_allclose(theirs.u, ours.u, rtol=1e-9)
-    np.testing.assert_allclose(theirs.l, ours.l, atol=1e-6 * objective.c)
-    with pytest.raises(OptionError, match="is over"):
-        AStar(hard_case(3), 2, reduced=whole)

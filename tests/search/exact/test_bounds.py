@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.search.exact import perspective
-from dsel.search.exact.bounds import BOUNDS, Problem, few_targets, orthonormalised
+from dsel.search.exact.bounds import BOUNDS, BoundProblem, few_targets, orthonormalised
 from dsel.search.exact.perspective import perspective_bound
 from tests.search.exact.cases import data, exhaustive, problems, regression, self_expression
 
@@ -17,7 +17,7 @@ from tests.search.exact.cases import data, exhaustive, problems, regression, sel
 @settings(max_examples=150, deadline=None)
 def test_no_bound_exceeds_the_best_completion(case, seed):
     objective, k = case
-    problem = Problem.of(objective)
+    problem = BoundProblem.of(objective)
     rng = np.random.default_rng(seed)
     order = rng.permutation(objective.n).tolist()
     S = order[: rng.integers(0, k + 1)]
@@ -37,13 +37,13 @@ def test_no_bound_exceeds_the_best_completion(case, seed):
 @settings(max_examples=25, deadline=None)
 def test_the_relaxation_does_not_exceed_the_optimum(case):
     objective, k = case
-    assert perspective_bound(Problem.of(objective), k) <= exhaustive(objective, k) + 1e-7 * objective.c
+    assert perspective_bound(BoundProblem.of(objective), k) <= exhaustive(objective, k) + 1e-7 * objective.c
 
 
 def test_the_relaxation_sees_how_many_columns_may_be_chosen():
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 8)))[0]
     y = X @ np.arange(1.0, 9.0)[:, None]
-    problem = Problem.of(regression(X, y))
+    problem = BoundProblem.of(regression(X, y))
     assert perspective_bound(problem, 2) == pytest.approx(y.T @ y - 49.0 - 64.0, rel=0.01)  # orthogonal: exact
     assert problem.bound((), range(8), 2) == pytest.approx(0.0, abs=1e-9)
 
@@ -52,9 +52,9 @@ def test_the_relaxation_is_sharper_with_a_diagonal_of_its_own(monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
     objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1)))
-    by_turns = perspective_bound(Problem.of(objective), 3)
+    by_turns = perspective_bound(BoundProblem.of(objective), 3)
     monkeypatch.setattr(perspective, "_TURNS", 0)
-    assert perspective_bound(Problem.of(objective), 3) < 0.97 * by_turns
+    assert perspective_bound(BoundProblem.of(objective), 3) < 0.97 * by_turns
     assert by_turns <= exhaustive(objective, 3)
 
 
@@ -62,16 +62,17 @@ def test_the_relaxation_is_sharper_with_a_diagonal_of_its_own(monkeypatch):
 def test_the_bound_for_all_columns_is_what_they_leave(N):
     X, Y = data(3, "plain", N)
     objective = regression(X, Y)
-    problem = Problem.of(objective)
-    assert problem.unexplained == pytest.approx(objective.value(range(objective.n)), abs=1e-9 * objective.c)
+    problem = BoundProblem.of(objective)
+    all_columns = problem.bound((), range(problem.n), problem.n, "leaps")
+    assert all_columns == pytest.approx(objective.value(range(objective.n)), abs=1e-9 * objective.c)
 
 
 def test_the_published_eigenvalue_bound_uses_the_targets_own_gram_matrix():
     X, Y = data(5, "plain", 4)
-    problem = Problem.of(regression(X, Y), Y.T @ Y)
+    problem = BoundProblem.of(regression(X, Y), Y.T @ Y)
     values = np.linalg.eigvalsh(Y.T @ Y)
     assert problem.bound((), range(X.shape[1]), 2, "eigenvalue") == pytest.approx(values[:2].sum())
-    assert Problem.of(regression(X, Y)).bound((), range(X.shape[1]), 2, "eigenvalue") >= values[:2].sum() - 1e-9
+    assert BoundProblem.of(regression(X, Y)).bound((), range(X.shape[1]), 2, "eigenvalue") >= values[:2].sum() - 1e-9
 
 
 def test_targets_are_replaced_by_as_few_as_their_rank():
@@ -97,5 +98,5 @@ def test_every_suffix_is_orthonormalised_at_once():
 def test_the_eigenvalue_bound_holds_where_columns_of_x_itself_are_of_very_different_size(seed):
     rng = np.random.default_rng(seed)
     objective = self_expression(rng.standard_normal((2, 6)) * 10.0 ** rng.uniform(-6, 6, 6))
-    bound = Problem.of(objective).bound((), range(6), 3, "eigenvalue")
+    bound = BoundProblem.of(objective).bound((), range(6), 3, "eigenvalue")
     assert bound <= exhaustive(objective, 3) + 1e-12 * objective.c

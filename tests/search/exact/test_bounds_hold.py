@@ -11,7 +11,7 @@ from dsel.objective.conditioning import missed, near_dependence
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.base import held
-from dsel.search.exact.bounds import BOUNDS, Problem, orthonormalised
+from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import BranchAndBound, explore_all
 from dsel.search.exact.certificate import Certificate, Proof, spread
 from dsel.search.exact.root_bound import RootBound
@@ -87,7 +87,8 @@ def test_columns_far_past_the_rank_prove_nothing_false(family, m, n, N, k, seed)
         assert 0.0 <= proof.counts["bound"] <= error(X, Y, S) + slack(X, Y, S)
     assert not proof.counts["proven"]
     assert "not_finite" not in proof.counts
-    assert Problem.of(regression(X, Y)).unexplained == pytest.approx(0.0, abs=1e-6 * Y.size)  # n > m: nothing is left
+    everything = BoundProblem.of(regression(X, Y)).bound((), range(n), n, "leaps")
+    assert everything == pytest.approx(0.0, abs=1e-6 * Y.size)  # n > m: all columns explain everything
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -126,10 +127,10 @@ def test_the_elimination_of_rounding_alone_stays_finite():
 def test_what_is_not_a_number_prunes_nothing():
     X, Y = random_data(3, n=10, N=2)
     objective = regression(X, Y)
-    problem = Problem.of(objective)
+    problem = BoundProblem.of(objective)
     best = BranchAndBound(objective, 4)
     best.advance(10**6)
-    broken = Problem(problem.K, problem.B.copy(), problem.c, problem.floor)
+    broken = BoundProblem(problem.K, problem.B.copy(), problem.c, problem.floor)
     search = BranchAndBound(objective, 4, problem=broken, pairs=False)
     search._explorer._memory[at.ROOT_CROSS][0] = np.nan  # what column 0 has of the targets
     search.advance(10**6)
@@ -144,7 +145,7 @@ def test_what_is_not_a_number_prunes_nothing():
 def test_a_bound_that_a_subset_contradicts_proves_nothing(monkeypatch):
     objective = regression(*random_data(1))
     k, best = 3, exchange(objective, 3, restarts=5).best(3)
-    monkeypatch.setattr(Problem, "bound", lambda *_: best.value + 0.01 * objective.c)
+    monkeypatch.setattr(BoundProblem, "bound", lambda *_: best.value + 0.01 * objective.c)
     for make in (BranchAndBound, AStar):
         search = make(objective, k, bound="combined", incumbent=best.members)
         search.advance(10**6)

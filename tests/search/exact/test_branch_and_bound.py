@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsel.errors import CapacityError, OptionError
 from dsel.search.exact import branch_and_bound
 from dsel.search.exact.astar import AStar
-from dsel.search.exact.bounds import BOUNDS, Problem
+from dsel.search.exact.bounds import BOUNDS, BoundProblem
 from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
 from tests.search.cases import random_data
 from tests.search.exact.cases import (
@@ -212,6 +212,6 @@ def test_several_targets_of_table_2(name, columns, k, error):
     assert others.best == search.best
     assert search.iteration <= others.iteration
     if k == 5:
-        paper = proved(objective, k, bound="eigenvalue", problem=Problem.of(objective, Y.T @ Y))
+        paper = proved(objective, k, bound="eigenvalue", problem=BoundProblem.of(objective, Y.T @ Y))
         assert paper.best == search.best
         assert search.iteration < paper.iteration

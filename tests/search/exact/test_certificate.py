@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from dsel.config.durations import parse_duration
 from dsel.errors import OptionError
-from dsel.search.exact.bounds import Problem
+from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, Proof, certify, certify_sizes, spread
 from tests.search.exact.cases import data, exhaustive, hard_case, problems, regression, self_expression
 
@@ -94,7 +94,7 @@ def test_where_branch_and_bound_does_not_fit_the_whole_problems_bound_is_given(N
     assert found.method in ("root, combined bound", "perspective relaxation")
     assert found.bound == proof.certificate().bound
     assert found.bound <= exhaustive(objective, 2) + 1e-9 * objective.c
-    whole = Problem.of(objective).bound((), range(objective.n), 2)
+    whole = BoundProblem.of(objective).bound((), range(objective.n), 2)
     assert found.bound >= min(whole, found.value) - 1e-7 * objective.c
     assert found.value < objective.value((0,))
     assert found.better

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsel.search.exact.projection import beside
+from dsel.search.exact.projection import project_out
 
 
 def left(W, P, S):
@@ -18,7 +18,7 @@ def left(W, P, S):
 
 def looked_at(W, P, S):
     squares, Z, Z_S = np.empty(W.shape[1]), np.empty((P.shape[0], W.shape[1])), np.empty((len(S), P.shape[0]))
-    determinant = beside(W, P, P @ W, np.asarray(S, np.int64), np.square(W).sum(axis=0), squares, Z, Z_S)
+    determinant = project_out(W, P, P @ W, np.asarray(S, np.int64), np.square(W).sum(axis=0), squares, Z, Z_S)
     return determinant, squares, Z, Z_S
 
 
