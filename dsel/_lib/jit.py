@@ -61,7 +61,7 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     return folder is not None and any(folder.glob(f"*.{function.__qualname__}-*.nbi"))
 
 
-def say_that_it_compiles(function: Callable[..., Any], what: str = "the search") -> bool:
+def log_compilation(function: Callable[..., Any], what: str = "the search") -> bool:
     """A line in the log before the first call on a machine, which takes long; whether this is one."""
     first = not is_compiled(function)
     if first:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from dsel.config.types import first_error
 from dsel.data.dataset import Dataset, Labels, nearest, resolve_labels
 from dsel.errors import OptionError
-from dsel.objective.dense import FEW_TARGETS
+from dsel.objective.base import FEW_TARGETS
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import PREPROCESS, Preprocess
 from dsel.planning.representation import Problem

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from dsel.config.request import Settings, check
 from dsel.data.dataset import Dataset
 from dsel.errors import DselError, Interrupted, OptionError
-from dsel.objective.conditioning import missed, near_dependence
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
+from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.passes.statistics import Statistics
 from dsel.planning.prepared import of_gram
 from dsel.search.anytime import AnytimeSearch
@@ -85,14 +85,14 @@ def certify_selection(
     return _with_better(dataset, settings, selection, statistics, objective, certificates, context)
 
 
-def _reserves(objective: QuadraticObjective, k: int) -> Iterator[str]:
+def _reserves(objective: Objective, k: int) -> Iterator[str]:
     """What a reader of the proof has to know of the columns."""
-    share = None if objective.on_demand else near_dependence(objective.K, objective.lam)
+    share = smallest_pivot_share(objective.K, objective.lam) if objective.has_gram else None
     if share is not None:
         yield (
             f"columns are nearly dependent (beside others {share:.0e} of a column's square is left): what is proved "
-            f"may leave out a subset that gains by large coefficients of opposite signs, by {missed(share, k):.0e} "
-            "of ||Y||^2 at most"
+            f"may leave out a subset that gains by large coefficients of opposite signs, by "
+            f"{bound_error(share, k):.0e} of ||Y||^2 at most"
         )
 
 
@@ -105,7 +105,7 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: QuadraticObjective, settings: Settings, selection: Selection, effort: Effort, folder: Place | None,
+    objective: Objective, settings: Settings, selection: Selection, effort: Effort, folder: Place | None,
     on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     base = len(objective.included)
@@ -148,7 +148,7 @@ def _prove(
 class _Keeper:
     """Where the proof for one size is kept: it is saved every so many seconds and at its end, and gone on with."""
 
-    objective: QuadraticObjective
+    objective: Objective
     size: int
     folder: Place | None
     fingerprint: str | None
@@ -205,7 +205,7 @@ class _Keeper:
 
 
 def _with_better(
-    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: QuadraticObjective,
+    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
     certificates: dict[int, Certificate], context: RunContext,
 ) -> Selection:  # fmt: skip
     """Subsets that are better than the selection's take their place in the front, and as the answer."""

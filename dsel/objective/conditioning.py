@@ -6,23 +6,22 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import DEPENDENCE_TOLERANCE
+from dsel.objective.base import DEPENDENCE_TOLERANCE
 from dsel.objective.kernels.elimination import NOISE_RATIO
 
-#: Where more than this share of each column's square is left beside the others, no order of the columns brings one near
-#: the tolerance of dependence.
-_CLEAR = 1e-4
-#: So much of a column's square bounds add to its pivots.
+#: If pivots in the order of the largest first leave more than this share of each column's square, no other order comes
+#: near the tolerance of dependence.
+_WELL_CONDITIONED = 1e-4
+#: Bounds add this share of each column's square to its pivots.
 _RIDGE = DEPENDENCE_TOLERANCE * NOISE_RATIO
-#: What is left by rounding, times the number of columns.
+#: Pivots at or below this, times the number of columns, are rounding errors.
 _ROUNDING = 8 * np.finfo(float).eps
 
 
-def near_dependence(K: Floats, lam: float = 0.0) -> float | None:
-    """The least share of a column's square (with the penalty) that is left of it beside columns chosen one after the
-    other, each the one of which most is left; None where that is no trifle or nothing but rounding.
+def smallest_pivot_share(K: Floats, lam: float = 0.0) -> float | None:
+    """Return the smallest pivot of a pivoted Cholesky factor of K, as a share of its column's square with the penalty.
 
-    O(n^3 / 3).
+    None where the columns are well conditioned, or the small pivots are rounding errors only. O(n^3 / 3).
     """
     d = np.diag(K) + lam
     kept = d > 0.0
@@ -31,16 +30,15 @@ def near_dependence(K: Floats, lam: float = 0.0) -> float | None:
     np.fill_diagonal(C, 1.0)
     factor, _, rank, _ = dpstrf(C, tol=_ROUNDING * root.size)
     pivots = np.square(np.diag(factor)[:rank])
-    trifles = pivots[pivots < _CLEAR]
-    return float(trifles.min()) if trifles.size else None
+    small = pivots[pivots < _WELL_CONDITIONED]
+    return float(small.min()) if small.size else None
 
 
-def missed(share: float, k: int) -> float:
-    """The share of ||Y||^2 by which bounds may fall short of what k columns explain, that share being left of one.
+def bound_error(share: float, k: int) -> float:
+    """Return the share of ||Y||^2 by which bounds may understate what k columns explain, given the smallest pivot.
 
-    Bounds add a ridge r D to K, D its diagonal (NOISE_RATIO in dsel.objective.kernels.elimination). That takes at
-    most r b'Db of
-    what columns with coefficients b explain, and b'Db is at most ||Y||^2 divided by the least eigenvalue of their
-    correlation matrix, for which share / k stands.
+    Bounds add a ridge r D to K, D its diagonal (NOISE_RATIO in dsel.objective.kernels.elimination). That removes at
+    most r b'Db from what columns with coefficients b explain. b'Db is at most ||Y||^2 divided by the smallest
+    eigenvalue of their correlation matrix, which share / k estimates.
     """
     return min(_RIDGE * k / share, 1.0)

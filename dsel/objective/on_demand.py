@@ -1,10 +1,10 @@
-"""The quadratic objective where n x n numbers do not fit: rows of K = F'F (and M) come when a column enters a solution.
+"""The objective where n x n numbers do not fit: rows of K = F'F (and of M) are fetched when a search needs them.
 
-F (r, n) may be the data (r = m) or the eigen-reduced W, in this process or cut into column shards over workers; here it
-is anything that gives some of its columns and multiplies all of them from the left (`Factor`). The searches work on the
-same kernels as on a whole K: their tables of n numbers a subset are kept up by rows of members alone. What they ask of
-two columns outside, an entry K_jl, is bounded from p coordinates of each column (Cauchy and Schwarz) and fetched only
-where the bound does not decide.
+F (r, n) may be the data (r = m) or the eigen-reduced W, in this process or in blocks of columns on workers. Here it is
+anything that returns some of its columns and multiplies all of them from the left (`ColumnFactor`). Searches use the
+same kernels as on a whole K: the table of n numbers of a subset follows from the rows of its members alone. A search
+also asks for single entries K_jl of two columns outside a subset. These are bounded from p coordinates of each column
+(Cauchy and Schwarz), and fetched only where the bound does not decide.
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.dense import DEPENDENCE_TOLERANCE, QuadraticObjective
-from dsel.objective.gram_row_cache import KeptRows
+from dsel.objective.base import DEPENDENCE_TOLERANCE, FEW_TARGETS, Objective
+from dsel.objective.dense import DenseObjective
+from dsel.objective.gram_row_cache import GramRowCache
 from dsel.objective.kernels.layout import Memory, Partial, Rows, pool
+from dsel.objective.shared import SharedMethods
 
-#: Columns whose rows are asked for at once where nobody says: batches are filled up, so that all have one shape.
+#: Columns whose rows one fetch asks for, by default: batches are filled up, so that all have one shape.
 BATCH = 8
-#: Up to so many columns an objective is made whole.
+#: With at most this many columns an objective is made dense.
 FEW_COLUMNS = 1024
 #: Bytes of columns fetched at once.
 COLUMN_BYTES = 128 << 20
-#: float32 coordinates may be off by this share of a column's squared norm.
+#: float32 coordinates may be wrong by this share of a column's squared norm.
 _SINGLE_ROUNDING = 1e-6
 
 
-class Factor(Protocol):
-    """F (r, n), K = F'F."""
+class MatrixFactor(Protocol):
+    """F (r, n) with K = F'F."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -42,21 +44,21 @@ class Factor(Protocol):
         ...
 
     def columns(self, S: Ints) -> Floats:
-        """(r, s) the columns S, in that order."""
+        """Return (r, s) the columns S, in that order."""
         ...
 
     def products(self, V: Floats) -> Floats:
-        """(c, n) V'F for V (r, c): one pass over F."""
+        """Return (c, n) V'F for V (r, c). One pass over F."""
         ...
 
     def leading(self, p: int) -> NDArray[np.float32]:
-        """(n, p) of every column the same p coordinates: one pass over F."""
+        """Return (n, p) the same p coordinates of every column. One pass over F."""
         ...
 
 
 @dataclass(frozen=True)
 class InMemoryFactor:
-    """F as an array."""
+    """F as an array in this process."""
 
     F: Floats
 
@@ -66,37 +68,40 @@ class InMemoryFactor:
         return int(self.F.shape[0]), int(self.F.shape[1])
 
     def columns(self, S: Ints) -> Floats:
-        """(r, s)."""
+        """Return (r, s) the columns S."""
         return np.ascontiguousarray(self.F[:, S])
 
     def products(self, V: Floats) -> Floats:
-        """(c, n) V'F."""
+        """Return (c, n) V'F."""
         return np.asarray(V.T @ self.F)
 
     def leading(self, p: int) -> NDArray[np.float32]:
-        """(n, p) the first p rows."""
+        """Return (n, p) the first p rows, transposed."""
         return np.ascontiguousarray(self.F[:p].T, dtype=np.float32)
 
 
 @dataclass(frozen=True)
-class _Taken:
-    """What included columns I take out of K and M: with A = (K_II + lam I)^-1 K_I:, K - K_I:'A and so on."""
+class SchurUpdate:
+    """What included columns I remove from K and M: K - K_I:' A is left, A = (K_II + lam I)^-1 K_I:."""
 
     K_I: Floats  # (i, n)
     A: Floats  # (i, n)
     M_I: Floats | None  # (i, n), as M_II, where M is kept
     M_II: Floats | None
 
-    def from_K(self, rows: Floats, S: Ints, columns: Any = slice(None)) -> Floats:
-        return np.asarray(rows - self.K_I[:, S].T @ self.A[:, columns])
+    def gram_rows(self, rows: Floats, S: Ints) -> Floats:
+        """Return rows S of K, updated."""
+        return np.asarray(rows - self.K_I[:, S].T @ self.A)
 
-    def from_M(self, rows: Floats, S: Ints) -> Floats:
+    def moment_rows(self, rows: Floats, S: Ints) -> Floats:
+        """Return rows S of M, updated."""
         assert self.M_I is not None
         assert self.M_II is not None
         A_S = self.A[:, S]
         return np.asarray(rows - A_S.T @ self.M_I - self.M_I[:, S].T @ self.A + A_S.T @ self.M_II @ self.A)
 
-    def pairs(self, K: Floats, M: Floats, J: Ints, L: Ints) -> tuple[Floats, Floats]:
+    def entries(self, K: Floats, M: Floats, J: Ints, L: Ints) -> tuple[Floats, Floats]:
+        """Return the entries (j, l) of K and M, updated."""
         K = K - np.einsum("ip,ip->p", self.K_I[:, J], self.A[:, L])
         if self.M_I is not None and self.M_II is not None:
             A_J, A_L = self.A[:, J], self.A[:, L]
@@ -105,166 +110,186 @@ class _Taken:
         return K, M
 
 
-class OnDemandObjective(QuadraticObjective):
-    """f(S) over the columns `keep` of a factor F, without an n x n matrix.
+class OnDemandObjective(SharedMethods):
+    """f(S) over columns of a factor F with K = F'F, without an n x n matrix (`Objective` has the notation).
 
-    diagonal: (n,) of K; cross: (n, N) B, or None where M = F' T F: `through` is T, symmetric, (r, r) or its diagonal
-    (r,); seen: (n,) the diagonal of M then. leading_rows: coordinates p of each column to keep (4 n p bytes) for
-    bounds. batch: columns whose rows one pass over F brings. A row of K takes 8 n bytes, and stays; so does one of M,
-    where targets are many or Y = X; what is beyond `row_bytes` of them lies on disk (dsel.objective.gram_row_cache).
-    targets
-    gives Y'Y (N, N), for searches that ask for it.
+    Parameters
+    ----------
+    factor : MatrixFactor
+        F (r, n_F).
+    diagonal : (n,) array
+        Diagonal of K.
+    cross : (n, N) array or None
+        B = X'Y. None where M = F' T F, T being `target_operator`.
+    c : float
+        ||Y||_F^2.
+    lam : float, default 0
+        Ridge penalty, >= 0.
+    target_operator : (r, r) or (r,) array, optional
+        T, symmetric, or its diagonal.
+    moment_diagonal : (n,) array, optional
+        Diagonal of M; needed with `target_operator`.
+    columns : (n,) array, optional
+        The columns of F to choose from; default all.
+    leading_rows : int, default 256
+        Coordinates p of each column to keep for bounds (4 n p bytes).
+    gram_limit : int
+        `K` as a whole is available where it takes at most this many bytes.
+    batch : int
+        Columns whose rows one pass over F fetches.
+    row_cache_bytes : int
+        Memory for fetched rows. A row of K takes 8 n bytes and is kept; so does a row of M, where targets are many or
+        Y = X. Rows beyond this limit are kept on disk (`dsel.objective.gram_row_cache`).
+    included, scale, total
+        As in `DenseObjective`.
+    update : SchurUpdate, optional
+        What included columns remove from K and M.
+    load_target_gram : callable, optional
+        Returns Y'Y (N, N), for searches that ask for it.
 
-    Why rows, and not what each search wants to know of a subset (best gains, the outcome of a flip): that would be a
-    round trip to the data for every subset that is looked at, and a look at all of F. With the rows of its members a
-    subset's table of n gains is kept up here, so that an iteration asks for nothing, and a subset that is taken only
-    for columns that were in none before: one pass for a batch of them, however long the search.
+    Raises
+    ------
+    OptionError
+        If lam is negative or NaN, or M cannot be computed from the arguments.
 
-    `K` as a whole can be had where it takes no more than `most_bytes`, else CapacityError.
+    Notes
+    -----
+    Why rows, and not what each search wants to know of a subset (its best gains, the outcome of a flip)? That would be
+    a round trip to the data for every subset, and a pass over all of F. With the rows of its members, the table of n
+    gains of a subset is updated in this process, so that most iterations ask for nothing. Only a subset with columns
+    that were in none before needs a pass, one for a batch of columns, however long the search.
     """
 
     def __init__(
-        self, factor: Factor, diagonal: Floats, cross: Floats | None, c: float, lam: float = 0.0, *,
-        through: Floats | None = None, seen: Floats | None = None, keep: Ints | None = None,
-        leading_rows: int = 256, most_bytes: int = 1 << 30, batch: int = BATCH, row_bytes: int = 1 << 30,
-        included: tuple[int, ...] = (),
-        scale: Floats | None = None, total: float | None = None, taken: _Taken | None = None,
-        targets: Callable[[], Floats] | None = None,
+        self, factor: MatrixFactor, diagonal: Floats, cross: Floats | None, c: float, lam: float = 0.0, *,
+        target_operator: Floats | None = None, moment_diagonal: Floats | None = None, columns: Ints | None = None,
+        leading_rows: int = 256, gram_limit: int = 1 << 30, batch: int = BATCH, row_cache_bytes: int = 1 << 30,
+        included: tuple[int, ...] = (), scale: Floats | None = None, total: float | None = None,
+        update: SchurUpdate | None = None, load_target_gram: Callable[[], Floats] | None = None,
     ) -> None:  # fmt: skip
         if not lam >= 0.0:
             raise OptionError(f"lam is {lam}; the ridge penalty is a number >= 0.")
-        n = diagonal.size
-        columns = np.arange(n) if keep is None else keep
-        if cross is None and (through is None or seen is None):
+        if cross is None and (target_operator is None or moment_diagonal is None):
             raise OptionError("Without targets M = F' T F needs T and its diagonal.")
-        values: dict[str, Any] = {
-            "cross": cross, "c": float(c), "lam": float(lam), "columns": columns, "included": included,
-            "scale": diagonal + lam if scale is None else scale, "total": float(c if total is None else total),
-            "tolerance": DEPENDENCE_TOLERANCE, "moments": None, "factor": factor, "through": through,
-            "leading_rows": leading_rows, "most_bytes": most_bytes, "batch": batch, "row_bytes": row_bytes,
-            "_taken": taken, "_targets": targets, "_kept": KeptRows(n, row_bytes), "fetched": 0,
-            "_diagonal": np.ascontiguousarray(diagonal), "passes": 0, "entered": set(), "pairs_fetched": 0,
-        }  # fmt: skip
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        if not self.factored and seen is None:
+        self.factor = factor
+        self.diagonal = np.ascontiguousarray(diagonal)
+        self.cross = cross
+        self.c, self.lam = float(c), float(lam)
+        self.target_operator = target_operator
+        self.columns = np.arange(diagonal.size) if columns is None else columns
+        self.leading_rows, self.gram_limit = leading_rows, gram_limit
+        self.batch, self.row_cache_bytes = batch, row_cache_bytes
+        self.included = included
+        self.scale = diagonal + lam if scale is None else scale
+        self.total = float(c if total is None else total)
+        self.tolerance = DEPENDENCE_TOLERANCE
+        self.few_targets = int(cross.shape[1]) if cross is not None and cross.shape[1] <= FEW_TARGETS else 0
+        self._update = update
+        self._load_target_gram = load_target_gram
+        self._row_cache = GramRowCache(diagonal.size, row_cache_bytes)
+        if moment_diagonal is None and not self.few_targets:
             assert cross is not None
-            seen = np.square(cross).sum(axis=1)
-        object.__setattr__(self, "_seen", None if self.factored else np.ascontiguousarray(seen))
-
-    factor: Factor
-    through: Floats | None
-    leading_rows: int
-    most_bytes: int
-    batch: int
-    row_bytes: int
-    passes: int
-    fetched: int
-    _kept: KeptRows
-    entered: set[int]
-    pairs_fetched: int
-    _taken: _Taken | None
-    _targets: Callable[[], Floats] | None
-    _diagonal: Floats
-    _seen: Floats | None
+            moment_diagonal = np.square(cross).sum(axis=1)
+        self._moment_diagonal = None if self.few_targets else np.ascontiguousarray(moment_diagonal)
+        self.columns_entered: set[int] = set()
+        self.row_passes = self.rows_fetched = self.entries_fetched = 0
 
     @property
-    def on_demand(self) -> bool:
-        """Yes."""
-        return True
-
-    @property
-    def n(self) -> int:
-        """Number of candidate columns."""
-        return int(self._diagonal.size)
+    def has_gram(self) -> bool:
+        """False: rows of K must be fetched before they are used."""
+        return False
 
     @cached_property
     def K(self) -> Floats:
-        """(n, n), where that is not too large."""
-        if 8 * self.n**2 > self.most_bytes:
+        """(n, n) Gram matrix, where it takes at most `gram_limit` bytes. Errors: CapacityError."""
+        if 8 * self.n**2 > self.gram_limit:
             raise CapacityError(
                 f"The method needs the whole Gram matrix: {self.n} x {self.n}, {8 * self.n**2 / 2**30:.1f} GiB.",
                 "Use forward, omp, foba, exchange, poss, pposs, pposs-asy or astar, or fewer columns.",
             )
         everything = np.arange(self.n)
         for start in range(0, self.n, self.batch):
-            self.need(everything[start : start + self.batch])
+            self.fetch_rows(everything[start : start + self.batch])
         return self.rows(everything)
 
     @cached_property
     def M(self) -> Floats:
-        """(n, n), likewise."""
-        if self.factored:
+        """(n, n) cross-moments, where K is available. Errors: CapacityError."""
+        if self.few_targets:
             assert self.cross is not None
             return np.ascontiguousarray(self.cross @ self.cross.T)
         self.K  # noqa: B018
         return self.moment_rows(np.arange(self.n))
 
+    @property
+    def moments(self) -> Floats | None:
+        """M, where it does not follow from K and cross: without targets, after columns were included."""
+        return self.M if self.cross is None and self._update is not None else None
+
     @cached_property
     def _gram_table(self) -> Rows:
-        return Rows(np.zeros(self.n, np.int64), self._diagonal, {})
+        return Rows(np.zeros(self.n, np.int64), self.diagonal, {})
 
     @cached_property
     def _moment_table(self) -> Rows:
-        assert self._seen is not None
-        return Rows(np.zeros(self.n, np.int64), self._seen, {})
+        return Rows(np.zeros(self.n, np.int64), self.moment_diagonal, {})
 
     @property
-    def reduced_factor(self) -> Floats | None:
-        """W (r, n) where the problem is the eigen-reduced one of Y = X as it is: no penalty, no included columns."""
-        if self.lam or self._taken is not None or self.through is None or self.through.ndim != 1:
+    def eigen_factor(self) -> tuple[Floats, Floats] | None:
+        """W (r, n) and D (r,) with K = W'W and M = W' diag(D) W; None with a penalty or included columns."""
+        D = self.target_operator
+        if self.lam or self._update is not None or D is None or D.ndim != 1:
             return None
-        return self.factor.F[:, self.columns] if isinstance(self.factor, InMemoryFactor) else None
+        return (self.factor.F[:, self.columns], D) if isinstance(self.factor, InMemoryFactor) else None
 
     @cached_property
     def target_gram(self) -> Floats:
-        """(N, N) Y'Y, of what the included columns leave of the targets."""
-        if self._targets is None:
+        """(N, N) Y'Y, of what the included columns leave of the targets. Errors: OptionError."""
+        if self._load_target_gram is None:
             raise OptionError("The objective was made without Y'Y of its targets.")
-        return self._targets()
-
-    @property
-    def diagonal(self) -> Floats:
-        """(n,) of K."""
-        return self._diagonal
+        return self._load_target_gram()
 
     @property
     def moment_diagonal(self) -> Floats:
-        """(n,) of M."""
-        assert self._seen is not None
-        return self._seen
+        """(n,) diagonal of M."""
+        assert self._moment_diagonal is not None
+        return self._moment_diagonal
 
     def rows(self, S: Sequence[int] | Ints) -> Floats:
-        """(s, n) rows of K, which have to be there."""
-        return _stacked(self._gram_table, S, self.n)
+        """Return (s, n) rows of K, which must have been fetched."""
+        return _stack(self._gram_table, S, self.n)
 
     def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
-        """(s, n) rows of M, which have to be there."""
-        return _stacked(self._moment_table, S, self.n)
+        """Return (s, n) rows of M, which must have been fetched."""
+        return _stack(self._moment_table, S, self.n)
 
     def counts(self) -> dict[str, int]:
-        """What was read: distinct columns that entered a solution before their rows were there, passes over F for them,
-        all distinct columns whose rows these brought (likely ones too), bytes of them on disk, single entries."""
+        """Return what was read on demand.
+
+        Distinct columns that were inserted before their rows were fetched, passes over F for them, all columns whose
+        rows these passes fetched (likely ones, too), bytes of rows on disk, and single entries.
+        """
         return {
-            "columns_entered": len(self.entered), "row_passes": self.passes, "rows_fetched": self.fetched,
-            "row_bytes_on_disk": self._kept.on_disk, "entries_fetched": self.pairs_fetched,
+            "columns_entered": len(self.columns_entered), "row_passes": self.row_passes,
+            "rows_fetched": self.rows_fetched, "row_bytes_on_disk": self._row_cache.bytes_on_disk,
+            "entries_fetched": self.entries_fetched,
         }  # fmt: skip
 
-    def missing(self, S: Iterable[int]) -> list[int]:
-        """Those of the columns S whose rows are not there, in that order."""
+    def missing_rows(self, S: Iterable[int]) -> list[int]:
+        """Return those of the columns S whose rows were not fetched, in that order."""
         addresses = self._gram_table.addresses
         return [int(j) for j in S if addresses[j] == 0]
 
-    def need(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
-        """Fetch the rows of the columns S that are not there; a batch that is not full takes likely ones along."""
-        wanted = self.missing(S)
+    def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
+        """Fetch the missing rows of the columns S, and of likely columns as far as the last batch has room."""
+        wanted = self.missing_rows(S)
         if not wanted:
             return
-        object.__setattr__(self, "entered", self.entered | {int(self.columns[j]) for j in wanted})
+        self.columns_entered |= {int(self.columns[j]) for j in wanted}
         spare = -len(wanted) % self.batch
         if likely is not None and spare:
             known = set(wanted)
-            for j in self.missing(likely()[: 4 * self.batch]):
+            for j in self.missing_rows(likely()[: 4 * self.batch]):
                 if spare and j not in known:
                     wanted.append(j)
                     known.add(j)
@@ -274,150 +299,155 @@ class OnDemandObjective(QuadraticObjective):
 
     def _fetch(self, S: Ints) -> None:
         F_S = self.factor.columns(self.columns[S])
-        V = np.zeros((F_S.shape[0], self.batch * (1 if self.through is None else 2)))
+        V = np.zeros((F_S.shape[0], self.batch * (1 if self.target_operator is None else 2)))
         V[:, : S.size] = F_S
-        if self.through is not None:
-            V[:, self.batch : self.batch + S.size] = _times(self.through, F_S)
+        if self.target_operator is not None:
+            V[:, self.batch : self.batch + S.size] = _apply(self.target_operator, F_S)
         found = self.factor.products(V)
-        object.__setattr__(self, "passes", self.passes + 1)
-        object.__setattr__(self, "fetched", self.fetched + S.size)
+        self.row_passes += 1
+        self.rows_fetched += S.size
         K, M = found[: S.size], found[self.batch : self.batch + S.size]
         if self.columns.size < K.shape[1]:
             K, M = K[:, self.columns], M[:, self.columns]
-        if not self.factored and self.through is None:
+        if not self.few_targets and self.target_operator is None:
             assert self.cross is not None
             M = self.cross[S] @ self.cross.T
-        taken = self._taken
-        if taken is not None:
-            K = taken.from_K(K, S)
-            if not self.factored and self.through is not None:
-                M = taken.from_M(M, S)
-        self._keep(self._gram_table, S, K)
-        if not self.factored:
-            self._keep(self._moment_table, S, M)
+        if self._update is not None:
+            K = self._update.gram_rows(K, S)
+            if not self.few_targets and self.target_operator is not None:
+                M = self._update.moment_rows(M, S)
+        self._store(self._gram_table, S, K)
+        if not self.few_targets:
+            self._store(self._moment_table, S, M)
 
-    def _keep(self, table: Rows, S: Ints, rows: Floats) -> None:
+    def _store(self, table: Rows, S: Ints, rows: Floats) -> None:
         for j, values in zip(S.tolist(), rows, strict=True):
-            own = self._kept.keep(values)
+            own = self._row_cache.store(values)
             own[j] = table.diagonal[j]
             table.held[j] = own
             table.addresses[j] = own.ctypes.data
 
     @property
-    def pass_work(self) -> int:
-        """Numbers read to bring a batch of rows."""
+    def fetch_cost(self) -> int:
+        """Numbers read to fetch one batch of rows."""
         return self.factor.shape[0] * self.factor.shape[1]
 
     def _evaluate(self, S: Iterable[int]) -> tuple[float, int]:
-        """From the rows where all are there, else from the columns S alone: no pass."""
+        """Evaluate from rows where all were fetched, else from the columns S alone, without a pass over F."""
         members = np.unique(np.asarray(list(S), np.int64))
         few = 0 < members.size <= FEW_COLUMNS and 0 <= members[0] <= members[-1] < self.n
-        if self._taken is not None or not few or not self.missing(members):
+        if self._update is not None or not few or not self.missing_rows(members):
             return super()._evaluate(members.tolist())
-        return self.restrict(members)._evaluate(range(members.size))
+        return self._dense(members)._evaluate(range(members.size))
 
-    def pairs(self, J: Ints, L: Ints) -> Floats:
-        """(2, pairs) K_jl and, where M is kept, M_jl, of columns that need not have entered."""
+    def entries(self, J: Ints, L: Ints) -> Floats:
+        """Return (2, pairs) K_jl and, where M is kept, M_jl, read from the columns themselves."""
         both, where = np.unique(np.concatenate([J, L]), return_inverse=True)
         F = self.factor.columns(self.columns[both])
         at_J, at_L = where[: J.size], where[J.size :]
         K = np.einsum("rp,rp->p", F[:, at_J], F[:, at_L])
         M = np.zeros(J.size)
-        if self.through is not None:
-            M = np.einsum("rp,rp->p", F[:, at_J], _times(self.through, F)[:, at_L])
-        elif not self.factored:
+        if self.target_operator is not None:
+            M = np.einsum("rp,rp->p", F[:, at_J], _apply(self.target_operator, F)[:, at_L])
+        elif not self.few_targets:
             assert self.cross is not None
             M = np.einsum("pt,pt->p", self.cross[J], self.cross[L])
-        taken = self._taken
-        if taken is not None:
-            K, M = taken.pairs(K, M, J, L)
-        object.__setattr__(self, "pairs_fetched", self.pairs_fetched + J.size)
+        if self._update is not None:
+            K, M = self._update.entries(K, M, J, L)
+        self.entries_fetched += J.size
         return np.vstack([K, M])
 
     @property
-    def most_pairs(self) -> int:
-        """Pairs to ask for at once."""
+    def max_entries(self) -> int:
+        """Number of single entries of K to ask for in one call of `entries`."""
         return int(max(16, COLUMN_BYTES // (16 * self.factor.shape[0])))
 
     @cached_property
     def _partial(self) -> Partial:
-        p = 0 if self._taken is not None else min(self.leading_rows, self.factor.shape[0])
+        p = 0 if self._update is not None else min(self.leading_rows, self.factor.shape[0])
         if p == 0:
-            return Partial(np.zeros((self.n, 1), np.float32), np.sqrt(np.maximum(self._diagonal, 0.0)))
+            return Partial(np.zeros((self.n, 1), np.float32), np.sqrt(np.maximum(self.diagonal, 0.0)))
         leading = self.factor.leading(p)
         if self.columns.size < leading.shape[0]:
             leading = leading[self.columns]
         known = np.zeros(self.n)
         for x in range(leading.shape[1]):
             known += np.square(leading[:, x], dtype=np.float64)
-        rest = np.maximum(self._diagonal - known, 0.0) + _SINGLE_ROUNDING * self._diagonal
+        rest = np.maximum(self.diagonal - known, 0.0) + _SINGLE_ROUNDING * self.diagonal
         return Partial(np.ascontiguousarray(leading), np.sqrt(rest))
 
     def memory(self, s_max: int, slots: int) -> Memory:
-        """Room for `slots` subsets, for the compiled kernels; one of several may ask for entries outside it."""
-        cross = np.ascontiguousarray(self.cross, np.float64) if self.factored else self._moment_table
+        """Return tables for `slots` subsets, for the compiled kernels; with several, entries may be bounded."""
+        cross = np.ascontiguousarray(self.cross, np.float64) if self.few_targets else self._moment_table
         one = Partial(np.zeros((1, 1), np.float32), np.zeros(1))
         return pool(
             self._gram_table, cross, np.ascontiguousarray(self.floor), self.lam, self.c, max(s_max, 1), slots,
             self._partial if slots > 1 else one,
         )  # fmt: skip
 
-    def restrict(self, allowed: ArrayLike) -> QuadraticObjective:
-        """The same objective over the local columns `allowed` alone; few of them are made whole."""
+    def restrict(self, allowed: ArrayLike) -> Objective:
+        """Return the objective over the local columns `allowed` alone; with few of them a dense one."""
         keep = np.asarray(allowed, np.int64)
-        cross = None if self.cross is None else self.cross[keep]
-        if keep.size <= FEW_COLUMNS and self._taken is None:
-            F = self.factor.columns(self.columns[keep])
-            moments = None if self.through is None else F.T @ _times(self.through, F)
-            return QuadraticObjective(
-                K=np.ascontiguousarray(F.T @ F), cross=cross, c=self.c, lam=self.lam, columns=self.columns[keep],
-                included=self.included, scale=self.scale[keep], total=self.total, moments=moments,
-            )  # fmt: skip
-        if self._taken is not None:
+        if keep.size <= FEW_COLUMNS and self._update is None:
+            return self._dense(keep)
+        if self._update is not None:
             raise OptionError("Columns are taken away before others are included.")
         return OnDemandObjective(
-            self.factor, self._diagonal[keep], cross, self.c, self.lam, through=self.through,
-            seen=None if self._seen is None else self._seen[keep], keep=self.columns[keep],
-            leading_rows=self.leading_rows, most_bytes=self.most_bytes, batch=self.batch, row_bytes=self.row_bytes,
-            included=self.included,
-            scale=self.scale[keep], total=self.total, targets=self._targets,
+            self.factor, self.diagonal[keep], None if self.cross is None else self.cross[keep], self.c, self.lam,
+            target_operator=self.target_operator,
+            moment_diagonal=None if self._moment_diagonal is None else self._moment_diagonal[keep],
+            columns=self.columns[keep], leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
+            row_cache_bytes=self.row_cache_bytes, included=self.included, scale=self.scale[keep], total=self.total,
+            load_target_gram=self._load_target_gram,
         )  # fmt: skip
 
-    def condition(self, include: Sequence[int]) -> QuadraticObjective:
-        """The objective of what to add to the columns `include`, which are always chosen (local indices)."""
+    def _dense(self, keep: Ints) -> DenseObjective:
+        F = self.factor.columns(self.columns[keep])
+        return DenseObjective(
+            K=np.ascontiguousarray(F.T @ F), cross=None if self.cross is None else self.cross[keep], c=self.c,
+            lam=self.lam, columns=self.columns[keep], included=self.included, scale=self.scale[keep], total=self.total,
+            moments=None if self.target_operator is None else F.T @ _apply(self.target_operator, F),
+        )  # fmt: skip
+
+    def condition(self, include: Sequence[int]) -> Objective:
+        """Return the objective of what to add to the local columns `include`, which are always chosen.
+
+        Errors: OptionError where they depend on each other. One fetch, and O(n i^2) for i included columns.
+        """
         if not len(include):
             return self
-        I, rest = self._parted(include)
-        self.need(I.tolist())
+        I, rest = self._partition(include)
+        self.fetch_rows(I.tolist())
         K_I = self.rows(I)
         A = np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
-        M_I = M_II = seen = None
-        if self.through is not None:
+        M_I = M_II = moment_diagonal = None
+        if self.target_operator is not None:
             M_I = self.moment_rows(I)
             M_II = M_I[:, I]
-            seen = self.moment_diagonal - 2.0 * np.einsum("in,in->n", A, M_I) + np.einsum("in,in->n", A, M_II @ A)
-            seen, M_I = np.maximum(seen, 0.0)[rest], M_I[:, rest]
-        diagonal = self._diagonal - np.einsum("in,in->n", K_I, A)
-        taken = _Taken(np.ascontiguousarray(K_I[:, rest]), np.ascontiguousarray(A[:, rest]), M_I, M_II)
+            left = self.moment_diagonal - 2.0 * np.einsum("in,in->n", A, M_I) + np.einsum("in,in->n", A, M_II @ A)
+            moment_diagonal, M_I = np.maximum(left, 0.0)[rest], M_I[:, rest]
+        diagonal = self.diagonal - np.einsum("in,in->n", K_I, A)
+        update = SchurUpdate(np.ascontiguousarray(K_I[:, rest]), np.ascontiguousarray(A[:, rest]), M_I, M_II)
         cross = None if self.cross is None else self.cross[rest] - A[:, rest].T @ self.cross[I]
 
-        def targets() -> Floats:
+        def load_target_gram() -> Floats:
             assert self.cross is not None
             B_I = self.cross[I]
             return np.asarray(self.target_gram - B_I.T @ np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
 
         return OnDemandObjective(
-            self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam, through=self.through,
-            seen=seen, keep=self.columns[rest], leading_rows=self.leading_rows, most_bytes=self.most_bytes,
-            batch=self.batch, row_bytes=self.row_bytes,
-            included=self.included + tuple(int(j) for j in self.columns[I]), scale=self.scale[rest], total=self.total,
-            taken=taken, targets=targets,
+            self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam,
+            target_operator=self.target_operator, moment_diagonal=moment_diagonal, columns=self.columns[rest],
+            leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
+            row_cache_bytes=self.row_cache_bytes, included=self.included + tuple(int(j) for j in self.columns[I]),
+            scale=self.scale[rest], total=self.total, update=update, load_target_gram=load_target_gram,
         )  # fmt: skip
 
 
-def _times(through: Floats, F: Floats) -> Floats:
-    return np.asarray(through[:, None] * F if through.ndim == 1 else through @ F)
+def _apply(target_operator: Floats, F: Floats) -> Floats:
+    """Return T F, from T or its diagonal."""
+    return np.asarray(target_operator[:, None] * F if target_operator.ndim == 1 else target_operator @ F)
 
 
-def _stacked(table: Rows, S: Sequence[int] | Ints, n: int) -> Floats:
+def _stack(table: Rows, S: Sequence[int] | Ints, n: int) -> Floats:
     return np.array([table.held[int(j)] for j in S]).reshape(-1, n)

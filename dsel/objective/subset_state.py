@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels import layout as at
 from dsel.objective.kernels import neighbour_table as table
 
 
-class Solution:
+class SubsetState:
     """A subset S of an objective's columns (local indices), at most `limit` of them.
 
     A step costs O(n s), the deletion of a column that nearly depends on the others O(n s^2).
     """
 
-    def __init__(self, objective: QuadraticObjective, limit: int, S: Iterable[int] = ()) -> None:
+    def __init__(self, objective: Objective, limit: int, S: Iterable[int] = ()) -> None:
         self.objective = objective
         self.limit = limit
         self._memory = objective.memory(limit, 1)
@@ -71,7 +71,7 @@ class Solution:
             raise OptionError(f"Column {j} is in the subset already.")
         if self.size >= self.limit:
             raise OptionError(f"The subset holds {self.limit} columns already, its limit.")
-        self.objective.need([int(j)], lambda: np.argsort(-self.gains(), kind="stable"))
+        self.objective.fetch_rows([int(j)], lambda: np.argsort(-self.gains(), kind="stable"))
         return bool(table.insert(self._memory.P, 0, int(j)))
 
     def delete(self, j: int) -> None:
@@ -93,7 +93,7 @@ class Solution:
         memory[at.A][0, :s, :s] = A = (A + A.T) / 2.0
         a = A @ K_S
         row[at.TOLERANCE] = obj.diagonal + obj.lam - np.einsum("sn,sn->n", K_S, a)
-        if obj.factored:
+        if obj.few_targets:
             assert obj.cross is not None
             memory[at.G][0, :s] = w = A @ obj.cross[S]
             row[at.RESIDUAL :] = (obj.cross - K_S.T @ w).T

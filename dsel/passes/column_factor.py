@@ -25,7 +25,7 @@ from dsel.passes.statistics import Preprocess
 
 
 class ColumnFactor:
-    """Z (m, n) as a `dsel.objective.on_demand.Factor`: its columns and products, from the store or the workers."""
+    """Z (m, n) as a `dsel.objective.on_demand.MatrixFactor`: columns and products, from the store or the workers."""
 
     def __init__(self, blocks: ColumnBlocks, statistics: ColumnStatistics, preprocess: Preprocess, missing: Missing):
         self._blocks = blocks

@@ -13,7 +13,7 @@ from dsel.errors import DataError, OptionError
 from dsel.passes.moments import Moments
 
 if TYPE_CHECKING:
-    from dsel.objective.dense import QuadraticObjective
+    from dsel.objective.dense import DenseObjective
 
 Preprocess = Literal["standardize", "center", "unit", "none"]
 PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
@@ -132,12 +132,12 @@ class Statistics(ColumnScales):
         vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
         return self.m > 0 and self.weight > 0 and vectors and self.K.shape == (n, n) and self.B.shape == (n, N)
 
-    def objective(self, preprocess: Preprocess, lam: float = 0.0) -> QuadraticObjective:
+    def objective(self, preprocess: Preprocess, lam: float = 0.0) -> DenseObjective:
         """The quadratic objective over all n columns, unusable ones included.
 
         Errors: DataError where the targets are constant, so that there is nothing to explain.
         """
-        from dsel.objective.dense import QuadraticObjective  # with numba, that workers of a pass do without
+        from dsel.objective.dense import DenseObjective  # with numba, that workers of a pass do without
 
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
@@ -150,9 +150,9 @@ class Statistics(ColumnScales):
         if self.unsupervised:
             if unusable.all():
                 raise self.no_column_varies()
-            return QuadraticObjective(K, None, float(np.trace(K)), lam)
+            return DenseObjective(K, None, float(np.trace(K)), lam)
         B, c = self.targets(preprocess, self.B)
-        return QuadraticObjective(K, B, c, lam)
+        return DenseObjective(K, B, c, lam)
 
 
 def constant_columns(low: Floats, high: Floats, squares: Floats, weight: float) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from scipy.linalg.blas import dsyrk
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.jit import is_compiled
 from dsel.data.dataset import Dataset, part_bytes
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.passes.column_blocks import groups_of_columns, load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
@@ -66,7 +66,7 @@ def search_seconds(plan: Plan) -> float | None:
     X = rng.normal(size=(3 * k + 10, n))
     Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
     cross = None if problem.keeps_moments else X.T @ Y
-    search = Poss(QuadraticObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
+    search = Poss(DenseObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
     warm_start(search, PossOptions(warm_start="forward"), 0)
     tried = min(_TRIAL_ITERATIONS, plan.iterations)
     search.advance(tried)

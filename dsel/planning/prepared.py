@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dsel.config.request import Settings
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.column_blocks import ColumnBlocks
@@ -36,7 +36,7 @@ class Prepared:
     data, for a penalty."""
 
     statistics: ColumnScales
-    objective: Callable[[float], QuadraticObjective]
+    objective: Callable[[float], Objective]
     fit: Callable[[NDArray[np.int64], float], Fit]
     counts: dict[str, Any] = field(default_factory=dict)
 
@@ -117,7 +117,7 @@ def in_shards(
             fill=statistics.mean_x if settings.missing == "mean" else None,
         )  # fmt: skip
 
-    def objective(lam: float) -> QuadraticObjective:
+    def objective(lam: float) -> Objective:
         return on_demand_objective(
             factor, statistics, settings.preprocess, lam, chosen.bound_rows, chosen.rows_a_pass, chosen.kept_bytes
         )
@@ -134,14 +134,14 @@ def reduced(
     statistics, factor = ready.statistics, ready.factor
     held: list[Eigen] = []
 
-    def objective(lam: float) -> QuadraticObjective:
+    def objective(lam: float) -> Objective:
         if not held:
             held.append(_eigen(dataset, settings, chosen, artefacts, factor, squared_norm(statistics, settings)))
         eigen = held[0]
         squares = np.square(eigen.W)
         return OnDemandObjective(
-            InMemoryFactor(eigen.W), squares.sum(axis=0), None, eigen.total, lam, through=eigen.values,
-            seen=eigen.values @ squares, leading_rows=SKETCH_ROWS,
+            InMemoryFactor(eigen.W), squares.sum(axis=0), None, eigen.total, lam, target_operator=eigen.values,
+            moment_diagonal=eigen.values @ squares, leading_rows=SKETCH_ROWS,
         )  # fmt: skip
 
     return Prepared(statistics, objective, ready.fit, {"representation": chosen.name, "rank": chosen.rank})
@@ -196,13 +196,14 @@ def on_demand_objective(
     if not statistics.unsupervised:
         B, c = statistics.targets(preprocess, statistics.B)
         return OnDemandObjective(
-            factor, diagonal, B, c, lam, leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
-            targets=partial(target_gram, factor.dataset, statistics, preprocess),
+            factor, diagonal, B, c, lam, leading_rows=leading_rows, batch=batch, row_cache_bytes=row_bytes,
+            load_target_gram=partial(target_gram, factor.dataset, statistics, preprocess),
         )  # fmt: skip
     if unusable.all():
         raise statistics.no_column_varies()
     G = factor.row_gram()
     return OnDemandObjective(
-        factor, diagonal, None, float(diagonal.sum()), lam, through=G, seen=factor.quadratic_diagonal(G),
-        leading_rows=leading_rows, batch=batch, row_bytes=row_bytes,
+        factor, diagonal, None, float(diagonal.sum()), lam, target_operator=G,
+        moment_diagonal=factor.quadratic_diagonal(G), leading_rows=leading_rows, batch=batch,
+        row_cache_bytes=row_bytes,
     )  # fmt: skip

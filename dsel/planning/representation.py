@@ -22,7 +22,7 @@ from typing import Literal
 from dask.utils import format_bytes
 
 from dsel.errors import CapacityError
-from dsel.objective.dense import FEW_TARGETS
+from dsel.objective.base import FEW_TARGETS
 from dsel.passes.eigendecomposition import OVERSAMPLING, sketch_passes
 from dsel.passes.reduce_blocks import FAN_IN
 from dsel.passes.tiles import plan_tiles

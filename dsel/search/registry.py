@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsel._lib.jit import say_that_it_compiles
+from dsel._lib.jit import log_compilation
 from dsel.objective.kernels import neighbour_table
 from dsel.search.anytime import Stop, drive
 from dsel.search.base import FrontPoint, SearchOutcome
@@ -56,7 +56,7 @@ class Method:
 def _poss(run: Run) -> SearchOutcome:
     if run.options.by_calls(run.criterion is not None):
         return _poss_by_calls(run)
-    say_that_it_compiles(pareto_engine.run)
+    log_compilation(pareto_engine.run)
     objective, options = run.objective, run.options
     if run.state is not None:
         search = Poss.restore(objective, run.state, options.memory)
@@ -109,7 +109,7 @@ def _greedy(module: str, function: str, *names: str, seeded: bool = False) -> Ca
     def run(run: Run) -> SearchOutcome:
         from importlib import import_module
 
-        say_that_it_compiles(neighbour_table.insert)
+        log_compilation(neighbour_table.insert)
         call = getattr(import_module(f"dsel.search.greedy.{module}"), function)
         settings = {name: getattr(run.options, name) for name in names}
         if seeded:
@@ -141,13 +141,12 @@ def _branch_and_bound(run: Run) -> SearchOutcome:
 
 
 def _astar(run: Run) -> SearchOutcome:
-    from dsel.objective.on_demand import OnDemandObjective
     from dsel.search.exact.astar import AStar
     from dsel.search.exact.branch_and_bound import starting_subset
     from dsel.search.exact.partial_expansion_astar import WideAStar
 
     objective, options = run.objective, run.options
-    wide = isinstance(objective, OnDemandObjective) and objective.reduced_factor is None
+    wide = not objective.has_gram and objective.eigen_factor is None
     kind: type[Any] = WideAStar if wide else AStar
     search: AStar
     if run.state is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.greedy.greedy_rls import LooRows
 from dsel.search.options import StopOptions
@@ -27,7 +27,7 @@ class Run:
     folder that the workers read, too, for the objective's arrays; without one they are sent.
     """
 
-    objective: QuadraticObjective
+    objective: Objective
     k: int
     seed: int
     options: Any
@@ -41,7 +41,7 @@ class Run:
     shared_folder: Place | None = None
 
 
-def poss_stop(options: StopOptions, k: int, objective: QuadraticObjective) -> Stop:
+def poss_stop(options: StopOptions, k: int, objective: Objective) -> Stop:
     """The stopping rules that the options ask for; the paper's T where they do not say."""
     target = options.target
     if options.target_r2 is not None:

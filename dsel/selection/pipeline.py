@@ -20,8 +20,8 @@ from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.passes.accounting import counted
 from dsel.passes.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
@@ -165,8 +165,8 @@ def statistics_of(
 
 
 def candidates_of(
-    dataset: Dataset, checked: Checked, statistics: ColumnScales, whole: QuadraticObjective
-) -> tuple[QuadraticObjective, tuple[str, ...]]:
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, whole: Objective
+) -> tuple[Objective, tuple[str, ...]]:
     """The objective over the columns that may be chosen, given those that always are; and notes for the user. whole:
     over all columns."""
     settings, labels = checked.settings, dataset.features
@@ -184,7 +184,7 @@ def candidates_of(
         raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
-    pairs = [] if whole.on_demand else duplicates(whole.K)
+    pairs = duplicates(whole.K) if whole.has_gram else []
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
         more = " (and more)" if len(pairs) > 3 else ""
@@ -194,7 +194,7 @@ def candidates_of(
         raise OptionError("No column is left to choose from: all are constant or excluded.")
     if keep.size < settings.k:
         notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
-    objective = whole if whole.on_demand and keep.size == whole.n else whole.restrict(keep)
+    objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
 
 
@@ -273,7 +273,7 @@ def _path(
 
 
 def _search(
-    dataset: Dataset, objective: QuadraticObjective, checked: Checked, context: RunContext, rows: DatasetRows | None
+    dataset: Dataset, objective: Objective, checked: Checked, context: RunContext, rows: DatasetRows | None
 ) -> SearchOutcome:
     criterion = checked.settings.criterion
     data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
@@ -301,12 +301,12 @@ def _search(
 
 
 def by_gain(
-    whole: QuadraticObjective, included: Sequence[int], chosen: Sequence[int]
+    whole: Objective, included: Sequence[int], chosen: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Included columns, then the others, each next one being that of the largest gain after those before it; and those
     that depend on others, which rfe or a criterion may choose."""
     members = [*included, *chosen]
-    solution = Solution(whole.restrict(members), len(members))
+    solution = SubsetState(whole.restrict(members), len(members))
     order: list[int] = []
     dependent: list[int] = []
     for group in (range(len(included)), range(len(included), len(members))):
@@ -320,7 +320,7 @@ def by_gain(
 
 
 def _selection(
-    dataset: Dataset, checked: Checked, statistics: ColumnScales, objective: QuadraticObjective,
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, objective: Objective,
     outcome: SearchOutcome, S: NDArray[np.int64], dependent: NDArray[np.int64], fit: Fit, *,
     notes: tuple[str, ...], seconds: dict[str, float],
     path: tuple[PathRow, ...] = (), rows: DatasetRows | None = None,
@@ -385,7 +385,7 @@ def _selection(
     )
 
 
-def _front_row(objective: QuadraticObjective, point: FrontPoint, by_criterion: bool) -> FrontRow:
+def _front_row(objective: Objective, point: FrontPoint, by_criterion: bool) -> FrontRow:
     f = objective.value(point.members)
     size = len(objective.included) + point.size
     criterion = point.value if by_criterion and np.isfinite(point.value) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.forward import forward
 from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, run_search
 
@@ -36,7 +36,7 @@ VARIANTS = {
 ALONE = "exchange search alone (IterFS, restarts)"
 
 
-def run_once(objective: QuadraticObjective, k: int, name: str, seconds: float, seed: int) -> tuple[float, int]:
+def run_once(objective: DenseObjective, k: int, name: str, seconds: float, seed: int) -> tuple[float, int]:
     """Return f of the best subset after `seconds` of wall time, and the number of iterations or restarts."""
     if name == ALONE:
         found = [objective.value(S) for S in local_optima(objective, k, time.perf_counter() + seconds, seed)]
@@ -45,7 +45,7 @@ def run_once(objective: QuadraticObjective, k: int, name: str, seconds: float, s
     return search.best_value, search.iteration
 
 
-def table(objective: QuadraticObjective, k: int, unit: float, seconds: float, seeds: int) -> list[dict[str, Any]]:
+def table(objective: DenseObjective, k: int, unit: float, seconds: float, seeds: int) -> list[dict[str, Any]]:
     """Return one row per variant: mean, least and largest f / unit over the seeds, and mean iterations."""
     rows: list[dict[str, Any]] = []
     for name in (*VARIANTS, ALONE):

@@ -28,7 +28,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.engine.branch_and_bound import Workers
 from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
@@ -101,7 +101,7 @@ def compare(name: str, k: int, data: tuple[Floats, Floats], limit: int) -> dict[
     return row
 
 
-def nodes_per_second(objective: QuadraticObjective, k: int) -> float:
+def nodes_per_second(objective: DenseObjective, k: int) -> float:
     """Return the nodes per processor second of depth-first search alone."""
     start_from = starting_subset(objective, k)
     best = 0.0
@@ -123,7 +123,7 @@ def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
     return time.perf_counter() - start
 
 
-def speedup(objective: QuadraticObjective, k: int, repeats: int) -> dict[str, Any]:
+def speedup(objective: DenseObjective, k: int, repeats: int) -> dict[str, Any]:
     """Return the wall time of the same proof on one worker and on two, the least of several alternating runs.
 
     `unrelated` is the speedup of two independent proofs that run at the same time: what this machine allows.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
@@ -28,7 +28,7 @@ Start = Literal["empty", "forward", "exchange"]
 OURS: dict[Start, dict[str, int]] = {"forward": {"exchange_every": EXCHANGE_EVERY}, "exchange": {}}
 
 
-def local_optima(objective: QuadraticObjective, k: int, end: float, seed: int) -> Iterator[tuple[int, ...]]:
+def local_optima(objective: DenseObjective, k: int, end: float, seed: int) -> Iterator[tuple[int, ...]]:
     """Yield the results of exchange search from random subsets until time `end`; at least one."""
     restart = 0
     while restart == 0 or time.perf_counter() < end:
@@ -36,9 +36,7 @@ def local_optima(objective: QuadraticObjective, k: int, end: float, seed: int) -
         restart += 1
 
 
-def run_search(
-    objective: QuadraticObjective, k: int, start: Start, seconds: float, seed: int = 0, **options: Any
-) -> Poss:
+def run_search(objective: DenseObjective, k: int, start: Start, seconds: float, seed: int = 0, **options: Any) -> Poss:
     """Return the Pareto search after `seconds` of wall time, which include the time for the initial archive.
 
     start: the initial archive. "empty": as in the papers. "forward": the path of forward selection. "exchange": that

@@ -23,8 +23,8 @@ import numpy as np
 
 from dsel.engine.clusters.local import usable_cores
 from dsel.engine.executors.dask_futures import DaskFutures
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.objective_file import StoredObjective, store_objective
+from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
@@ -56,7 +56,7 @@ DATA_SETS = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushro
 class Costly:
     """A criterion that returns f of a regression after `COST` seconds of computing or waiting."""
 
-    objective: QuadraticObjective
+    objective: DenseObjective
     computes: bool
 
     def __call__(self, S: Subset) -> float:
@@ -114,10 +114,10 @@ def costly(client: Any, criterion: Costly, workers: int, processors: int, second
     return timed(client, search, work, int(evaluations / 0.55), workers)
 
 
-def cheap_objective() -> QuadraticObjective:
+def cheap_objective() -> DenseObjective:
     """Return a column subset selection objective (Y = X) of nearly full rank."""
     X = low_rank_data(CHEAP_N + 100, CHEAP_N, 200)
-    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
+    return DenseObjective(X.T @ X, None, float(np.square(X).sum()))
 
 
 def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
@@ -126,7 +126,7 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
     Early on, nearly every iteration improves the archive, and every worker computes the tables of each new subset.
     """
     objective = cheap_objective()
-    stored = store_objective(objective, folder)
+    stored = save_objective(objective, folder)
     whole, second = [], []
     T = paper_iterations(CHEAP_K, CHEAP_N)
     for workers in (1, 2):
@@ -147,9 +147,9 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
     return whole, second
 
 
-def _alone(stored: StoredObjective, iterations: int) -> float:
+def _alone(stored: ObjectiveFile, iterations: int) -> float:
     """Return the iterations per second of POSS alone."""
-    search = Poss(stored.open(), CHEAP_K, seed=1)
+    search = Poss(stored.load(), CHEAP_K, seed=1)
     start = time.perf_counter()
     search.advance(iterations)
     return iterations / (time.perf_counter() - start)
@@ -157,7 +157,7 @@ def _alone(stored: StoredObjective, iterations: int) -> float:
 
 def ceiling(folder: Path, iterations: int) -> float:
     """Return the mean speed of two independent searches at the same time over the speed of one alone."""
-    stored = store_objective(cheap_objective(), folder)
+    stored = save_objective(cheap_objective(), folder)
     with cluster(2) as client:
         first, second = client.scheduler_info(n_workers=-1)["workers"]
         runs = [client.submit(_alone, stored, 50_000, workers=[w], pure=False) for w in (first, second)]
@@ -221,13 +221,13 @@ def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
     return rows, notes
 
 
-def _rounds(objective: QuadraticObjective, N: int, iterations: int, seed: int) -> float:
+def _rounds(objective: DenseObjective, N: int, iterations: int, seed: int) -> float:
     search = PpossRounds(objective, 8, processors=N, seed=seed)
     search.advance(iterations)
     return search.best_value
 
 
-def _spread(objective: QuadraticObjective, values: list[float]) -> list[float]:
+def _spread(objective: DenseObjective, values: list[float]) -> list[float]:
     """Return the mean and standard deviation of R^2."""
     found = 1.0 - np.array(values) / objective.total
     return [float(found.mean()), float(found.std())]

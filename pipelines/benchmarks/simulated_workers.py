@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatch
@@ -23,7 +23,7 @@ _JITTER = 0.5
 class SimulatedWorkers:
     """An executor of N simulated workers, each with its own archive and one queued package, like `DaskFutures`."""
 
-    def __init__(self, objective: QuadraticObjective, k: int, seed: int, workers: int) -> None:
+    def __init__(self, objective: DenseObjective, k: int, seed: int, workers: int) -> None:
         self.workers = self.spread = workers
         self.now = 0.0
         self._engines = [SliceEngine(objective, k, seed) for _ in range(workers)]
@@ -59,7 +59,7 @@ class SimulatedWorkers:
         self._waiting.clear()
 
 
-def least_found(objective: QuadraticObjective, k: int, workers: int, iterations: int, seed: int) -> float:
+def least_found(objective: DenseObjective, k: int, workers: int, iterations: int, seed: int) -> float:
     """Return the least f that PPOSS-asy finds on a number of simulated workers."""
     search = SlicedPposs(objective, k, seed=seed)
     executor = SimulatedWorkers(objective, k, seed, workers)

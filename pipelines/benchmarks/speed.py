@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.pareto.poss import Poss, paper_iterations
 from pipelines.benchmarks.literal import LiteralPoss, Value, by_data, by_gram, by_recursion
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
@@ -21,7 +21,7 @@ M, N, K = 2000, 500, 8
 POCSS_K, POCSS_WIDTHS = 50, (386, 2500)
 
 
-def search_seconds(objective: QuadraticObjective, k: int, iterations: int, repeats: int) -> float:
+def search_seconds(objective: DenseObjective, k: int, iterations: int, repeats: int) -> float:
     """Return the seconds to set up a search and run iterations, given the Gram matrix and compiled code."""
     Poss(objective, k).advance(10)
 
@@ -31,7 +31,7 @@ def search_seconds(objective: QuadraticObjective, k: int, iterations: int, repea
     return least_seconds(work, repeats)
 
 
-def typical_archive(objective: QuadraticObjective, k: int, iterations: int) -> list[tuple[int, ...]]:
+def typical_archive(objective: DenseObjective, k: int, iterations: int) -> list[tuple[int, ...]]:
     """Return the archive after half of the iterations, from which the literal algorithms are measured."""
     search = Poss(objective, k, seed=1)
     search.advance(iterations // 2)

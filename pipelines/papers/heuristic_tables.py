@@ -19,7 +19,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.errors import MissingExtraError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar import AStar
@@ -126,7 +126,7 @@ def optimum(problem: Case, seconds: float) -> Certificate:
     return proof.certificate()
 
 
-def _leaps(objective: QuadraticObjective, k: int, seconds: float) -> float | None:
+def _leaps(objective: DenseObjective, k: int, seconds: float) -> float | None:
     """Return the optimum by leaps and bounds, or None if it takes too long."""
     search = BranchAndBound(objective, k, bound="leaps", most_open=0)
     search.warm_up()
@@ -141,7 +141,7 @@ def other_methods(problem: Case, seconds: float) -> dict[str, float | None]:
     """
     objective, k = regression(problem.X, problem.Y), problem.choose
 
-    def error(find: Callable[[QuadraticObjective, int], SearchOutcome]) -> float:
+    def error(find: Callable[[DenseObjective, int], SearchOutcome]) -> float:
         return find(objective, k).best(k).value
 
     if problem.Y.shape[1] > 1:

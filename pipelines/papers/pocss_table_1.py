@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.approx_svd import approx_svd
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
@@ -27,14 +27,14 @@ K = 50
 RUNS_IN_PAPER = 10
 
 
-def pocss(objective: QuadraticObjective, seed: int) -> float:
+def pocss(objective: DenseObjective, seed: int) -> float:
     """Return f of the best subset after the paper's number of iterations."""
     search = Poss(objective, K, seed=seed)
     search.advance(paper_iterations(K, objective.n))
     return search.best_value
 
 
-METHODS: dict[str, Callable[[QuadraticObjective, int], float]] = {
+METHODS: dict[str, Callable[[DenseObjective, int], float]] = {
     "Two-stage": lambda objective, seed: two_stage(objective, K, seed).best(K).value,
     "ApproxSVD": lambda objective, seed: approx_svd(objective, K).best(K).value,
     "Greedy": lambda objective, seed: forward(objective, K).best(K).value,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.backward import rfe
 from dsel.search.greedy.foba import foba
@@ -27,7 +27,7 @@ from pipelines.processes import map_processes
 from pipelines.table import json_line, text_table
 
 K = 8
-GREEDY: dict[str, Callable[[QuadraticObjective, int], SearchOutcome]] = {
+GREEDY: dict[str, Callable[[DenseObjective, int], SearchOutcome]] = {
     "FR": forward,
     "FoBa": foba,
     "OMP": omp,

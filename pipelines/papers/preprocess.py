@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 
 
 def standardised(X: Floats) -> Floats:
@@ -27,11 +27,11 @@ def unit_columns(X: Floats) -> Floats:
     return np.asarray(X[:, norms > 0.0] / norms[norms > 0.0])
 
 
-def regression(X: Floats, Y: Floats) -> QuadraticObjective:
+def regression(X: Floats, Y: Floats) -> DenseObjective:
     """Return the objective f(S) = residual sum of squares of Y (m, N) on X_S."""
-    return QuadraticObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()))
+    return DenseObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()))
 
 
-def self_expression(X: Floats) -> QuadraticObjective:
+def self_expression(X: Floats) -> DenseObjective:
     """Return the objective f(S) = ||X - X_S X_S^+ X||^2."""
-    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
+    return DenseObjective(X.T @ X, None, float(np.square(X).sum()))

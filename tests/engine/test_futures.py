@@ -19,7 +19,7 @@ from dsel.engine.dask import DaskEngine
 from dsel.engine.executors.dask_futures import DaskFutures
 from dsel.engine.executors.process_pool import ProcessPool
 from dsel.errors import ClusterError, CriterionError
-from dsel.objective.objective_file import store_objective
+from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatch
@@ -177,7 +177,7 @@ class TestWorkers:
         objective = regression(X, Y)
         search, journal = SlicedPposs(objective, 4, seed=2), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        work = RunSlices(store_objective(objective, tmp_path), 4, 2)
+        work = RunSlices(save_objective(objective, tmp_path), 4, 2)
         Dispatch(search, DaskFutures(client, work, Carriage()), Stop(iterations=300_000), journal).run()
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
@@ -187,7 +187,7 @@ class TestWorkers:
     @pytest.mark.parametrize("rules", [{"iterations": 200_000}, {"iterations": 10**9, "seconds": 1.0}], ids=str)
     def test_once_it_is_over_nothing_of_it_stays_in_a_worker_s_memory(self, client, tmp_path, rules) -> None:
         objective, held = regression(*random_data(7, m=80, n=25)), []
-        work = RunSlices(store_objective(objective, tmp_path), 4, 2)
+        work = RunSlices(save_objective(objective, tmp_path), 4, 2)
         search = SlicedPposs(objective, 4, seed=2)
         Dispatch(search, DaskFutures(client, work, Carriage()), Stop(**rules)).run(lambda _: held.append(kept(client)))
         assert max(held) > (0, 0, 0)

@@ -192,10 +192,10 @@ class TestTheFolderOfAResult:
         return _Checkpoints(job, identity, Interrupts(), Reporter(), lock).saved
 
     def state(self) -> dict[str, Any]:
-        from dsel.objective.dense import QuadraticObjective
+        from dsel.objective.dense import DenseObjective
         from dsel.search.pareto.poss import Poss
 
-        return Poss(QuadraticObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
+        return Poss(DenseObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
 
     def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
         dataset, state = as_dataset(str(job.store)), self.state()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import dsel
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.exact.branch_and_bound import BranchAndBound
 
 PACKAGE = Path(dsel.__file__).parent
@@ -52,7 +52,7 @@ def test_compiled_code_names_the_modules_it_uses():
 
 def test_a_kernel_of_a_search_is_compiled_for_one_set_of_types():
     """What begins as a literal (`first = 0`) makes numba compile all that it is given to twice."""
-    BranchAndBound(QuadraticObjective(np.eye(3), np.ones((3, 2)), 9.0), 2).warm_up()
+    BranchAndBound(DenseObjective(np.eye(3), np.ones((3, 2)), 9.0), 2).warm_up()
     kept, version = 0, f"py{sys.version_info.major}{sys.version_info.minor}"
     for module in [module for name, module in sys.modules.items() if name.startswith("dsel.search.")]:
         for name, function in vars(module).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsel.objective.conditioning import missed, near_dependence
+from dsel.objective.conditioning import bound_error, smallest_pivot_share
 
 RNG = np.random.default_rng(0)
 
@@ -23,22 +23,22 @@ def chain(d: float):
 @pytest.mark.parametrize(("m", "n"), [(40, 10), (40, 40), (10, 40)])
 def test_independent_columns_and_those_that_are_sums_of_others_are_no_matter(m: int, n: int) -> None:
     X = RNG.normal(size=(m, n))
-    assert near_dependence(gram(X)) is None
-    assert near_dependence(gram(np.hstack([X, X[:, :3], X[:, :1] + X[:, 1:2], np.zeros((m, 1))]))) is None
+    assert smallest_pivot_share(gram(X)) is None
+    assert smallest_pivot_share(gram(np.hstack([X, X[:, :3], X[:, :1] + X[:, 1:2], np.zeros((m, 1))]))) is None
 
 
 @pytest.mark.parametrize("d", [1e-5, 1e-4, 1e-3])
 def test_nearly_equal_columns_are_noticed_at_any_scale(d: float) -> None:
     X = RNG.normal(size=(60, 8))
     X[:, 3] = X[:, 5] + d * RNG.normal(size=60)
-    share = near_dependence(gram(X * 10.0 ** np.arange(-4, 4)))
+    share = smallest_pivot_share(gram(X * 10.0 ** np.arange(-4, 4)))
     assert share is not None
     assert 0.1 * d**2 < share < 10.0 * d**2
-    assert near_dependence(gram(X), lam=1.0) is None  # a penalty tells them apart
+    assert smallest_pivot_share(gram(X), lam=1.0) is None  # a penalty tells them apart
 
 
 def test_what_several_trifles_multiply_to_is_noticed() -> None:
-    share = near_dependence(chain(7e-4))
+    share = smallest_pivot_share(chain(7e-4))
     assert share is not None
     assert share < 1e-12
 
@@ -48,10 +48,10 @@ def test_what_the_ridge_takes_from_a_subset_is_no_more_than_is_said(d: float) ->
     X = RNG.normal(size=(50, 4))
     X[:, 3] = X[:, 2] + d * X[:, 3]
     K, y = gram(X), RNG.normal(size=50)
-    share = near_dependence(K)
+    share = smallest_pivot_share(K)
     assert share is not None
     b, whole = X.T @ y, y @ y
     ridge = 1e-14 * np.diag(np.diag(K))
     less = b @ np.linalg.solve(K, ridge @ np.linalg.solve(K, b))  # first order of what K + ridge explains less
-    assert 0.0 < less <= missed(share, 4) * whole
-    assert missed(1e-20, 4) == 1.0
+    assert 0.0 < less <= bound_error(share, 4) * whole
+    assert bound_error(1e-20, 4) == 1.0

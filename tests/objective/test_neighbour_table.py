@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import layout as at
 from dsel.objective.kernels import neighbour_table as table
 from dsel.objective.kernels.layout import MOST_FLIPS
 from dsel.objective.kernels.multi_flip import value_after_flips
-from dsel.objective.subset_state import Solution
+from dsel.objective.subset_state import SubsetState
 from tests.objective.test_dense import objective
+from tests.oracles.expansion import expand
 from tests.oracles.literal_poss import Criterion, least_squares
 
 N_COLUMNS, LIMIT = 15, 10
@@ -26,14 +27,14 @@ seeds = st.integers(0, 2**32 - 1)
 walks = st.lists(st.integers(0, N_COLUMNS - 1), max_size=60)
 
 
-def problem(seed: int, N: int | None, lam: float) -> tuple[Criterion, QuadraticObjective]:
+def problem(seed: int, N: int | None, lam: float) -> tuple[Criterion, DenseObjective]:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((40, N_COLUMNS)) + 0.5 * rng.standard_normal((40, 1))
     Y = X if N is None else X[:, :4] @ rng.standard_normal((4, N)) + rng.standard_normal((40, N))
     return least_squares(X, Y, lam), objective(X, Y, lam)
 
 
-def flip(solution: Solution, j: int) -> None:
+def flip(solution: SubsetState, j: int) -> None:
     """Flip one column, where the limit allows."""
     if j in solution.members:
         solution.delete(j)
@@ -41,20 +42,20 @@ def flip(solution: Solution, j: int) -> None:
         assert solution.insert(j)
 
 
-def assert_sound(solution: Solution, tolerance: float) -> None:
+def assert_sound(solution: SubsetState, tolerance: float) -> None:
     """All that the table says is what the objective says of its members."""
     obj, S = solution.objective, solution.members
-    fresh = obj.expand(S)
+    gains, losses = expand(obj, S)
     assert solution.value == pytest.approx(obj.value(S), abs=tolerance)
-    np.testing.assert_allclose(solution.gains(), fresh.gain, atol=tolerance)
-    np.testing.assert_allclose(solution.losses(), fresh.loss, atol=tolerance)
+    np.testing.assert_allclose(solution.gains(), gains, atol=tolerance)
+    np.testing.assert_allclose(solution.losses(), losses, atol=tolerance)
 
 
 @steady
 @given(seeds, targets, penalties, walks)
 def test_the_table_follows_a_walk(seed: int, N: int | None, lam: float, walk: list[int]) -> None:
     f, obj = problem(seed, N, lam)
-    solution, S = Solution(obj, LIMIT), set[int]()
+    solution, S = SubsetState(obj, LIMIT), set[int]()
     for j in walk:
         if j in S or len(S) < LIMIT:
             S ^= {j}
@@ -68,7 +69,7 @@ def test_the_table_follows_a_walk(seed: int, N: int | None, lam: float, walk: li
 @pytest.mark.parametrize("N", [1, 3, 12, None])
 def test_rounding_does_not_pile_up_over_a_long_walk(N: int | None, lam: float) -> None:
     _, obj = problem(1, N, lam)
-    solution = Solution(obj, LIMIT)
+    solution = SubsetState(obj, LIMIT)
     for j in np.random.default_rng(1).integers(0, N_COLUMNS, 2000):
         flip(solution, int(j))
     assert_sound(solution, 1e-9 * obj.c)
@@ -80,7 +81,7 @@ def test_several_flips_at_once_are_valued_without_making_them(
     seed: int, N: int | None, lam: float, walk: list[int], flips: set[int]
 ) -> None:
     f, obj = problem(seed, N, lam)
-    solution = Solution(obj, LIMIT)
+    solution = SubsetState(obj, LIMIT)
     for j in walk:
         flip(solution, j)
     after = frozenset(solution.members) ^ frozenset(flips)
@@ -94,7 +95,7 @@ def test_several_flips_at_once_are_valued_without_making_them(
 @given(seeds, targets, penalties, walks)
 def test_outcomes_are_the_values_after_every_single_flip(seed: int, N: int | None, lam: float, walk: list[int]) -> None:
     f, obj = problem(seed, N, lam)
-    solution = Solution(obj, LIMIT)
+    solution = SubsetState(obj, LIMIT)
     for j in walk:
         flip(solution, j)
     table.fill_outcome(solution._memory.P, 0)
@@ -121,7 +122,7 @@ def test_slots_do_not_touch_each_other(N: int) -> None:
         np.testing.assert_allclose(memory[at.D][slot, at.OUTCOME], expected, atol=1e-10 * obj.c)
 
 
-def nearly_dependent(N: int | None, noise: float) -> QuadraticObjective:
+def nearly_dependent(N: int | None, noise: float) -> DenseObjective:
     """Columns 10 to 14 are columns 0 to 4 with some noise."""
     rng = np.random.default_rng(3)
     X: Floats = rng.standard_normal((60, 10))
@@ -134,7 +135,7 @@ def nearly_dependent(N: int | None, noise: float) -> QuadraticObjective:
 def test_members_that_nearly_depend_on_each_other_can_be_deleted(N: int | None) -> None:
     """f is exact; what a column would bring of which 1e-6 is left beside S is known to six digits fewer."""
     obj = nearly_dependent(N, 1e-3)
-    solution = Solution(obj, LIMIT, [0, 10, 1, 11, 6, 2, 12])
+    solution = SubsetState(obj, LIMIT, [0, 10, 1, 11, 6, 2, 12])
     for j in (10, 1, 12, 2, 0, 11):
         solution.delete(j)
         assert solution.value == pytest.approx(obj.value(solution.members), abs=1e-10 * obj.c)
@@ -147,7 +148,7 @@ def test_members_that_nearly_depend_on_each_other_can_be_deleted(N: int | None) 
 def test_where_a_deletion_leaves_only_rounding_the_table_says_that_it_cannot_tell(N: int) -> None:
     """Swapping one of two near twins for another column: the search then values the subset by itself."""
     obj = nearly_dependent(N, 1e-3)
-    solution = Solution(obj, LIMIT, [0, 10, 6])
+    solution = SubsetState(obj, LIMIT, [0, 10, 6])
     flips = np.array([10, 7])
     assert value_after_flips(solution._memory.P, 0, flips, 2) == -np.inf
     flips = np.array([6, 7])
@@ -158,7 +159,7 @@ def test_where_a_deletion_leaves_only_rounding_the_table_says_that_it_cannot_tel
 @pytest.mark.parametrize("N", [1, 3, 12, None])
 def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -> None:
     obj = nearly_dependent(N, 1e-5)
-    solution = Solution(obj, LIMIT, [0, 6])
+    solution = SubsetState(obj, LIMIT, [0, 6])
     before = (solution.members, solution.value, solution.gains().tolist())
     assert not solution.insert(10)
     assert (solution.members, solution.value, solution.gains().tolist()) == before
@@ -167,15 +168,15 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
     columns = np.array([1, 10])
     # Near the tolerance the table leaves the verdict to an evaluation; a plain copy needs none.
     assert value_after_flips(solution._memory.P, 0, columns, 2) == -np.inf
-    copied = Solution(nearly_dependent(N, 0.0), LIMIT, [0, 6])
+    copied = SubsetState(nearly_dependent(N, 0.0), LIMIT, [0, 6])
     assert value_after_flips(copied._memory.P, 0, columns, 2) == np.inf
     with pytest.raises(OptionError, match="Column 10 depends on the columns before it"):
-        Solution(obj, LIMIT, [0, 10])
+        SubsetState(obj, LIMIT, [0, 10])
 
 
 def test_once_its_twin_is_deleted_a_column_is_free_again() -> None:
     obj = nearly_dependent(1, 1e-5)
-    solution = Solution(obj, LIMIT, [0, 6])
+    solution = SubsetState(obj, LIMIT, [0, 6])
     solution.delete(0)
     assert solution.free()[10]
     assert solution.insert(10)
@@ -184,7 +185,7 @@ def test_once_its_twin_is_deleted_a_column_is_free_again() -> None:
 
 def test_steps_that_cannot_be_made_are_refused() -> None:
     _, obj = problem(0, 1, 0.0)
-    solution = Solution(obj, 2, [3])
+    solution = SubsetState(obj, 2, [3])
     with pytest.raises(OptionError, match="Column 3 is in the subset already"):
         solution.insert(3)
     with pytest.raises(OptionError, match="Column 4 is not in the subset"):

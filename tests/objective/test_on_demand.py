@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact import partial_expansion_astar as astar_wide
 from dsel.search.exact.astar import AStar
@@ -34,20 +34,21 @@ class Counting(InMemoryFactor):
         return super().products(V)
 
 
-def problem(N: int | None, lam: float, leading: int = 12) -> tuple[QuadraticObjective, OnDemandObjective, Counting]:
+def problem(N: int | None, lam: float, leading: int = 12) -> tuple[DenseObjective, OnDemandObjective, Counting]:
     """The same problem whole and on demand. N None: Y = X."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((M, N_COLUMNS)) + 0.4 * rng.standard_normal((M, 1))
     X[:, 7] = X[:, 3] + 0.01 * rng.standard_normal(M)
     Y = X if N is None else X[:, :5] @ rng.standard_normal((5, N)) + rng.standard_normal((M, N))
     cross, c = None if N is None else X.T @ Y, float(np.vdot(Y, Y))
-    whole = QuadraticObjective(X.T @ X, cross, c, lam)
+    whole = DenseObjective(X.T @ X, cross, c, lam)
     factor = Counting(X)
-    through = X @ X.T if N is None else None
-    seen = np.diag(whole.M).copy() if N is None else None
+    target_operator = X @ X.T if N is None else None
+    moment_diagonal = np.diag(whole.M).copy() if N is None else None
     diagonal = np.square(X).sum(axis=0)
     return whole, OnDemandObjective(
-        factor, diagonal, cross, c, lam, through=through, seen=seen, leading_rows=leading
+        factor, diagonal, cross, c, lam, target_operator=target_operator, moment_diagonal=moment_diagonal,
+        leading_rows=leading,
     ), factor  # fmt: skip
 
 
@@ -97,7 +98,7 @@ def test_pposs_keeps_the_same_archive(N: int | None, processors: int) -> None:
 def test_rows_beyond_the_memory_lie_on_disk_and_change_nothing() -> None:
     whole, on_demand, _ = problem(12, 0.0)
     small = OnDemandObjective(
-        on_demand.factor, on_demand.diagonal, on_demand.cross, on_demand.c, row_bytes=5 * 8 * N_COLUMNS
+        on_demand.factor, on_demand.diagonal, on_demand.cross, on_demand.c, row_cache_bytes=5 * 8 * N_COLUMNS
     )
     expected, found = Poss(whole, 4, seed=5), Poss(small, 4, seed=5)
     expected.advance(8_000)
@@ -123,7 +124,7 @@ def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.Monk
         monkeypatch.setattr("dsel.search.pareto.poss._WORK_OF_ITERATION", work)
         monkeypatch.setattr("dsel.search.pareto.poss._NEAREST", 1)
         _, objective, _ = problem(1, 0.0)
-        object.__setattr__(objective, "batch", 32)
+        objective.batch = 32
         search = Poss(objective, 4, seed=1)
         search.advance(10_000)
         found.append(search)
@@ -141,9 +142,9 @@ def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monk
     Y = X[:, :6] @ rng.standard_normal((6, N)) + 0.1 * rng.standard_normal((12, N))
     B, c = X.T @ Y, float(np.vdot(Y, Y))
     monkeypatch.setattr(astar_wide, "MADE_AT_ONCE", 3)
-    whole = QuadraticObjective(X.T @ X, B, c, lam)
+    whole = DenseObjective(X.T @ X, B, c, lam)
     wide = OnDemandObjective(
-        InMemoryFactor(X), np.square(X).sum(axis=0), B, c, lam, targets=lambda: np.asarray(Y.T @ Y), batch=2
+        InMemoryFactor(X), np.square(X).sum(axis=0), B, c, lam, load_target_gram=lambda: np.asarray(Y.T @ Y), batch=2
     )
     for include in ((), (5, 30)):
         a, b = whole.condition(include), wide.condition(include)
@@ -172,12 +173,12 @@ def test_reads_are_counted_in_columns_that_enter_not_in_iterations() -> None:
     search = Poss(objective, 4, seed=5)
     search.advance(8_000)
     after = len(factor.passes)
-    assert objective.counts()["row_passes"] == after <= len(objective.entered) <= search.counts()["accepted"] + 3
-    entered = len(objective.entered)
+    entered = len(objective.columns_entered)
+    assert objective.counts()["row_passes"] == after <= entered <= search.counts()["accepted"] + 3
     again = Poss(objective, 4, seed=5)
     again.advance(8_000)  # the same columns: their rows are kept
     assert len(factor.passes) == after
-    assert len(objective.entered) == entered
+    assert len(objective.columns_entered) == entered
     forward(problem(1, 0.0)[1], 8)
 
 
@@ -194,7 +195,7 @@ def test_included_and_left_out_columns(N: int | None) -> None:
     whole, on_demand, _ = problem(N, 0.3)
     keep = np.setdiff1d(np.arange(N_COLUMNS), [2, 5])
     a, b = whole.restrict(keep).condition([4, 9]), on_demand.restrict(keep).condition([4, 9])
-    assert b.on_demand
+    assert not b.has_gram
     expected, found = Poss(a, 3, seed=1), Poss(b, 3, seed=1)
     expected.advance(8000)
     found.advance(8000)
@@ -206,7 +207,7 @@ def test_included_and_left_out_columns(N: int | None) -> None:
 def test_the_whole_matrix_is_made_only_where_it_is_small() -> None:
     whole, on_demand, _ = problem(3, 0.0)
     np.testing.assert_allclose(on_demand.K, whole.K, atol=1e-9)
-    refused = OnDemandObjective(on_demand.factor, on_demand.diagonal, on_demand.cross, 1.0, most_bytes=1 << 20)
+    refused = OnDemandObjective(on_demand.factor, on_demand.diagonal, on_demand.cross, 1.0, gram_limit=1 << 20)
     with pytest.raises(CapacityError, match="1200 x 1200"):
         _ = refused.K
     with pytest.raises(OptionError, match="exchange_every"):

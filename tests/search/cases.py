@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 
 
 def error(X, Y, S):
@@ -16,11 +16,11 @@ def error(X, Y, S):
 
 
 def regression(X, Y, lam=0.0):
-    return QuadraticObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()), lam)
+    return DenseObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()), lam)
 
 
 def self_expression(X):
-    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()))
+    return DenseObjective(X.T @ X, None, float(np.square(X).sum()))
 
 
 def random_data(seed, m=60, n=14, N=1):

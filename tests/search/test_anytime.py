@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import SLICE_SECONDS, AnytimeSearch, Stop, drive
 from dsel.search.pareto.poss import Poss
 
@@ -144,7 +144,7 @@ def test_a_real_search_driven_is_the_search_advanced() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 12))
     y = X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((50, 1))
-    objective = QuadraticObjective(X.T @ X, X.T @ y, float(np.sum(y**2)))
+    objective = DenseObjective(X.T @ X, X.T @ y, float(np.sum(y**2)))
     driven, advanced = Poss(objective, 4, seed=1), Poss(objective, 4, seed=1)
     assert drive(driven, Stop(iterations=5000)) == "iterations"
     advanced.advance(5000)

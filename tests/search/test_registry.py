@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search import registry as methods
 from dsel.search.anytime import drive
 from dsel.search.parallel import methods as pposs_method
@@ -41,7 +41,7 @@ def test_options_that_are_yes_or_no_take_nothing_else():
 @pytest.mark.parametrize("name", ["poss", "pposs"])
 def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
     module = {"poss": methods, "pposs": pposs_method}[name]
-    objective = QuadraticObjective(np.eye(6), np.ones((6, 1)), 7.0)
+    objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     done = []
     warm_up = Poss.warm_up
 
@@ -63,9 +63,9 @@ def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
 
 def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
     done = []
-    monkeypatch.setattr(pposs_method, "say_that_it_compiles", lambda _: True)
+    monkeypatch.setattr(pposs_method, "log_compilation", lambda _: True)
     monkeypatch.setattr(SliceEngine, "run", lambda _, part: done.append((part.start, part.stop)) or ())
-    objective = QuadraticObjective(np.eye(6), np.ones((6, 1)), 7.0)
+    objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     options = METHODS["pposs-asy"].options(iterations=100)
     METHODS["pposs-asy"].run(Run(objective, 3, 0, options))
     assert done[0] == (0, 1)

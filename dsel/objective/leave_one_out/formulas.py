@@ -47,7 +47,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.dense import DEPENDENCE_TOLERANCE
+from dsel.objective.base import DEPENDENCE_TOLERANCE
 
 Intercept = Literal["center", "column", "none"]
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import STEEP_RATIO
 from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem, orthonormalised
@@ -83,7 +83,7 @@ class AStar(ExactSearch):
 
     def __init__(
         self,
-        objective: QuadraticObjective,
+        objective: Objective,
         k: int,
         *,
         gamma: float = 0.0,
@@ -321,7 +321,7 @@ class AStar(ExactSearch):
     @classmethod
     def restore(
         cls,
-        objective: QuadraticObjective,
+        objective: Objective,
         state: dict[str, Any],
         *,
         target_gram: Floats | None = None,
@@ -348,9 +348,9 @@ class AStar(ExactSearch):
         return search
 
 
-def _without_targets(objective: QuadraticObjective) -> BoundProblem | None:
+def _without_targets(objective: Objective) -> BoundProblem | None:
     """What dependence is judged by; None where rows of K come on demand, and W does it."""
-    if objective.on_demand:
+    if not objective.has_gram:
         return None
     K = objective.K + objective.lam * np.eye(objective.n)
     return BoundProblem(K, np.zeros((objective.n, 0)), objective.c, objective.floor)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import FrontPoint, Improvement
 from dsel.search.validation import check_size
 
@@ -29,7 +29,7 @@ class ExactSearch:
 
     kind: str
 
-    def __init__(self, objective: QuadraticObjective, k: int, bound_name: str) -> None:
+    def __init__(self, objective: Objective, k: int, bound_name: str) -> None:
         check_size(k, objective.n)
         self.objective, self.k, self.bound_name = objective, k, bound_name
         self.best: tuple[int, ...] = ()
@@ -86,7 +86,7 @@ class ExactSearch:
         self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
 
-def check_saved(objective: QuadraticObjective, state: dict[str, Any]) -> None:
+def check_saved(objective: Objective, state: dict[str, Any]) -> None:
     """Refuse a state that was saved by a search over other columns."""
     if state["n"] != objective.n:
         raise OptionError(

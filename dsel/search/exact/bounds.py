@@ -30,7 +30,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import NOISE_RATIO, eliminated
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
@@ -56,7 +56,7 @@ class BoundProblem:
     target_gram: Floats | None = None
 
     @classmethod
-    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> BoundProblem:
+    def of(cls, objective: Objective, target_gram: Floats | None = None) -> BoundProblem:
         """The problem of an objective. O(n^3) where Y = X or N > n.
 
         target_gram: (N, N) Y'Y of the targets behind `cross`, for the eigenvalue bound as published. Without it the
@@ -160,7 +160,7 @@ class BoundProblem:
         return _below(f, Z.T @ Z, q)
 
 
-def few_targets(objective: QuadraticObjective) -> Floats:
+def few_targets(objective: Objective) -> Floats:
     """B (n, r) with B B' = M and r as small as the rank of M allows (to rounding), the targets in descending order of
     what columns alone explain of them (of their squares where Y = X)."""
     norms = column_norms(objective.K + objective.lam * np.eye(objective.n))

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
-from dsel._lib.jit import say_that_it_compiles
+from dsel._lib.jit import log_compilation
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels.layout import Memory
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.base import CONTRADICTION, ExactSearch, check_saved
@@ -253,7 +253,7 @@ class BranchAndBound(ExactSearch):
     kind = "branch-and-bound"
 
     def __init__(
-        self, objective: QuadraticObjective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MOST_OPEN,
         pairs: bool = True,
     ) -> None:  # fmt: skip
@@ -295,7 +295,7 @@ class BranchAndBound(ExactSearch):
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
-        say_that_it_compiles(explore, "branch and bound")
+        log_compilation(explore, "branch and bound")
         explore(self._explorer._memory.P, 0)
         if self._explorer.idle:
             begin(self._explorer._memory.P, 0, 0)
@@ -437,7 +437,7 @@ class BranchAndBound(ExactSearch):
 
     @classmethod
     def restore(
-        cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30,
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30,
         problem: BoundProblem | None = None,
     ) -> BranchAndBound:  # fmt: skip
         """The search as it was when `state` was taken."""
@@ -457,13 +457,13 @@ class BranchAndBound(ExactSearch):
         return search
 
 
-def starting_subset(objective: QuadraticObjective, k: int, seed: int = 0) -> tuple[int, ...]:
+def starting_subset(objective: Objective, k: int, seed: int = 0) -> tuple[int, ...]:
     """A good subset quickly: the best of exchange search from forward selection and a short POSS."""
     from dsel.search.greedy.exchange import exchange
     from dsel.search.pareto.kernel import run
     from dsel.search.pareto.poss import Poss, paper_iterations
 
-    say_that_it_compiles(run)
+    log_compilation(run)
     points = [exchange(objective, k, start="forward").best(k), exchange(objective, k, seed=seed, restarts=4).best(k)]
     search = Poss(objective, k, seed=seed, exchange_every=5000)
     for point in points:

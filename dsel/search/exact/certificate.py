@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Stop, drive
 from dsel.search.exact.base import held
 from dsel.search.exact.bounds import BoundName, BoundProblem
@@ -116,7 +116,7 @@ class Proof:
 
     @classmethod
     def begin(
-        cls, objective: QuadraticObjective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0,
+        cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0,
         bound: BoundName = "combined", problem: BoundProblem | None = None, memory_limit: int = 8 << 30,
     ) -> Proof:  # fmt: skip
         """Begin with the incumbent, or a better subset that is found quickly."""
@@ -136,7 +136,7 @@ class Proof:
         return cls(search, value)
 
     @classmethod
-    def resume(cls, objective: QuadraticObjective, state: Mapping[str, Any], incumbent: Iterable[int] = ()) -> Proof:
+    def resume(cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = ()) -> Proof:
         """Go on with a saved proof; a better incumbent found since then is used."""
         kind = RootBound if state["search"]["kind"] == RootBound.kind else BranchAndBound
         search: BranchAndBound | RootBound = kind.restore(objective, dict(state["search"]))
@@ -198,7 +198,7 @@ class Proof:
 
 
 def certify(
-    objective: QuadraticObjective, k: int, incumbent: Iterable[int] = (), *, seconds: float | None = None,
+    objective: Objective, k: int, incumbent: Iterable[int] = (), *, seconds: float | None = None,
     nodes: int | None = None, before: Certificate | None = None, seed: int = 0,
     on_slice: Callable[[AnytimeSearch], None] | None = None,
 ) -> Certificate:  # fmt: skip
@@ -217,7 +217,7 @@ def certify(
 
 
 def certify_sizes(
-    objective: QuadraticObjective, incumbents: Mapping[int, Sequence[int]], *, seconds: float | None = None,
+    objective: Objective, incumbents: Mapping[int, Sequence[int]], *, seconds: float | None = None,
     nodes: int | None = None, seed: int = 0, prove: ProveSize | None = None,
 ) -> dict[int, Certificate]:  # fmt: skip
     """A certificate for every size among `incumbents`, the small ones first; a size leaves the time it did not need to
@@ -254,7 +254,7 @@ def spread(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     return dict(sorted(result.items()))
 
 
-def _nothing_to_choose(objective: QuadraticObjective) -> Certificate:
+def _nothing_to_choose(objective: Objective) -> Certificate:
     size = len(objective.included)
     return Certificate(
         size, objective.c, objective.c, objective.total, (), tuple(objective.included), method="nothing to choose"

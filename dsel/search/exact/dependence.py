@@ -1,7 +1,7 @@
 """Which subsets on the way of branch and bound are dependent, and what they are worth, by the objective's own rule.
 
 A subset is dependent when a pivot is at or below its floor with the columns in the order of their indices, as
-`QuadraticObjective.value` has it, in whatever order the search came to them; what is dependent stays so with more
+`Objective.value` has it, in whatever order the search came to them; what is dependent stays so with more
 columns. The running factor decides where its pivots are far above the floor. Where they are not ("steep"), and for
 every subset that seems better than the incumbent, those pivots and f are computed from the root (`eliminated`).
 """

@@ -87,7 +87,7 @@ class WideAStar(AStar):
     def _children(self, node: _Node) -> list[_Node] | None:
         """The best children that are not made yet and, last, an entry for the others."""
         assert self._reduced is not None
-        self.objective.need(node.members, self._likely)
+        self.objective.fetch_rows(node.members, self._likely)
         found = self._reduced.children(node.members, self.k - len(node.members))
         if not found.columns.size:
             return None

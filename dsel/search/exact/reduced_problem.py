@@ -20,9 +20,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.bounds import BoundProblem, column_norms, few_targets
 from dsel.search.exact.projection import project_out
 from dsel.search.exact.secular_equation import downdated
@@ -59,23 +58,22 @@ class ReducedProblem:
     floor: Floats
 
     @classmethod
-    def of(cls, objective: QuadraticObjective, target_gram: Floats | None = None) -> ReducedProblem:
+    def of(cls, objective: Objective, target_gram: Floats | None = None) -> ReducedProblem:
         """Return the reduced problem of an objective. O(n^3 + N^3).
 
         target_gram: (N, N) Y'Y, for the published bound if Y is not in the span of X. By default, only the part of Y in
         that span is used (all of it if Y = X). The rest is the same for all selections, so the bound is at least as
         sharp.
         """
-        if isinstance(objective, OnDemandObjective) and objective.reduced_factor is not None:
-            return cls._of_factor(objective, objective.reduced_factor)
+        if objective.eigen_factor is not None:
+            return cls._of_factor(objective, *objective.eigen_factor)
         if target_gram is None or objective.cross is None:
             return cls._of_gram(objective, few_targets(objective), None)
         return cls._of_gram(objective, objective.cross, np.asarray(target_gram, np.float64))
 
     @classmethod
-    def _of_factor(cls, objective: OnDemandObjective, W: Floats) -> ReducedProblem:
+    def _of_factor(cls, objective: Objective, W: Floats, D: Floats) -> ReducedProblem:
         """Return the reduced problem of Y = X from W and D. Here U_y = U_x, so that P = D^(1/2). O(r n)."""
-        D = np.asarray(objective.through)
         kept = _ROUNDING * float(D.max(initial=0.0)) < D
         norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
         rest = max(objective.c - float(D[kept].sum()), 0.0)
@@ -83,7 +81,7 @@ class ReducedProblem:
         return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor)
 
     @classmethod
-    def _of_gram(cls, objective: QuadraticObjective, B: Floats, T: Floats | None) -> ReducedProblem:
+    def _of_gram(cls, objective: Objective, B: Floats, T: Floats | None) -> ReducedProblem:
         """Return the reduced problem of K and B (n, N). T: (N, N) Y'Y, or None for the part of Y in the span of X."""
         K = objective.K + objective.lam * np.eye(objective.n)
         norms = column_norms(K)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.exact.base import ExactSearch, check_saved, held
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound import MARGIN
@@ -21,7 +21,7 @@ class RootBound(ExactSearch):
     kind = "root"
 
     def __init__(
-        self, objective: QuadraticObjective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None
     ) -> None:
         super().__init__(objective, k, "combined")
         self.offer(incumbent)
@@ -61,7 +61,7 @@ class RootBound(ExactSearch):
         return {**self._shared_state(), "lower": self._root}
 
     @classmethod
-    def restore(cls, objective: QuadraticObjective, state: dict[str, Any]) -> RootBound:
+    def restore(cls, objective: Objective, state: dict[str, Any]) -> RootBound:
         """As it was when `state` was taken."""
         check_saved(objective, state)
         search = cls(objective, state["k"], lower=state["lower"])

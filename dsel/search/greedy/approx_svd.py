@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
+from dsel.objective.dense import DenseObjective
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import Path
@@ -17,14 +18,14 @@ from dsel.search.greedy.two_stage import principal_directions
 from dsel.search.validation import check_size
 
 
-def approx_svd(objective: QuadraticObjective, k: int) -> SearchOutcome:
+def approx_svd(objective: Objective, k: int) -> SearchOutcome:
     """The path of k insertions that lower the error of U_k Sigma_k most, valued by f for X itself. O(n^3).
 
     With Y = U_k Sigma_k the cross-Gram is B = X'Y = V_k Lambda_k, Lambda_k the k largest eigenvalues of K.
     """
     check_size(k, objective.n)
     values, V = principal_directions(objective, k)
-    leading = QuadraticObjective(
+    leading = DenseObjective(
         K=objective.K,
         cross=np.ascontiguousarray(V * values),
         c=float(values.sum()),

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.validation import check_size
@@ -22,7 +22,7 @@ from dsel.search.validation import check_size
 TINY_RIDGE = 1e-10
 
 
-def backward(objective: QuadraticObjective, k: int) -> SearchOutcome:
+def backward(objective: Objective, k: int) -> SearchOutcome:
     """The path of cheapest deletions from all columns (those that depend on columns before them left out) to
     none.
 
@@ -47,7 +47,7 @@ def backward(objective: QuadraticObjective, k: int) -> SearchOutcome:
     return _ascending(path, taken)
 
 
-def rfe(objective: QuadraticObjective, k: int) -> SearchOutcome:
+def rfe(objective: Objective, k: int) -> SearchOutcome:
     """The path of deletions, one at a time, of the column with the smallest coefficients (norm over the
     targets).
 
@@ -83,7 +83,7 @@ def _ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
     return path.outcome()
 
 
-def _targets(objective: QuadraticObjective) -> Floats:
+def _targets(objective: Objective) -> Floats:
     """(n, r) a matrix B with B B' = M: the coefficients' norms depend on M alone."""
     if objective.moments is None:
         return objective.K if objective.cross is None else objective.cross
@@ -91,7 +91,7 @@ def _targets(objective: QuadraticObjective) -> Floats:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def _fit(objective: QuadraticObjective, targets: Floats, S: list[int]) -> tuple[Floats, Floats]:
+def _fit(objective: Objective, targets: Floats, S: list[int]) -> tuple[Floats, Floats]:
     """(s, s) the inverse of K_SS with its ridge, and (s, r) the coefficients."""
     ridge = objective.lam + TINY_RIDGE * float(np.mean(np.diag(objective.K)) or 1.0)
     factor = scipy.linalg.cho_factor(objective.K[np.ix_(S, S)] + ridge * np.eye(len(S)))

@@ -11,8 +11,8 @@ from typing import Literal
 
 from dsel._lib.rng import permutation
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
@@ -21,9 +21,7 @@ from dsel.search.validation import check_size
 Start = Literal["random", "forward"]
 
 
-def exchange(
-    objective: QuadraticObjective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random"
-) -> SearchOutcome:
+def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random") -> SearchOutcome:
     """The best of `restarts` local optima of size k (less where fewer columns are independent).
 
     start: k random columns, or the columns of forward selection (one local optimum then, whatever
@@ -43,7 +41,7 @@ def exchange(
     return path.outcome(exchanges=exchanges)
 
 
-def climb(objective: QuadraticObjective, k: int, first: Sequence[int], path: Path) -> int:
+def climb(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
     """Sweep from the first k independent columns of `first` to a local optimum, noted on the path; exchanges
     made."""
     solution = rebuilt(objective, k, first)
@@ -59,7 +57,7 @@ def climb(objective: QuadraticObjective, k: int, first: Sequence[int], path: Pat
         value = solution.value
 
 
-def _sweep(solution: Solution, path: Path) -> int:
+def _sweep(solution: SubsetState, path: Path) -> int:
     """Fill up to the limit, then exchange each member once for the best other column where that is better."""
     objective = solution.objective
     least = NO_GAIN * objective.total

@@ -11,8 +11,8 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.omp import correlation
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
@@ -22,7 +22,7 @@ from dsel.search.validation import check_size
 _REBUILD_AFTER = 16
 
 
-def zeroing_costs(solution: Solution) -> Floats:
+def zeroing_costs(solution: SubsetState) -> Floats:
     """(s,) increase of f when one member's coefficients are set to zero and the others stay: |w_i|^2 (K_ii +
     lam)."""
     objective, S = solution.objective, solution.members
@@ -31,7 +31,7 @@ def zeroing_costs(solution: Solution) -> Floats:
     return squared_coefficients * np.diag(K_SS)
 
 
-def foba(objective: QuadraticObjective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
+def foba(objective: Objective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
     """The last active set of every size up to k on a path of `path_factor` k steps, forward and backward.
 
     A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the
@@ -42,7 +42,7 @@ def foba(objective: QuadraticObjective, k: int, nu: float = 0.5, path_factor: in
     if not 0.0 < nu < 1.0 or path_factor < 1:
         raise OptionError(f"nu is {nu}, path_factor {path_factor}.", "0 < nu < 1 <= path_factor.")
     length = path_factor * k
-    solution = Solution(objective, min(length, objective.n))
+    solution = SubsetState(objective, min(length, objective.n))
     gained: dict[int, float] = {}
     last: dict[int, list[int]] = {}
     steps = deleted = evaluated = 0

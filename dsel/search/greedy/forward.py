@@ -7,13 +7,13 @@ unsupervised feature selection", ICDM 2011.
 
 from __future__ import annotations
 
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
 
 
-def forward(objective: QuadraticObjective, k: int) -> SearchOutcome:
+def forward(objective: Objective, k: int) -> SearchOutcome:
     """The path of k best insertions; it ends earlier where no column brings a gain. O(n k^2) after the Gram
     matrix."""
-    return grow(objective, k, Solution.gains)
+    return grow(objective, k, SubsetState.gains)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
 
 
-def correlation(solution: Solution) -> Floats:
+def correlation(solution: SubsetState) -> Floats:
     """(n,) decrease of the squared residuals when one column's coefficients alone are fitted to them; 0 for
     members and for columns that depend on them."""
     free = solution.free() & (solution.objective.scale > 0.0)
@@ -24,7 +24,7 @@ def correlation(solution: Solution) -> Floats:
     return np.where(free, solution.residual_moments() / scale, 0.0)
 
 
-def omp(objective: QuadraticObjective, k: int) -> SearchOutcome:
+def omp(objective: Objective, k: int) -> SearchOutcome:
     """The path of k steps, all coefficients fitted anew after each; it ends earlier where nothing is left.
     O(n k^2)."""
     return grow(objective, k, correlation)

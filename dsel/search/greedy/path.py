@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.search.validation import check_size
 
@@ -31,10 +31,10 @@ def cheapest(members: Iterable[int], costs: Floats) -> int:
     return min(j for j, cost in zip(members, costs, strict=True) if cost <= limit)
 
 
-def rebuilt(objective: QuadraticObjective, limit: int, members: Iterable[int]) -> Solution:
+def rebuilt(objective: Objective, limit: int, members: Iterable[int]) -> SubsetState:
     """A fresh solution, without the rounding that many steps left; columns that depend on others are left
     out."""
-    solution = Solution(objective, limit)
+    solution = SubsetState(objective, limit)
     for j in members:
         if solution.size < limit:
             solution.insert(j)
@@ -44,7 +44,7 @@ def rebuilt(objective: QuadraticObjective, limit: int, members: Iterable[int]) -
 class Path:
     """The subsets that a method went through, each with the objective's own f, from the empty one on."""
 
-    def __init__(self, objective: QuadraticObjective) -> None:
+    def __init__(self, objective: Objective) -> None:
         self.objective = objective
         self.points = [FrontPoint(0, objective.value(()), ())]
         self.trace: list[Improvement] = []
@@ -66,10 +66,10 @@ class Path:
         return SearchOutcome(improving(self.points), tuple(self.trace), self.steps, counts=all_counts)
 
 
-def grow(objective: QuadraticObjective, k: int, score: Callable[[Solution], Floats]) -> SearchOutcome:
+def grow(objective: Objective, k: int, score: Callable[[SubsetState], Floats]) -> SearchOutcome:
     """Insert the column of the largest score (n,), k times or until no score is above rounding. O(n k^2)."""
     check_size(k, objective.n)
-    solution, path = Solution(objective, k), Path(objective)
+    solution, path = SubsetState(objective, k), Path(objective)
     while solution.size < k:
         scores = score(solution)
         path.evaluated += objective.n - solution.size

@@ -12,7 +12,7 @@ import scipy.linalg
 from dsel._lib.rng import weighted_sample
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path
 from dsel.search.validation import check_size
@@ -21,7 +21,7 @@ from dsel.search.validation import check_size
 _RANK_TOLERANCE = 1e-12
 
 
-def principal_directions(objective: QuadraticObjective, k: int) -> tuple[Floats, Floats]:
+def principal_directions(objective: Objective, k: int) -> tuple[Floats, Floats]:
     """The (at most k) largest eigenvalues of K, descending, and their eigenvectors (n, r). O(n^3)."""
     if objective.cross is not None:
         raise OptionError("The objective has targets of its own.", "Select columns for X itself, without targets.")
@@ -31,7 +31,7 @@ def principal_directions(objective: QuadraticObjective, k: int) -> tuple[Floats,
     return values[real][::-1], vectors[:, real][:, ::-1]
 
 
-def two_stage(objective: QuadraticObjective, k: int, seed: int = 0) -> SearchOutcome:
+def two_stage(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
     """k columns (fewer where X has a lower rank), one point. Deterministic where n <= 2k. O(n^3).
 
     2k columns are sampled without replacement, in proportion to their leverage scores p_j = |(V_k)_j|^2 in

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import FrontPoint, Improvement, improving
 from dsel.search.parallel.executor import Package, Slice
 from dsel.search.parallel.synchronous import Asking
@@ -98,7 +98,7 @@ class SlicedPposs:
     #: Iterations of a first slice, before their time is known.
     first_units = 2000
 
-    def __init__(self, objective: QuadraticObjective, k: int, *, seed: int = 0, isolation: Isolation = "none") -> None:
+    def __init__(self, objective: Objective, k: int, *, seed: int = 0, isolation: Isolation = "none") -> None:
         self.objective = objective
         self.k = k
         self.seed = seed
@@ -220,7 +220,7 @@ class SlicedPposs:
         }
 
     @classmethod
-    def restore(cls, objective: QuadraticObjective, state: dict[str, Any]) -> SlicedPposs:
+    def restore(cls, objective: Objective, state: dict[str, Any]) -> SlicedPposs:
         """The search as it was when `state` was taken; what was out then is made again."""
         search = cls(objective, state["k"], seed=state["seed"], isolation=state.get("isolation", "none"))
         search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS[search.isolation])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.parallel.executor import Slice
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation, Subset
@@ -20,7 +20,7 @@ class SliceEngine:
     """
 
     def __init__(
-        self, objective: QuadraticObjective, k: int, seed: int, isolation: Isolation = "none", memory: int = 8 << 30
+        self, objective: Objective, k: int, seed: int, isolation: Isolation = "none", memory: int = 8 << 30
     ) -> None:
         self._poss = Poss(objective, k, seed=seed, isolation=isolation, memory_limit=memory)
 
@@ -39,6 +39,6 @@ class SliceEngine:
         for S, f in solutions:
             if f < best[poss._class_of(S), len(S)]:
                 poss._make_room()
-                poss.objective.need(S)
+                poss.objective.fetch_rows(S)
                 engine.take_in(memory.P, np.asarray(S, np.int64), len(S))
                 poss._flush_trace()

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.jit import say_that_it_compiles
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.objective_file import StoredObjective, store_objective
+from dsel._lib.jit import log_compilation
+from dsel.objective.base import Objective
+from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
@@ -38,7 +39,7 @@ def pposs(run: Run) -> SearchOutcome:
     stop = poss_stop(run.options, run.k, run.objective)
     assert stop.iterations is not None
     if not run.options.by_calls(run.criterion is not None):
-        say_that_it_compiles(run_rounds)
+        log_compilation(run_rounds)
         whole = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
         options = run.options
         if run.state is None:
@@ -64,13 +65,13 @@ def pposs_asy(run: Run) -> SearchOutcome:
         else:
             search = AsyncPposs.restore(run.state, _own_isolation(run))
         return _by_evaluations(run, search, poss_stop(run.options, run.k, run.objective))
-    if say_that_it_compiles(pareto_engine.run):
+    if log_compilation(pareto_engine.run):
         _compile_slices()
     if run.state is None:
         sliced = SlicedPposs(run.objective, run.k, seed=run.seed, isolation=run.options.isolation)
     else:
         sliced = SlicedPposs.restore(run.objective, run.state)
-    if run.objective.on_demand:
+    if not run.objective.has_gram:
         log.info("the rows of a wide matrix are in this process: the search is, too")
         run = replace(run, executor=Serial, shared_folder=None)
     with _for_workers(run) as objective:
@@ -79,13 +80,13 @@ def pposs_asy(run: Run) -> SearchOutcome:
 
 
 @contextmanager
-def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
+def _for_workers(run: Run) -> Iterator[Objective | ObjectiveFile]:
     """The objective where workers read it, while the search lasts; itself where they share no folder."""
     folder = run.shared_folder
     if folder is None:
         yield run.objective
         return
-    stored = store_objective(run.objective, folder)
+    stored = save_objective(run.objective, folder)
     try:
         yield stored
     finally:
@@ -94,7 +95,7 @@ def _for_workers(run: Run) -> Iterator[QuadraticObjective | StoredObjective]:
 
 def _compile_slices() -> None:
     """Compile what a slice needs before any clock runs; workers on this machine find it in the cache."""
-    smallest = QuadraticObjective(np.eye(2), np.ones((2, 1)), 3.0)
+    smallest = DenseObjective(np.eye(2), np.ones((2, 1)), 3.0)
     SliceEngine(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
 
 
@@ -133,5 +134,5 @@ def _on_workers(run: Run, search: Pposs | AsyncPposs | SlicedPposs, work: Work, 
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
-def _namer(objective: QuadraticObjective) -> Callable[[Any], list[int]]:
+def _namer(objective: Objective) -> Callable[[Any], list[int]]:
     return lambda S: sorted(objective.in_data(S))

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import FrontPoint
 from dsel.search.parallel.journal import found_in
 from dsel.search.pareto.archive import IsolationFunction, ParetoArchive, Subset, together
@@ -28,7 +28,7 @@ class Columns:
     without: tuple[int, ...]
 
     @classmethod
-    def of(cls, objective: QuadraticObjective, k: int) -> Self:
+    def of(cls, objective: Objective, k: int) -> Self:
         """Those of a search for k columns."""
         columns = np.asarray(objective.columns, np.int64)
         without = np.setdiff1d(np.arange(columns.max(initial=-1) + 1), columns)

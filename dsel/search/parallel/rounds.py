@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.search.base import Improvement
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto import kernel as engine
@@ -22,7 +22,7 @@ class PpossRounds(Poss):
     """
 
     def __init__(
-        self, objective: QuadraticObjective, k: int, *, processors: int, seed: int = 0, isolation: Isolation = "none",
+        self, objective: Objective, k: int, *, processors: int, seed: int = 0, isolation: Isolation = "none",
         memory_limit: int = 8 << 30,
     ) -> None:  # fmt: skip
         if processors < 1:
@@ -75,7 +75,7 @@ class PpossRounds(Poss):
         }
 
     @classmethod
-    def restore(cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PpossRounds:
+    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PpossRounds:
         """The search as it was when `state` was taken."""
         search = cls(
             objective, state["k"], processors=state["processors"], seed=state["seed"],

@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.errors import CriterionError
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.objective_file import StoredObjective, let_go_of
+from dsel.objective.base import Objective
+from dsel.objective.objective_file import ObjectiveFile, unload
 from dsel.search.parallel.executor import Answer, LetGo, Package, Slice
 from dsel.search.parallel.iteration_slices import SliceEngine
 from dsel.search.pareto.archive import Isolation, Subset
@@ -100,15 +100,15 @@ class EvaluateSubsets:
 class ValueOf:
     """f of a quadratic objective, as a criterion. objective: where its arrays stand, or they themselves."""
 
-    objective: StoredObjective | QuadraticObjective
+    objective: ObjectiveFile | Objective
 
     def __call__(self, S: Subset) -> float:
-        opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
+        opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
         return opened.value(S)
 
 
-def _of(objective: StoredObjective | QuadraticObjective) -> tuple[LetGo, ...]:
-    return (partial(let_go_of, objective.digest),) if isinstance(objective, StoredObjective) else ()
+def _of(objective: ObjectiveFile | Objective) -> tuple[LetGo, ...]:
+    return (partial(unload, objective.digest),) if isinstance(objective, ObjectiveFile) else ()
 
 
 def _end(run: str) -> None:
@@ -126,7 +126,7 @@ class RunSlices:
 
     Errors: CapacityError where the tables need more than `memory`."""
 
-    objective: StoredObjective | QuadraticObjective
+    objective: ObjectiveFile | Objective
     k: int
     seed: int
     isolation: Isolation = "none"
@@ -139,7 +139,7 @@ class RunSlices:
             idle = _engines.get(self.run)
             engine = idle.pop() if idle else None  # taken out: another thread takes another one
         if engine is None:
-            opened = self.objective.open() if isinstance(self.objective, StoredObjective) else self.objective
+            opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
             engine = SliceEngine(opened, self.k, self.seed, self.isolation, self.memory)
         start = time.perf_counter()
         survivors = engine.run(package.load)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.base import Objective
 from dsel.objective.kernels import layout as at
 from dsel.objective.kernels.elimination import evaluate
 from dsel.objective.kernels.layout import know_pairs
@@ -58,7 +58,7 @@ class Poss:
 
     def __init__(
         self,
-        objective: QuadraticObjective,
+        objective: Objective,
         k: int,
         *,
         seed: int = 0,
@@ -84,7 +84,7 @@ class Poss:
         self._trace: list[Improvement] = []
         self._outlook = _NEAREST
         self._offspring = 1
-        if objective.on_demand and (exchange_every or recombination):
+        if not objective.has_gram and (exchange_every or recombination):
             raise OptionError(
                 "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
             )
@@ -188,12 +188,12 @@ class Poss:
             self._learn_pairs()
             return
         candidate = self._memory[engine.CANDIDATE]
-        self.objective.need(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
+        self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
 
     def _foreseen_columns(self) -> NDArray[np.int64]:
         """Columns that the coming iterations would have enter, whether or not they are of this slice: so far ahead as
         takes no longer than the pass over the data that brings their rows."""
-        ahead = min(max(self.objective.pass_work // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
+        ahead = min(max(self.objective.fetch_cost // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
         wanted = np.zeros(8 * at.MOST_FLIPS, np.int64)
         _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
         return wanted[:columns]
@@ -209,11 +209,11 @@ class Poss:
         memory, n = self._memory, self.objective.n
         if memory[at.PAIRS].size > _MOST_KNOWN:
             know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
-        pairs = np.zeros(max(self.objective.most_pairs, 2 * at.MOST_FLIPS**2), np.int64)
+        pairs = np.zeros(max(self.objective.max_entries, 2 * at.MOST_FLIPS**2), np.int64)
         found, _ = self._foresee(self._outlook, pairs, _NO_SCRIPT)
         new = np.unique(pairs[:found])
         pairs = np.concatenate([memory[at.PAIRS], new])
-        values = np.hstack([memory[at.PAIR_VALUES], self.objective.pairs(new // n, new % n)])
+        values = np.hstack([memory[at.PAIR_VALUES], self.objective.entries(new // n, new % n)])
         order = np.argsort(pairs)
         know_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
         self._outlook = min(2 * self._outlook, _FARTHEST)
@@ -246,7 +246,7 @@ class Poss:
         if not 0 <= members[0] <= members[-1] < self.objective.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
         self._make_room()
-        self.objective.need(members.tolist())
+        self.objective.fetch_rows(members.tolist())
         self._memory[engine.FLIPS][: members.size] = members
         empty = int(self._memory[engine.SLOT][-1, 0])
         archived = bool(engine.consider(self._memory.P, empty, members.size))
@@ -298,7 +298,7 @@ class Poss:
         }
 
     @classmethod
-    def restore(cls, objective: QuadraticObjective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
+    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
         """The search as it was when `state` was taken: it goes on with the same iterations."""
         if state["n"] != objective.n:
             raise OptionError(
@@ -312,7 +312,7 @@ class Poss:
 
     def _resume(self, state: dict[str, Any]) -> None:
         self._make_room(len(state["solutions"]))
-        self.objective.need(sorted({j for members in state["solutions"] for j in members}))
+        self.objective.fetch_rows(sorted({j for members in state["solutions"] for j in members}))
         for position, members in enumerate(state["solutions"]):
             self._put(position, members)
         self._count[:] = state["count"]
@@ -327,7 +327,7 @@ class Poss:
         if members:
             slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
             chosen = np.asarray(members, np.int64)
-            self.objective.need(members)
+            self.objective.fetch_rows(members)
             rebuild(memory.P, slot, chosen, size)
             memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
             fill_outcome(memory.P, slot)

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 
 KINDS = ("plain", "whole numbers", "duplicates", "dependent", "more columns than rows", "exact fit")
 
 
 def regression(X, Y, lam=0.0):
-    return QuadraticObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()), lam)
+    return DenseObjective(X.T @ X, X.T @ Y, float(np.square(Y).sum()), lam)
 
 
 def self_expression(X, lam=0.0):
-    return QuadraticObjective(X.T @ X, None, float(np.square(X).sum()), lam)
+    return DenseObjective(X.T @ X, None, float(np.square(X).sum()), lam)
 
 
 def data(seed, kind, N):

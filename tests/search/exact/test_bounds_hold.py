@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.objective.conditioning import missed, near_dependence
+from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.base import held
@@ -60,8 +60,8 @@ def error(X, Y, S, lam=0.0):
 def slack(X, Y, S, lam=0.0):
     """So much a bound may be above the error of S: what dsel.search.exact.bounds says."""
     C = X[:, list(S)]
-    share = near_dependence(C.T @ C, lam)
-    return float(np.square(Y).sum()) * (1e-9 + missed(1.0 if share is None else share, len(S)))
+    share = smallest_pivot_share(C.T @ C, lam)
+    return float(np.square(Y).sum()) * (1e-9 + bound_error(1.0 if share is None else share, len(S)))
 
 
 # Of the first seven, some were "proven" at once, others had a bound of -inf or ended in a LinAlgError.

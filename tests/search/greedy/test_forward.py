@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsel.errors import OptionError
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.forward import forward
 from tests.search.cases import error, random_data, regression, self_expression
 
@@ -104,7 +104,7 @@ def test_stops_short_of_the_optimum_on_the_papers_example():
     """POSS paper, Proposition 1: (X1, X3) is the best pair; forward regression takes X2 first, then X1."""
     r2, r3, delta = 0.03, 0.5, 0.1
     K = np.array([[1.0, r2, r2 * r3], [r2, 1.0, r3], [r2 * r3, r3, 1.0]])
-    objective = QuadraticObjective(K, delta * np.array([[1.0], [1.03], [1.02]]), 1.0)
+    objective = DenseObjective(K, delta * np.array([[1.0], [1.03], [1.02]]), 1.0)
     outcome = forward(objective, 2)
     assert outcome.best(2).members == (1, 0)
     assert 1.0 - outcome.best(2).value == pytest.approx(2.0009 * delta**2, abs=1e-6)

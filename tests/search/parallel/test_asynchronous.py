@@ -9,7 +9,7 @@ import pytest
 
 import dsel
 from dsel.errors import CapacityError
-from dsel.objective.objective_file import digest_of, store_objective
+from dsel.objective.objective_file import objective_digest, save_objective
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.executor import Slice
 from dsel.search.parallel.iteration_slices import SliceEngine
@@ -174,11 +174,11 @@ class TestSlices:
     def test_an_objective_is_stored_once_and_opened_as_it_was(self, tmp_path) -> None:
         plain = regression(self.X, self.Y)
         for objective in (plain, plain.condition([3]), self_expression(self.X)):
-            stored = store_objective(objective, tmp_path)
-            assert store_objective(objective, tmp_path) == stored
-            opened = stored.open()
-            assert opened is stored.open()
+            stored = save_objective(objective, tmp_path)
+            assert save_objective(objective, tmp_path) == stored
+            opened = stored.load()
+            assert opened is stored.load()
             part = Slice(0, 3000, ())
             assert SliceEngine(opened, 4, 1).run(part) == SliceEngine(objective, 4, 1).run(part)
-            assert digest_of(opened) == stored.digest
+            assert objective_digest(opened) == stored.digest
         assert len(list(tmp_path.iterdir())) == 3

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from dsel._lib.rng import stream
-from dsel.objective.dense import QuadraticObjective
+from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import layout as at
 from dsel.search.pareto.local_search import climb, disturbed
 
 
-def problem(seed: int, targets: int | None, lam: float = 0.0, n: int = 14) -> QuadraticObjective:
+def problem(seed: int, targets: int | None, lam: float = 0.0, n: int = 14) -> DenseObjective:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, n)) + rng.normal(size=(40, 1))
     X[:, -1] = X[:, 0]  # a duplicate
     Y = X if targets is None else rng.normal(size=(40, targets))
-    return QuadraticObjective(X.T @ X, None if targets is None else X.T @ Y, float((Y**2).sum()), lam)
+    return DenseObjective(X.T @ X, None if targets is None else X.T @ Y, float((Y**2).sum()), lam)
 
 
-def filled(obj: QuadraticObjective, size: int, seed: int) -> at.Memory:
+def filled(obj: DenseObjective, size: int, seed: int) -> at.Memory:
     """Slot 1 holds a random subset, slot 0 the empty set."""
     memory = obj.memory(size, 2)
     memory[at.STATUS][0, at.SIZE] = 0

@@ -15,8 +15,8 @@ import scipy.stats
 from dsel._lib.rng import binomial_cdf
 from dsel._lib.types import Floats
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.dense import QuadraticObjective
-from dsel.objective.subset_state import Solution
+from dsel.objective.dense import DenseObjective
+from dsel.objective.subset_state import SubsetState
 from dsel.search.base import FrontPoint
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.criterion import CriterionPoss
@@ -37,11 +37,11 @@ def data(seed: int, N: int | None, m: int = 40, n: int = 16) -> tuple[Floats, Fl
     return X, X[:, :5] @ rng.standard_normal((5, N)) + 2.0 * rng.standard_normal((m, N))
 
 
-def objective(X: Floats, Y: Floats, lam: float = 0.0) -> QuadraticObjective:
-    return QuadraticObjective(X.T @ X, None if Y is X else X.T @ Y, float(np.sum(Y**2)), lam)
+def objective(X: Floats, Y: Floats, lam: float = 0.0) -> DenseObjective:
+    return DenseObjective(X.T @ X, None if Y is X else X.T @ Y, float(np.sum(Y**2)), lam)
 
 
-def problem(seed: int, N: int | None, n: int = 16) -> QuadraticObjective:
+def problem(seed: int, N: int | None, n: int = 16) -> DenseObjective:
     return objective(*data(seed, N, n=n))
 
 
@@ -114,7 +114,7 @@ def test_with_isolation_too(seed: int) -> None:
 def test_of_equal_subsets_the_later_one_stays(seed: int) -> None:
     """Orthonormal columns that explain 0, 1 or 4: many subsets have the very same f and size, or f alone."""
     b = np.repeat([0.0, 1.0, 2.0], 4)
-    obj = QuadraticObjective(np.eye(12), b[:, None], 30.0)
+    obj = DenseObjective(np.eye(12), b[:, None], 30.0)
     search, literal = Poss(obj, 4), LiteralPoss(lambda s: 30.0 - float(np.sum(b[list(s)] ** 2)), 12, 4)
     rng = np.random.default_rng(seed)
     for _ in range(400):
@@ -181,7 +181,7 @@ def test_every_column_is_flipped_with_probability_one_in_n(n: int) -> None:
 def test_one_column_is_always_flipped_and_two_are_as_two_coins() -> None:
     assert binomial_cdf(1, 1.0).tolist() == [0.0]
     assert binomial_cdf(2, 0.5).tolist() == [0.25, 0.75, 1.0]
-    search = Poss(QuadraticObjective(np.eye(1), np.ones((1, 1)), 2.0), 1)
+    search = Poss(DenseObjective(np.eye(1), np.ones((1, 1)), 2.0), 1)
     search.advance(1)
     assert [p.members for p in search.archived] == [(), (0,)]
 
@@ -295,13 +295,13 @@ def test_exchange_searches_find_the_optimum_that_single_flips_take_long_to() -> 
     assert _after(obj, exchange_every=0) > optimum * (1 + 1e-9)
 
 
-def _after(obj: QuadraticObjective, exchange_every: int) -> float:
+def _after(obj: DenseObjective, exchange_every: int) -> float:
     search = Poss(obj, 5, seed=0, exchange_every=exchange_every)
     search.advance(300)
     return search.best_value
 
 
-def brute_force(obj: QuadraticObjective, k: int) -> float:
+def brute_force(obj: DenseObjective, k: int) -> float:
     return min(obj.value(S) for S in combinations(range(obj.n), k))
 
 
@@ -418,9 +418,9 @@ def test_example_1_of_the_paper_defeats_forward_selection_and_not_isolated_poss(
     delta, r2, r3 = 0.1, 0.03, 0.5
     C = np.array([[1.0, r2, r2 * r3], [r2, 1.0, r3], [r2 * r3, r3, 1.0]])
     b = delta * np.array([1.0, r2 + 1.0, r3 * (r2 + 1.0) + 0.505])
-    obj = QuadraticObjective(C, b[:, None], 1.0)
+    obj = DenseObjective(C, b[:, None], 1.0)
 
-    forward = Solution(obj, 2)
+    forward = SubsetState(obj, 2)
     for _ in range(2):
         forward.insert(int(np.argmax(forward.gains())))
     assert sorted(forward.members) == [0, 1]
@@ -474,7 +474,7 @@ def test_on_nearly_dependent_columns_it_is_still_the_literal_search_and_resumes(
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 20)) + noise * rng.normal(size=(60, 20))
     Y = X if N is None else rng.normal(size=(60, 1)) + X[:, :1]
-    obj = QuadraticObjective(X.T @ X, None if N is None else X.T @ Y, float((Y**2).sum()))
+    obj = DenseObjective(X.T @ X, None if N is None else X.T @ Y, float((Y**2).sum()))
     whole = Poss(obj, 6, seed=seed)
     whole.advance(3000)
     part = Poss(obj, 6, seed=seed)
@@ -492,7 +492,7 @@ def test_exchange_searches_resume_bit_for_bit(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(50, 15))
     X[:, 3] = X[:, 4]
-    obj = QuadraticObjective(X.T @ X, None, float((X**2).sum()))
+    obj = DenseObjective(X.T @ X, None, float((X**2).sum()))
     whole = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)
     whole.advance(900)
     part = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)

@@ -1,0 +1,193 @@
+"""The objective of every search, as an interface.
+
+Notation: X (m, n) data, Y (m, N) targets, lam the ridge penalty, K = X'X, B = X'Y, M = B B', c = ||Y||_F^2, and
+
+    f(S) = min_A ||Y - X_S A||_F^2 + lam ||A||_F^2 = c - tr((K_SS + lam I)^-1 M_SS).
+
+Column subset selection is Y = X, that is B = K and M = K^2. Nothing here reads data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from numpy.typing import ArrayLike
+
+from dsel._lib.types import Floats, Ints
+
+if TYPE_CHECKING:
+    from dsel.objective.kernels.layout import Memory
+
+#: A column depends on others where they leave at most this share of its squared norm (its "tolerance", 1 - R^2 on
+#: them). Below it, normal equations in float64 would lose more than 1e-8 of f.
+DEPENDENCE_TOLERANCE = 1e-7
+
+#: With at most this many targets, residuals are kept for each target (B); with more, their cross-moments (M).
+FEW_TARGETS = 8
+
+
+class Objective(Protocol):
+    """f(S) over n candidate columns, which are given as local indices 0 to n - 1.
+
+    `DenseObjective` holds K and M as matrices. `OnDemandObjective` fetches rows of them when a search needs them.
+    A search asks for rows with `fetch_rows` before it inserts a column; with a dense objective that does nothing.
+
+    Attributes
+    ----------
+    n : int
+        Number of candidate columns.
+    K : (n, n) array
+        Gram matrix X'X.
+    M : (n, n) array
+        Cross-moments B B', or K^2 where Y = X.
+    cross : (n, N) array or None
+        B = X'Y; None where Y = X or only M is known.
+    moments : (n, n) array or None
+        M, where it does not follow from K and cross.
+    c : float
+        f of the empty set: ||Y||_F^2 less what the included columns explain.
+    lam : float
+        Ridge penalty, >= 0.
+    total : float
+        ||Y||_F^2 of the data, to which differences of f are compared.
+    columns : (n,) array
+        Indices of the candidates in the data.
+    included : tuple of int
+        Indices in the data of columns that are always chosen. Their part is removed from K, B and c.
+    scale : (n,) array
+        Squared norm of each column plus lam, before the included columns were removed.
+    tolerance : float
+        Share of `scale` at or below which a column depends on others.
+
+    Notes
+    -----
+    `few_targets` is N where the targets are few enough to be kept one by one (`FEW_TARGETS`), and 0 where only M is
+    used. The compiled kernels have one form for each.
+    """
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def K(self) -> Floats: ...
+    @property
+    def M(self) -> Floats: ...
+    @property
+    def cross(self) -> Floats | None: ...
+    @property
+    def moments(self) -> Floats | None: ...
+    @property
+    def c(self) -> float: ...
+    @property
+    def lam(self) -> float: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def columns(self) -> Ints: ...
+    @property
+    def included(self) -> tuple[int, ...]: ...
+    @property
+    def scale(self) -> Floats: ...
+    @property
+    def tolerance(self) -> float: ...
+
+    @property
+    def few_targets(self) -> int:
+        """N where targets are kept one by one, 0 where only M is used."""
+        ...
+
+    @property
+    def floor(self) -> Floats:
+        """(n,) array: a pivot at or below it is that of a dependent column."""
+        ...
+
+    @property
+    def diagonal(self) -> Floats:
+        """(n,) diagonal of K."""
+        ...
+
+    @property
+    def moment_diagonal(self) -> Floats:
+        """(n,) diagonal of M."""
+        ...
+
+    @property
+    def has_gram(self) -> bool:
+        """Whether all of K is in memory. If not, rows must be fetched before they are used."""
+        ...
+
+    @property
+    def eigen_factor(self) -> tuple[Floats, Floats] | None:
+        """W (r, n) and D (r,) with K = W'W and M = W' diag(D) W, if the objective was made from them."""
+        ...
+
+    @property
+    def max_entries(self) -> int:
+        """Number of single entries of K to ask for in one call of `entries`."""
+        ...
+
+    @property
+    def fetch_cost(self) -> int:
+        """Numbers read to fetch one batch of rows; 0 where all of K is in memory."""
+        ...
+
+    def value(self, S: Iterable[int]) -> float:
+        """Return f(S)."""
+        ...
+
+    def rank(self, S: Iterable[int]) -> int:
+        """Return the number of independent columns in S."""
+        ...
+
+    def rows(self, S: Sequence[int] | Ints) -> Floats:
+        """Return (s, n) rows of K, which must have been fetched."""
+        ...
+
+    def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
+        """Return (s, n) rows of M, which must have been fetched."""
+        ...
+
+    def entries(self, J: Ints, L: Ints) -> Floats:
+        """Return (2, pairs) entries K_jl and M_jl, whether or not their rows were fetched."""
+        ...
+
+    def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
+        """Fetch those rows of K (and M) of the columns S that are missing.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Local columns.
+        likely : callable, optional
+            Returns columns that may be needed next, the likeliest first. They fill up the last batch.
+        """
+        ...
+
+    def memory(self, s_max: int, slots: int) -> Memory:
+        """Return tables for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
+        ...
+
+    def restrict(self, allowed: ArrayLike) -> Objective:
+        """Return the objective over the local columns `allowed` alone."""
+        ...
+
+    def condition(self, include: Sequence[int]) -> Objective:
+        """Return the objective of what to add to the local columns `include`, which are always chosen.
+
+        Their part is removed once (a Schur complement): f'(S) = f(include + S). Every method then searches the other
+        columns as usual.
+
+        Raises
+        ------
+        OptionError
+            If the included columns depend on each other.
+        """
+        ...
+
+    def in_data(self, S: Iterable[int]) -> list[int]:
+        """Return the indices in the data of the included columns and of the local columns S."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Return what was read on demand; empty where all of K is in memory."""
+        ...

@@ -1,0 +1,62 @@
+"""Methods of an objective that do not depend on how K is held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.errors import OptionError
+from dsel.objective.base import Objective
+from dsel.objective.kernels.elimination import evaluate
+
+
+class _Evaluable(Objective, Protocol):
+    def _evaluate(self, S: Iterable[int]) -> tuple[float, int]: ...
+
+
+class SharedMethods:
+    """Methods of both implementations of `Objective`."""
+
+    @property
+    def n(self: Objective) -> int:
+        """Number of candidate columns."""
+        return int(self.columns.size)
+
+    @cached_property
+    def floor(self: Objective) -> Floats:
+        """(n,) array: a pivot at or below it is that of a dependent column."""
+        return self.tolerance * self.scale
+
+    def value(self: _Evaluable, S: Iterable[int]) -> float:
+        """Return f(S). Columns that depend on others of S explain nothing. O(s^3)."""
+        return self._evaluate(S)[0]
+
+    def rank(self: _Evaluable, S: Iterable[int]) -> int:
+        """Return the number of independent columns in S."""
+        return self._evaluate(S)[1]
+
+    def _evaluate(self: Objective, S: Iterable[int]) -> tuple[float, int]:
+        members = np.unique(np.asarray(list(S), np.int64))
+        if members.size and not 0 <= members[0] <= members[-1] < self.n:
+            raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.n - 1}.")
+        self.fetch_rows(members.tolist())
+        memory = self.memory(members.size, 0)  # must outlive the call
+        f, rank = evaluate(memory.P, members, members.size)
+        return float(f), int(rank)
+
+    def _partition(self: Objective, include: Sequence[int]) -> tuple[Ints, Ints]:
+        """Return the columns to include, and the others. Errors: OptionError where the former depend on each other."""
+        I = np.asarray(include, np.int64)
+        if self.rank(I) < I.size:
+            raise OptionError(
+                f"The included columns {self.columns[I].tolist()} depend on each other.", "Leave out those that repeat."
+            )
+        return I, np.setdiff1d(np.arange(self.n), I)
+
+    def in_data(self: Objective, S: Iterable[int]) -> list[int]:
+        """Return the indices in the data of the included columns and of the local columns S."""
+        return [*self.included, *(int(self.columns[j]) for j in S)]
