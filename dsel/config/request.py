@@ -129,9 +129,9 @@ def problem_of(dataset: Dataset, checked: Checked) -> Problem:
     rows = max((block.stop - block.start for block in dataset.blocks), default=0)
     width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
     archive = checked.settings.method in ("poss", "pposs", "pposs-asy") and checked.settings.criterion is None
-    extras = [getattr(options, name, 0) for name in ("exchange_every", "recombination")]
+    exchanges = getattr(options, "exchange_every", 0) > 0
     calls = checked.settings.criterion is None and callable(getattr(options, "isolation", None))
-    whole, factor, looks = checked.method.whole_gram or any(extras) or calls, False, 0
+    whole, factor, looks = checked.method.whole_gram or exchanges or calls, False, 0
     if checked.settings.method == "astar":
         whole = getattr(options, "bound", None) == "combined"
         factor, looks = not dataset.n_targets, 2 * k + 4 * dataset.n_targets + 6

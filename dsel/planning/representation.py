@@ -195,7 +195,7 @@ def _remedy(problem: Problem, resources: Resources, gram: Representation) -> str
     else:
         remedies = ["Use a machine with more memory"]
     if problem.needs_gram or problem.needs_factor:
-        options = "without exchange_every, recombination, or isolation by a function"
+        options = "without exchange_every or isolation by a function"
         remedies.append(f"a method that does without ({WITHOUT_GRAM}; {options})")
     return ", ".join([*remedies, "or select from fewer columns."])
 

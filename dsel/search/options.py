@@ -79,21 +79,19 @@ class PossOptions(ArchiveOptions):
 
     warm_start: put before the archive first what "forward" selection finds, or the best of `restarts` random
     starts of "exchange" search (it finds what flips of single bits take long to). exchange_every: iterations
-    between exchange searches from a disturbed archived subset (0: never). recombination: share of offspring with two
-    parents. isolation, memory: see ArchiveOptions.
+    between exchange searches from a disturbed archived subset (0: never).
+    isolation, memory: see ArchiveOptions.
 
     With a criterion or an isolation function of one's own each subset is valued by a call in this process, and
-    warm_start, exchange_every and recombination are not to be had.
+    warm_start and exchange_every are not available.
     """
 
     warm_start: Literal["none", "forward", "exchange"] = "none"
     restarts: Int = Field(10, ge=1)
     exchange_every: Int = Field(0, ge=0)
-    recombination: Float = Field(0.0, ge=0, lt=1)
 
     def conflict(self, criterion: bool) -> str:
         asked = {"warm_start": self.warm_start != "none", "exchange_every": self.exchange_every > 0}
-        asked["recombination"] = self.recombination > 0.0
         extras = [name for name, is_asked in asked.items() if is_asked and self.by_calls(criterion)]
         return _CANNOT.format(", ".join(extras)) if extras else super().conflict(criterion)
 

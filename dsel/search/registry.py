@@ -63,7 +63,7 @@ def _poss(run: Run) -> SearchOutcome:
     else:
         search = Poss(
             objective, run.k, seed=run.seed, isolation=options.isolation, exchange_every=options.exchange_every,
-            recombination=options.recombination, memory_limit=options.memory,
+            memory_limit=options.memory,
         )  # fmt: skip
         warm_start(search, options, run.seed)
     search.warm_up()

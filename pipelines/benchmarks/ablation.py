@@ -12,8 +12,6 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.forward import forward
 from pipelines.benchmarks.quality import EXCHANGE_EVERY, Start, local_optima, run_search
 
-RECOMBINATION = 0.05
-
 
 @dataclass(frozen=True)
 class Variant:
@@ -21,7 +19,6 @@ class Variant:
 
     start: Start = "empty"
     exchange_every: int = 0
-    recombination: float = 0.0
 
 
 VARIANTS = {
@@ -29,9 +26,8 @@ VARIANTS = {
     "start: forward": Variant("forward"),
     "start: exchange search": Variant("exchange"),
     "exchange_every": Variant(exchange_every=EXCHANGE_EVERY),
-    "recombination": Variant(recombination=RECOMBINATION),
     "start: forward, exchange_every": Variant("forward", EXCHANGE_EVERY),
-    "start: exchange search, both": Variant("exchange", EXCHANGE_EVERY, RECOMBINATION),
+    "start: exchange search, exchange_every": Variant("exchange", EXCHANGE_EVERY),
 }
 ALONE = "exchange search alone (IterFS, restarts)"
 

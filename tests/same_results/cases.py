@@ -222,7 +222,7 @@ def _pareto() -> Iterator[Case]:
         "warm_start exchange": {"warm_start": "exchange", "restarts": 3, "iterations": 100},
         "exchange_every": {"exchange_every": 200, "iterations": 2000},
         "exchange_every and min-index": {"exchange_every": 150, "isolation": "min-index", "iterations": 1500},
-        "recombination, to be removed": {"recombination": 0.4, "iterations": 2000}, "seed": {"seed": 17},
+        "seed": {"seed": 17},
         "memory": {"memory": 1 << 22, "iterations": 2000},
         "criterion": {"criterion": by_sum, "iterations": 1500},
         "criterion of the data": {"criterion": by_data, "iterations": 1500},
@@ -237,7 +237,6 @@ def _pareto() -> Iterator[Case]:
     for name in ("exchange_every", "warm_start exchange", "isolation min-index"):
         yield selected(f"poss/{name}/itself", "itself", k=4, **poss[name])
         yield selected(f"poss/{name}/many targets", "many", k=4, lam=0.5, **poss[name])
-    yield selected("poss/recombination, to be removed/itself", "itself", k=4, recombination=0.3, iterations=2000)
     pposs: dict[str, dict[str, Any]] = {
         "the paper's iterations": {}, "processors": {"processors": 5, "iterations": 2000},
         "target_r2": {"target_r2": 0.6}, "patience": {"patience": 200}, "min-index": {"isolation": "min-index"},

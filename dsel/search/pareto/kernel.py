@@ -63,15 +63,15 @@ CDF = COUNT + 4  # of the number of flips
 FLIPS = CDF + 4  # (max(n, 4k),) scratch: columns to flip
 CANDIDATE = FLIPS + 4  # (4k + 1,) scratch: a subset in ascending order; last, where it is asked for, its size
 RULES = CANDIDATE + 4  # (5,)
-RATES = RULES + 4  # (2,)
+RATES = RULES + 4  # (1,)
 
 (ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAST_GAIN) = range(9)
 COUNTERS = 9
 
 # RULES: k; 1 where only subsets with the same least index compete; the seed; iterations between exchanges (0: never).
 LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY = range(4)
-# RATES: stop when f of some subset of size <= k is at or below TARGET; share of offspring with two parents.
-TARGET, RECOMBINATION = range(2)
+# RATES: stop when f of some subset of size <= k is at or below TARGET.
+TARGET = 0
 
 #: Why `run` came back. Where rows come on demand: the rows of the columns in CANDIDATE are not all there, or entries of
 #: the columns flipped are not known; the iteration starts again when they are.
@@ -354,25 +354,6 @@ def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> 
 
 
 @compiled()
-def _recombine(P: Ints, first: int, second: int, state: int) -> int:
-    """Flips that give each column in just one of two parents the chance 1/2 of being as in the second."""
-    members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
-    flips = int_vector(P, FLIPS)
-    count = 0
-    draw = np.int64(1000)
-    for turn in range(2):
-        one, other = (first, second) if turn == 0 else (second, first)
-        for i in range(status[one, SIZE]):
-            j = members[one, i]
-            if position[other, j] < 0:
-                if uniform(state, draw) < 0.5:
-                    flips[count] = j
-                    count += 1
-                draw += 1
-    return count
-
-
-@compiled()
 def exchange(P: Ints, iteration: int) -> None:
     """One exchange search from a disturbed archived subset, its local optimum put before the archive.
 
@@ -437,10 +418,7 @@ def run(P: Ints, until: int, script: Ints) -> int:
         else:
             state = stream(seed, iteration, np.int64(0))
             parent = order[np.int64(uniform(state, np.int64(0)) * count[MEMBERS])]
-            if rates[RECOMBINATION] > 0.0 and uniform(state, np.int64(900)) < rates[RECOMBINATION]:
-                n_flips = _recombine(P, parent, order[np.int64(uniform(state, np.int64(901)) * count[MEMBERS])], state)
-            else:
-                n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
+            n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
         traced = count[TRACED]
         size = status[parent, SIZE]
         for x in range(n_flips):

@@ -51,7 +51,6 @@ class Poss:
     objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
     isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
     exchange_every: every so many iterations an exchange search from a disturbed archived subset (0: never).
-    recombination: share of offspring made from two parents (0: the paper's).
     memory_limit: bytes the tables may take. The cost of an iteration is a look-up for one flip, O(k^2) for more; of an
     archived solution O(n k).
     """
@@ -64,7 +63,6 @@ class Poss:
         seed: int = 0,
         isolation: Isolation = "none",
         exchange_every: int = 0,
-        recombination: float = 0.0,
         memory_limit: int = 8 << 30,
     ) -> None:
         n = objective.n
@@ -77,16 +75,15 @@ class Poss:
             "seed": seed,
             "isolation": isolation,
             "exchange_every": exchange_every,
-            "recombination": recombination,
         }
         self.memory_limit = memory_limit
         self._s_max = most_members(n, k)
         self._trace: list[Improvement] = []
         self._outlook = _NEAREST
         self._offspring = 1
-        if not objective.has_gram and (exchange_every or recombination):
+        if not objective.has_gram and exchange_every:
             raise OptionError(
-                "exchange_every and recombination need the whole Gram matrix, which does not fit.", "Leave them out."
+                "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
             )
         slots = first_slots(k)
         self._check_memory(slots)
@@ -102,7 +99,7 @@ class Poss:
         memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
         memory.put(engine.CANDIDATE, np.zeros(4 * k + 1, np.int64))
         memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
-        memory.put(engine.RATES, np.array([-np.inf, recombination]))
+        memory.put(engine.RATES, np.array([-np.inf]))
         self._start()
 
     def _check_memory(self, slots: int) -> None:
@@ -305,7 +302,7 @@ class Poss:
                 f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
                 "Resume with the data and options it was started with, or start anew.",
             )
-        settings = {key: state[key] for key in ("seed", "isolation", "exchange_every", "recombination")}
+        settings = {key: state[key] for key in ("seed", "isolation", "exchange_every")}
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
         search._resume(state)
         return search

@@ -203,8 +203,7 @@ VARIANTS: list[dict[str, Any]] = [
     {},
     {"isolation": "min-index"},
     {"exchange_every": 7},
-    {"recombination": 0.3},
-    {"isolation": "min-index", "exchange_every": 20, "recombination": 0.3},
+    {"isolation": "min-index", "exchange_every": 20},
 ]
 
 
@@ -493,9 +492,9 @@ def test_exchange_searches_resume_bit_for_bit(seed: int) -> None:
     X = rng.normal(size=(50, 15))
     X[:, 3] = X[:, 4]
     obj = DenseObjective(X.T @ X, None, float((X**2).sum()))
-    whole = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)
+    whole = Poss(obj, 5, seed=seed, exchange_every=5)
     whole.advance(900)
-    part = Poss(obj, 5, seed=seed, exchange_every=5, recombination=0.1)
+    part = Poss(obj, 5, seed=seed, exchange_every=5)
     part.advance(333)
     part = Poss.restore(obj, part.state())
     part.advance(900)
