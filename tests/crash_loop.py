@@ -15,8 +15,9 @@ from pathlib import Path
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
+from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.reporting import Reporter
-from dsel.jobs.runner import _Checkpoints
+from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
 from dsel.search.parallel.journal import Journal
 from dsel.selection.context import RunContext
@@ -48,7 +49,7 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
     dataset, described, journal = as_dataset(X, Y), job(folder), Journal(folder / "journal.jsonl")
     run = f"life-{os.getpid()}"
     with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
-        checkpoints = _Checkpoints(described, {}, interrupts, Reporter(), lock, journal)
+        checkpoints = Checkpoints(described, RunFolder(folder), {}, interrupts, Reporter(), lock, journal)
         context = RunContext(
             state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
             journal=journal,

@@ -9,7 +9,7 @@ from time import localtime, strftime
 from typing import Any
 
 from dsel.errors import DataError, MissingInputError, OptionError
-from dsel.jobs.run_folder import JOURNAL, described, head, job_of, read_checkpoint
+from dsel.jobs.run_folder import RunFolder
 from dsel.search.base import improving
 from dsel.search.parallel.journal import read_journal
 from dsel.search.parallel.replay import Columns, Replay, Step
@@ -66,7 +66,7 @@ def replay_run(folder: Place) -> ReplayedRun:
     It reads three small files and the journal, never the data. Errors: MissingInputError where there is no such run,
     OptionError where it is of another method, DataError where the journal is damaged or gives something else.
     """
-    (_, job), journal = job_of(folder), folder / JOURNAL
+    (_, job), journal = RunFolder(folder).job(), RunFolder(folder).journal
     if job.method != "pposs-asy":
         raise OptionError(
             f"{folder} is a run of {job.method}: only the merges of pposs-asy are told by a journal.",
@@ -101,8 +101,8 @@ def replay_run(folder: Place) -> ReplayedRun:
 
 def _checkpoint(folder: Place) -> list[list[Any]] | None:
     """The archive in the checkpoint, if there is one."""
-    about = described(folder)
-    state = None if about is None else read_checkpoint(folder, head(about["identity"]))
+    about = RunFolder(folder).read_manifest()
+    state = None if about is None else RunFolder(folder).read_checkpoint(about["identity"])
     return None if state is None else list(state["solutions"])
 
 

@@ -1,53 +1,147 @@
-"""What stands in the folder of a run, and what its small files say.
+"""The folder of one run: its small files, what it belongs to, and the lock that keeps other runs out.
 
-job.json (what was asked, of which data), checkpoint.json (while the search runs), run.log, journal.jsonl (of searches
-on workers: dsel.search.parallel.journal), and at the end selection.json with selection.zarr.
+`job.json` says what was asked and of which data. `checkpoint.json` exists while the search runs. `run.log` has the log
+lines, and `journal.jsonl` the events of a search on workers (`dsel.search.parallel.journal`). At the end come
+`selection.json` and `selection.zarr`.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from dsel.config.job import JobFile
-from dsel.errors import MissingInputError
-from dsel.storage.json_files import read_json
-from dsel.storage.paths import Place
+from dsel.errors import DataError, MissingInputError, OutputError
+from dsel.jobs.reporting import Reporter
+from dsel.jobs.signals import Interrupts
+from dsel.selection.result import SELECTION, Selection, open_selection
+from dsel.storage.bucket_lock import BucketLockFile
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.locks import FolderLockFile, Lock, locked
+from dsel.storage.paths import Place, Remote, make_folder
 
-JOB, CHECKPOINT, JOURNAL, LOG = "job.json", "checkpoint.json", "journal.jsonl", "run.log"
+log = logging.getLogger("dsel")
 
+MANIFEST = "job.json"
 CHECKPOINT_FORMAT = 1
 
 
-def described(folder: Place) -> dict[str, Any] | None:
-    """What job.json says, or None where it is not there or not whole."""
-    value = read_json(folder / JOB)
-    identity = value.get("identity") if isinstance(value, dict) else None
-    return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
+class RunFolder:
+    """The folder of one run, on disk or in object storage.
+
+    Parameters
+    ----------
+    path : Path or Remote
+        The folder. It need not exist yet.
+    """
+
+    def __init__(self, path: Place) -> None:
+        self.path = path
+        self.checkpoint = path / "checkpoint.json"
+        self.journal = path / "journal.jsonl"
+        self.log = path / "run.log"
+
+    @contextmanager
+    def hold(self, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
+        """Create the folder, lock it, log into it and handle signals, for the duration of a run.
+
+        Raises
+        ------
+        OutputError
+            If the folder cannot be written, or another run holds it.
+        """
+        try:
+            make_folder(self.path)
+        except OSError as error:
+            raise OutputError(f"The result folder {self.path} cannot be written: {error.strerror}.") from error
+        file = BucketLockFile(self.path) if isinstance(self.path, Remote) else FolderLockFile(self.path)
+        with (
+            reporter.showing(),
+            Interrupts(),  # while it waits for another run
+            locked(file, reporter.run, str(self.path)) as lock,
+            reporter.logging_to(self.log),
+            Interrupts() as interrupts,
+        ):
+            yield lock, interrupts
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """Return the content of `job.json`, or None if it is missing or incomplete."""
+        value = read_json(self.path / MANIFEST)
+        identity = value.get("identity") if isinstance(value, dict) else None
+        return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
+
+    def job(self) -> tuple[dict[str, Any], JobFile]:
+        """Return the identity of the work in the folder, and its job.
+
+        Raises
+        ------
+        MissingInputError
+            If the folder holds no job.
+        """
+        manifest = self.read_manifest()
+        if manifest is not None:
+            with suppress(ValidationError):
+                job = JobFile.model_validate(manifest.get("job"))
+                return manifest["identity"], job.model_copy(update={"out": self.path.absolute()})
+        raise MissingInputError(
+            f"{self.path} holds no job: it has no complete {MANIFEST}.",
+            "Name the folder that dsel run wrote to, or use dsel run.",
+        )
+
+    def claim(self, job: JobFile, identity: dict[str, Any]) -> None:
+        """Record what the folder is for.
+
+        Raises
+        ------
+        OutputError
+            If it holds the work of another job, or of other data.
+        """
+        before = self.read_manifest()
+        if before is not None and before["identity"] != identity:
+            what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
+            raise OutputError(
+                f"{self.path} holds the work of {what}: {_difference(before['identity'], identity)}.",
+                "Choose another folder with --out, or remove this one.",
+            )
+        write_json(self.path / MANIFEST, {"identity": identity, "job": job.model_dump(mode="json")})
+
+    def finished(self, identity: dict[str, Any]) -> Selection | None:
+        """Return the result of this work if it is complete, else None."""
+        manifest = self.read_manifest()
+        if manifest is None or manifest["identity"] != identity or not (self.path / SELECTION).is_file():
+            return None
+        try:
+            return open_selection(self.path)
+        except DataError as error:
+            log.warning("the job runs again: %s", error.what)
+            return None
+
+    def read_checkpoint(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the state that this work saved, or None if there is no complete one."""
+        saved, header = read_json(self.checkpoint), checkpoint_header(identity)
+        if not isinstance(saved, dict) or {name: saved.get(name) for name in header} != header:
+            return None
+        state = saved.get("state")
+        return state if isinstance(state, dict) and state else None
+
+    def write_checkpoint(self, identity: dict[str, Any], state: dict[str, Any]) -> None:
+        """Save the state of the search."""
+        write_json(self.checkpoint, {**checkpoint_header(identity), "state": state})
 
 
-def job_of(folder: Place) -> tuple[dict[str, Any], JobFile]:
-    """What the job.json of a folder says, and the job. Errors: MissingInputError where there is none."""
-    about = described(folder)
-    if about is not None:
-        with suppress(ValidationError):
-            return about, JobFile.model_validate(about.get("job")).model_copy(update={"out": folder.absolute()})
-    raise MissingInputError(
-        f"{folder} holds no job: there is no whole {JOB}.", "Name the folder that dsel run wrote to, or use dsel run."
-    )
-
-
-def head(identity: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says before the state: of which job it is."""
+def checkpoint_header(identity: dict[str, Any]) -> dict[str, Any]:
+    """Return what a checkpoint says before the state: its format, and the work it belongs to."""
     return {"format": CHECKPOINT_FORMAT, "identity": identity}
 
 
-def read_checkpoint(folder: Place, head: dict[str, Any]) -> dict[str, Any] | None:
-    """The state saved by the job with this head, if it is there and whole."""
-    saved = read_json(folder / CHECKPOINT)
-    if not isinstance(saved, dict) or {name: saved.get(name) for name in head} != head:
-        return None
-    state = saved.get("state")
-    return state if isinstance(state, dict) and state else None
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
+    changed = [key for key in now["job"] if before["job"].get(key) != now["job"][key]]
+    if changed:
+        return "; ".join(f"{key} was {before['job'].get(key)!r}, now {now['job'][key]!r}" for key in changed[:3])
+    if now["fingerprint"] == before["fingerprint"]:
+        return "the held-out store was written to since"
+    return "the store was written to since"

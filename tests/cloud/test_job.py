@@ -24,7 +24,9 @@ from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError
 from dsel.jobs.certify import Effort
-from dsel.jobs.runner import _describe, certify_run
+from dsel.jobs.locations import identity_of
+from dsel.jobs.run_folder import RunFolder
+from dsel.jobs.runner import certify_run
 from dsel.storage.connection import connection
 from dsel.storage.object_store import Remote
 from dsel.storage.paths import as_place
@@ -158,7 +160,8 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
 def test_a_result_in_a_bucket_is_certified(url: str) -> None:
     store, out = f"{url}/data.zarr", as_place(f"{url}/out")
     ingest_arrays(X[:60, :14], store, y=Y[:60])
-    _describe(JobFile(store=store, k=3, method="forward", out=out), as_dataset(store))
+    job = JobFile(store=store, k=3, method="forward", out=out)
+    RunFolder(out).claim(job, identity_of(job, as_dataset(store)))
     dsel.select(store, k=3, method="forward").save(out)
     found = certify_run(out, Effort(seconds=30.0))
     assert found.certificate[-1]["proven"]

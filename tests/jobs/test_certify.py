@@ -14,7 +14,9 @@ from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
 from dsel.jobs.certify import Effort, certify_selection
-from dsel.jobs.runner import _describe, certify_run, run_job
+from dsel.jobs.locations import identity_of
+from dsel.jobs.run_folder import RunFolder
+from dsel.jobs.runner import certify_run, run_job
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import open_selection
 from dsel.storage.json_files import read_json, write_json
@@ -39,7 +41,7 @@ def finished(job):
     dataset = as_dataset(str(job.store))
     selection = run_selection(dataset, job.settings())
     job.out.mkdir()
-    _describe(job, dataset)
+    RunFolder(job.out).claim(job, identity_of(job, dataset))
     selection.save(job.out)
     return selection
 

@@ -21,8 +21,11 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
+from dsel.jobs.checkpoint import Checkpoints
+from dsel.jobs.locations import identity_of, require_separate
 from dsel.jobs.reporting import Reporter
-from dsel.jobs.runner import _already_done, _check_places, _Checkpoints, _describe, _identity, resume_job, run_job
+from dsel.jobs.run_folder import RunFolder
+from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.signals import Interrupts
 from dsel.passes.gram import gram
 from dsel.storage.json_files import write_json
@@ -187,9 +190,9 @@ class TestTheFolderOfAResult:
         return job.out
 
     def saved(self, job: JobFile) -> Any:
-        identity = _identity(job, as_dataset(str(job.store)))
+        identity = identity_of(job, as_dataset(str(job.store)))
         lock = Lock(FolderLockFile(self.out(job)), {}, "out")
-        return _Checkpoints(job, identity, Interrupts(), Reporter(), lock).saved
+        return Checkpoints(job, RunFolder(self.out(job)), identity, Interrupts(), Reporter(), lock).saved
 
     def state(self) -> dict[str, Any]:
         from dsel.objective.dense import DenseObjective
@@ -200,7 +203,7 @@ class TestTheFolderOfAResult:
     def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
         dataset, state = as_dataset(str(job.store)), self.state()
         path = self.out(job) / "checkpoint.json"
-        identity = _identity(job, dataset)
+        identity = identity_of(job, dataset)
         write_json(path, {"format": 1, "identity": identity, "state": state})
         assert self.saved(job) == state
         assert self.saved(job.model_copy(update={"k": 4})) is None
@@ -215,29 +218,30 @@ class TestTheFolderOfAResult:
         with pytest.raises(MissingInputError, match="holds no job"):
             resume_job(self.out(job))
 
-    def test_a_damaged_description_is_written_anew(self, job: JobFile) -> None:
-        dataset = as_dataset(str(job.store))
+    def test_a_damaged_description_is_written_again(self, job: JobFile) -> None:
+        dataset, folder = as_dataset(str(job.store)), RunFolder(self.out(job))
         write_json(self.out(job) / "job.json", [])
-        assert _already_done(job, dataset) is None
-        _describe(job, dataset)
+        assert folder.finished(identity_of(job, dataset)) is None
+        folder.claim(job, identity_of(job, dataset))
+        other = job.model_copy(update={"k": 4})
         with pytest.raises(OutputError, match="k was 3, now 4"):
-            _describe(job.model_copy(update={"k": 4}), dataset)
+            folder.claim(other, identity_of(other, dataset))
 
     @pytest.mark.parametrize("damaged", ["[]", "{}", '{"format": 1}', "{", None])
     def test_a_damaged_result_is_an_error_to_open_and_made_again_by_its_job(
         self, job: JobFile, damaged: str | None
     ) -> None:
-        dataset = as_dataset(str(job.store))
-        _describe(job, dataset)
+        folder, identity = RunFolder(self.out(job)), identity_of(job, as_dataset(str(job.store)))
+        folder.claim(job, identity)
         path = dsel.select(X, Y, k=3, method="forward").save(self.out(job)) / "selection.json"
-        assert _already_done(job, dataset) is not None
+        assert folder.finished(identity) is not None
         if damaged is None:
             values = json.loads(path.read_text())
             damaged = json.dumps({**values, "front": 3})
         path.write_text(damaged)
         with pytest.raises(DataError, match="is not whole"):
             dsel.open_selection(self.out(job))
-        assert _already_done(job, dataset) is None
+        assert folder.finished(identity) is None
 
     def test_a_selection_that_cannot_be_written_leaves_nothing_behind(
         self, job: JobFile, monkeypatch: pytest.MonkeyPatch
@@ -263,7 +267,7 @@ class TestTheFolderOfAResult:
         def broken(*_: Any) -> None:
             raise ZeroDivisionError("here")
 
-        monkeypatch.setattr("dsel.jobs.runner._run", broken)
+        monkeypatch.setattr("dsel.jobs.runner.run_selection", broken)
         with pytest.raises(ZeroDivisionError):
             run_job(job, Reporter())
         log = (self.out(job) / "run.log").read_text()
@@ -285,8 +289,8 @@ class TestTheFolderOfAResult:
     def test_nothing_is_written_into_the_store(self, job: JobFile) -> None:
         for inside in ({"out": job.store}, {"artefacts": job.store / "X"}, {"store": self.out(job) / "selection.zarr"}):
             with pytest.raises(OutputError, match="store"):
-                _check_places(job.model_copy(update=inside))
-        _check_places(job)
+                require_separate(job.model_copy(update=inside))
+        require_separate(job)
 
 
 class TestSignals:

@@ -1,0 +1,58 @@
+"""Where a job reads and writes, and what identifies its work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from dsel.config.job import JobFile
+from dsel.data.dataset import Dataset
+from dsel.errors import OutputError
+from dsel.passes.cache import StatisticsCache
+from dsel.passes.leave_one_out.rows import held_out_store
+from dsel.storage.paths import Remote, inside
+
+
+def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
+    """Return everything that the result depends on: what was asked, and the fingerprints of the data."""
+    identity = {"job": job.identity(), "fingerprint": dataset.fingerprint}
+    held_out = job.options.get("held_out")
+    if isinstance(held_out, str):
+        identity["held_out"] = held_out_store(dataset, held_out).fingerprint
+    return identity
+
+
+def require_separate(job: JobFile) -> None:
+    """Refuse a job that would write into the store that it reads, with an OutputError."""
+    assert job.out is not None
+    for name, place in (("out", job.out), ("artefacts", job.artefacts)):
+        if place is not None and inside(place, job.store):
+            raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
+    if inside(job.store, job.out / "selection.zarr"):
+        raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
+
+
+def statistics_cache(job: JobFile) -> StatisticsCache:
+    """Return the cache of statistics: where the job says, else next to the store, else in `out`."""
+    assert job.out is not None
+    if job.artefacts is not None:
+        return StatisticsCache(job.artefacts)
+    sibling = job.store.with_name(job.store.name + ".artefacts")
+    if isinstance(sibling, Remote):  # buckets of data are often read-only
+        writable = isinstance(job.out, Remote) and (job.out.scheme, job.out.bucket) == (sibling.scheme, sibling.bucket)
+    else:
+        writable = os.access(sibling if sibling.exists() else sibling.parent, os.W_OK)
+    return StatisticsCache(sibling if writable else job.out / "artefacts")
+
+
+def scratch_folder(job: JobFile) -> Path | None:
+    """Return the folder for a cache of rows, or None if there is none that the workers share."""
+    shared = job.cluster.chosen.kind in ("local", "slurm", "scheduler_file")
+    return job.out / "cache" if shared and isinstance(job.out, Path) else None
+
+
+def isolated_cluster(job: JobFile) -> str:
+    """Return the kind of a cluster whose workers share no folder with this process, else an empty string."""
+    kind = job.cluster.chosen.kind
+    return kind if kind in ("slurm", "kubernetes", "gateway") and scratch_folder(job) is None else ""
