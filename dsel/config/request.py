@@ -15,13 +15,12 @@ from pydantic import ValidationError
 from dsel.config.types import first_error
 from dsel.data.dataset import Dataset, Labels, nearest, resolve_labels
 from dsel.errors import OptionError
-from dsel.objective.base import FEW_TARGETS
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import PREPROCESS, Preprocess
 from dsel.planning.representation import Problem
-from dsel.search.options import ArchiveOptions, Options
-from dsel.search.pareto.archive_memory import check_tables, first_slots
-from dsel.search.registry import METHODS, Method
+from dsel.search.method import Method, ProblemSummary, Requirements
+from dsel.search.options import Options
+from dsel.search.registry import METHODS, methods_with
 
 Column = str | int
 
@@ -56,6 +55,7 @@ class Checked:
     options: Options
     include: NDArray[np.int64]
     exclude: NDArray[np.int64]
+    requirements: Requirements
 
 
 def check(dataset: Dataset, settings: Settings) -> Checked:
@@ -63,7 +63,7 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
     OptionError; CapacityError where the option `memory` is too small to begin with."""
     n = dataset.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
-        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), METHODS))
+        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), list(METHODS)))
     method = METHODS[settings.method]
     try:
         options = method.options(**settings.options)
@@ -83,8 +83,8 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
         raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
     if settings.criterion is not None and not callable(settings.criterion):
         raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
-    if settings.criterion is not None and not method.any_criterion:
-        able = ", ".join(name for name, other in METHODS.items() if other.any_criterion)
+    if settings.criterion is not None and not method.takes_criterion:
+        able = ", ".join(methods_with("takes_criterion"))
         raise OptionError(f"{settings.method} does not take a criterion.", f"Use one of {able}.")
     conflict = options.conflict(settings.criterion is not None)
     if conflict:
@@ -100,13 +100,11 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
     if exclude.size == n:
         raise OptionError("All columns are excluded: none is left to choose from.")
-    checked = Checked(settings, method, options, include, exclude)
-    if isinstance(options, ArchiveOptions) and not options.by_calls(settings.criterion is not None):
-        k, free = settings.k - include.size, n - include.size - exclude.size
-        few = dataset.n_targets if dataset.n_targets <= FEW_TARGETS else 0
-        if 0 < k <= free:
-            check_tables(free, few, k, first_slots(k), options.memory)
-    return checked
+    summary = ProblemSummary(
+        dataset.m, n, dataset.n_targets, int(settings.k), include.size, exclude.size, float(settings.lam),
+        settings.criterion is not None,
+    )  # fmt: skip
+    return Checked(settings, method, options, include, exclude, method.requirements(summary, options))
 
 
 def _is_whole(value: Any) -> bool:
@@ -117,30 +115,15 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def partial_sums(checked: Checked) -> int:
-    """Gram matrices that a partial result of the pass holds: one for each fold."""
-    options = checked.options
-    return int(getattr(options, "folds", 1)) * int(getattr(options, "repeats", 1))
-
-
 def problem_of(dataset: Dataset, checked: Checked) -> Problem:
     """What is asked, in numbers."""
-    options, k = checked.options, checked.settings.k
+    asked = checked.requirements
     rows = max((block.stop - block.start for block in dataset.blocks), default=0)
     width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
-    archive = checked.settings.method in ("poss", "pposs", "pposs-asy") and checked.settings.criterion is None
-    exchanges = getattr(options, "exchange_every", 0) > 0
-    calls = checked.settings.criterion is None and callable(getattr(options, "isolation", None))
-    whole, factor, looks = checked.method.whole_gram or exchanges or calls, False, 0
-    if checked.settings.method == "astar":
-        whole = getattr(options, "bound", None) == "combined"
-        factor, looks = not dataset.n_targets, 2 * k + 4 * dataset.n_targets + 6
-        whole = whole or (factor and bool(checked.settings.lam or checked.include.size))
     return Problem(
-        dataset.m, dataset.n, dataset.n_targets, max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n))), k,
-        (rows, width), sums=partial_sums(checked), slots=2 * k + 3 if archive else 2, looks=looks,
-        needs_gram=whole,
-        needs_factor=factor,
+        dataset.m, dataset.n, dataset.n_targets, max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n))),
+        checked.settings.k, (rows, width), sums=asked.gram_sums, slots=asked.table_slots, looks=asked.lookahead,
+        needs_gram=asked.whole_gram, needs_factor=asked.eigen_factor,
     )  # fmt: skip
 
 

@@ -78,6 +78,8 @@ def _sentence(problem: Any, model: type[BaseModel]) -> str:
     place = [str(part) for part in problem["loc"]]
     key = ".".join(place)
     kind = problem["type"]
+    if not place:
+        return str(problem["msg"]).removeprefix("Value error, ").removesuffix(".") + "."
     if kind == "extra_forbidden":
         known = list(_model_at(model, place[:-1]).model_fields)
         close = get_close_matches(place[-1], known, n=1, cutoff=0.4)

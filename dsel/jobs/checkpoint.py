@@ -46,9 +46,9 @@ class Checkpoints:
         self._folder, self._identity = folder, identity
         self._lock, self._interrupts, self._reporter, self._journal = lock, interrupts, reporter, journal
         method = METHODS[job.method]
-        self._every = 0.0 if method.rounds else job.checkpoint_seconds
+        self._every = 0.0 if method.uses_rows else job.checkpoint_seconds
         self._every_evaluations = job.checkpoint_evaluations
-        self._resumable = method.anytime
+        self._resumable = method.resumable
         self._last, self._last_evaluations = time.monotonic(), 0
         self._search: AnytimeSearch | None = None
         self.saved = folder.read_checkpoint(identity)

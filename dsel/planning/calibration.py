@@ -18,10 +18,9 @@ from dsel.objective.dense import DenseObjective
 from dsel.passes.column_blocks import groups_of_columns, load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
-from dsel.search.options import PossOptions
 from dsel.search.pareto import kernel as pareto_engine
-from dsel.search.pareto.poss import Poss
-from dsel.search.registry import warm_start
+from dsel.search.pareto.poss import warm_start
+from dsel.search.pareto.search import Poss
 
 #: Reading and summing are tried for about this long each.
 _SECONDS = 0.5
@@ -67,7 +66,7 @@ def search_seconds(plan: Plan) -> float | None:
     Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
     cross = None if problem.keeps_moments else X.T @ Y
     search = Poss(DenseObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
-    warm_start(search, PossOptions(warm_start="forward"), 0)
+    warm_start(search, "forward")
     tried = min(_TRIAL_ITERATIONS, plan.iterations)
     search.advance(tried)
     began = time.perf_counter()

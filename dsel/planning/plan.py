@@ -34,8 +34,6 @@ from dsel.planning.representation import (
     tile_budget,
 )
 from dsel.planning.stages import Saved, Stage, on_gram, reads_chosen_chunks, stages_of
-from dsel.search.options import GreedyRlsOptions, StopOptions
-from dsel.search.pareto.poss import paper_iterations
 
 #: What a worker holds more where rounds run compiled code (numba; measured 50 MiB).
 COMPILED = 64 << 20
@@ -220,10 +218,10 @@ def make_plan(
     if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
         lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
-    every, cache = None, 0
+    every, cache, scored = None, 0, checked.requirements.cross_validation
     try:
         every = _fold_every(dataset, checked, scratch, isolated_cluster)
-        cache = 0 if every is None else bytes_on_disk(dataset, getattr(checked.options, "loss", "squared"))
+        cache = 0 if every is None or scored is None else bytes_on_disk(dataset, scored.loss)
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
     saved = Saved.find(dataset, checked, chosen, artefacts)
@@ -233,7 +231,7 @@ def make_plan(
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         saved.disk_bytes + 2 * cache, every is None and _is_exact(dataset, checked, chosen),
         tuple(_notes(dataset, checked, chosen, saved, certified, cache)),
-        iterations=_iterations(dataset, checked), iteration_seconds=getattr(checked.options, "seconds", None),
+        iterations=checked.requirements.iterations, iteration_seconds=checked.requirements.seconds,
         lacks=lacks, remedy=remedy, tiling=tiling, fold_every=every,
     )  # fmt: skip
 
@@ -244,42 +242,36 @@ def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, isolat
     Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
     that would not see it.
     """
-    options = checked.options
-    if not isinstance(options, GreedyRlsOptions):
+    scored = checked.requirements.cross_validation
+    if scored is None or scored.folds:
         return None
-    if dataset.weights is not None and options.fold_every != "never":
-        if options.fold_every != "auto":
+    every = scored.rewrite_every
+    if dataset.weights is not None and every != "never":
+        if every != "auto":
             raise OptionError(
-                f"fold_every is {options.fold_every}, but the cache of greedy-rls has no weights.",
+                f"fold_every is {every}, but the cache of greedy-rls has no weights.",
                 "fold_every: never, or leave it or the weights out.",
             )
         return None
-    if isinstance(options.fold_every, int) and isolated_cluster:
+    if isinstance(every, int) and isolated_cluster:
         raise OptionError(
             f"fold_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
             "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
         )
     return rounds_between_rewrites(
-        options.fold_every, dataset, checked.include.size, checked.settings.k, scratch, loss=options.loss,
-        direction=options.direction,
+        every, dataset, checked.include.size, checked.settings.k, scratch, loss=scored.loss,
+        direction=scored.direction,
     )  # fmt: skip
-
-
-def _iterations(dataset: Dataset, checked: Checked) -> int | None:
-    """Of a Pareto search on the quadratic objective in this process."""
-    options, settings = checked.options, checked.settings
-    if settings.method not in ("poss", "pposs") or settings.criterion is not None:
-        return None
-    if callable(getattr(options, "isolation", None)) or getattr(options, "exchange_every", None):
-        return None
-    assert isinstance(options, StopOptions)
-    return options.iterations or paper_iterations(settings.k, dataset.n)
 
 
 def _is_exact(dataset: Dataset, checked: Checked, chosen: Representation) -> bool:
     """Whether passes, bytes and tasks are known."""
-    forward = getattr(checked.options, "direction", "forward") == "forward"
-    return forward and on_gram(chosen) and not reads_chosen_chunks(dataset)
+    return _is_forward(checked) and on_gram(chosen) and not reads_chosen_chunks(dataset)
+
+
+def _is_forward(checked: Checked) -> bool:
+    scored = checked.requirements.cross_validation
+    return scored is None or scored.direction == "forward"
 
 
 def _notes(
@@ -289,7 +281,8 @@ def _notes(
         yield "statistics are saved: no pass for them"
     if saved.reduction:
         yield "the eigendecomposition is saved: no pass for it"
-    if getattr(checked.options, "direction", "forward") != "forward":
+    yield from checked.requirements.notes
+    if not _is_forward(checked):
         yield "how many rounds there are depends on the data"
     if cache:
         yield f"rounds read a cache of {format_bytes(cache)} on disk; while it is rewritten there are two"
@@ -314,7 +307,7 @@ def _instead(other: Representation) -> str:
 
 def _worker_bytes(chosen: Representation, dataset: Dataset, checked: Checked) -> int:
     """The limit that a worker needs, for the rounds too."""
-    if not checked.method.rounds:
+    if not checked.method.uses_rows:
         return chosen.worker_bytes
     arrays = 3 * 8 * dataset.n * (checked.settings.k + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.config.request import Checked, partial_sums
+from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.column_blocks import by_rows, groups_of_columns, tasks_of_columns
@@ -21,7 +21,6 @@ from dsel.passes.reduce_blocks import tasks_of_pass
 from dsel.passes.tiles import Tiling
 from dsel.planning.prepared import reduction_key
 from dsel.planning.representation import Representation
-from dsel.search.options import KfoldOptions
 
 #: Bytes that a manifest and the headers of saved arrays take.
 _HEADERS = 4096
@@ -63,9 +62,9 @@ class Saved:
         """Look for them."""
         if artefacts is None or dataset.fingerprint is None:
             return cls()
-        options, settings = checked.options, checked.settings
-        if isinstance(options, KfoldOptions):
-            key, keys = fold_keys(dataset.fingerprint, settings.missing, options.folds, options.repeats, settings.seed)
+        settings, scored = checked.settings, checked.requirements.cross_validation
+        if scored is not None and scored.folds:
+            key, keys = fold_keys(dataset.fingerprint, settings.missing, scored.folds, scored.repeats, settings.seed)
             one = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + _HEADERS
             there = all(map(artefacts.has, (key, *keys.values())))
             return cls(there, disk_bytes=0 if there else (1 + len(keys)) * one)
@@ -123,8 +122,8 @@ def _statistics(dataset: Dataset, checked: Checked, tiling: Tiling | None) -> It
         yield _pass("means", without_targets(dataset), 16 * n, m * n)
     flops = m * n * (n + 2 * N)
     if tiling is None:
-        sums = partial_sums(checked)
-        repeats = int(getattr(checked.options, "repeats", 1))
+        sums, scored = checked.requirements.gram_sums, checked.requirements.cross_validation
+        repeats = 1 if scored is None else scored.repeats
         yield _pass("folds" if sums > 1 else "Gram matrix", dataset, sums * partial_bytes(dataset), repeats * flops)
         return
     passes = [
@@ -179,25 +178,24 @@ def _columns(dataset: Dataset, checked: Checked, chosen: Representation, saved: 
 
 def _steps(dataset: Dataset, checked: Checked) -> int:
     """Rounds that the method makes at least: columns to insert, or to take away."""
-    base = checked.include.size
-    if not checked.method.rounds or checked.settings.k == base:
+    base, scored = checked.include.size, checked.requirements.cross_validation
+    if scored is None or checked.settings.k == base:
         return 0
-    if getattr(checked.options, "direction", "forward") == "backward":
+    if scored.direction == "backward":
         return max(0, dataset.n - checked.exclude.size - checked.settings.k)
     return min(checked.settings.k, dataset.n - checked.exclude.size) - base
 
 
 def _rounds(dataset: Dataset, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
     """Passes of methods that value subsets on the rows of the data."""
-    options, steps = checked.options, _steps(dataset, checked)
-    if not steps or isinstance(options, KfoldOptions):
+    scored, steps = checked.requirements.cross_validation, _steps(dataset, checked)
+    if scored is None or scored.folds or not steps:
         return
     m, n, N = dataset.m, dataset.n, dataset.n_targets
-    grid = getattr(options, "lam_grid", None)
-    if grid is not None and state is None:
-        lams = 17 if grid == "auto" else len(grid)
+    if scored.penalties and state is None:
+        lams = scored.penalties
         yield _pass("lam", dataset, 8 * lams, 2 * m * n * (n + lams * N), share=True)
-    direction = getattr(options, "direction", "forward")
+    direction = scored.direction
     if direction == "forward" and would_cache(dataset):
         return
     done = 0 if state is None else len(state["path"])

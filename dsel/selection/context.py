@@ -10,8 +10,8 @@ from typing import Any
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.passes.cache import StatisticsCache
+from dsel.search.method import OnSlice
 from dsel.search.parallel.journal import Journal
-from dsel.search.run import OnSlice
 from dsel.storage.paths import Place
 
 

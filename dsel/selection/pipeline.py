@@ -34,11 +34,11 @@ from dsel.planning.plan import Plan, make_plan, resources
 from dsel.planning.prepared import gram_statistics, in_shards, of_gram, reduced
 from dsel.planning.representation import Resources
 from dsel.search.base import FrontPoint, PathPoint, SearchOutcome
-from dsel.search.greedy.greedy_rls import fits_along, subset_fit
-from dsel.search.options import GreedyRlsOptions, KfoldOptions, Options
+from dsel.search.greedy.rounds import fits_along, subset_fit
+from dsel.search.method import SearchTask
+from dsel.search.options import Options
 from dsel.search.parallel.worker_tasks import bind, takes_data
 from dsel.search.pareto.criterion import CriterionPoss
-from dsel.search.run import Run
 from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.storage.paths import Place
@@ -113,11 +113,9 @@ def _planned(
         whole = ready.objective(settings.lam)
     with clock.stage("search"):
         objective, notes = candidates_of(dataset, checked, ready.statistics, whole)
-        rows = (
-            _rows(dataset, checked, ready.statistics, folds, plan.fold_every, context)
-            if checked.method.rounds
-            else None
-        )
+        rows = None
+        if checked.method.uses_rows:
+            rows = _rows(dataset, checked, ready.statistics, folds, plan.fold_every, context)
         outcome = _search(dataset, objective, checked, context, rows)
         if outcome.lam is not None and outcome.lam != settings.lam:
             settings = replace(settings, lam=outcome.lam)
@@ -147,11 +145,11 @@ def _with_folds(
     dataset: Dataset, checked: Checked, context: RunContext, tiling: Tiling | None
 ) -> tuple[Statistics, FoldStatistics | None]:
     """Statistics, and those of the folds for methods that have them (from the same pass)."""
-    settings, options = checked.settings, checked.options
-    if not isinstance(options, KfoldOptions):
+    settings, scored = checked.settings, checked.requirements.cross_validation
+    if scored is None or not scored.folds:
         return statistics_of(dataset, settings, context, tiling)[0], None
     statistics, folds, _ = saved_fold_gram(
-        dataset, options.folds, options.repeats, settings.seed, context.artefacts, missing=settings.missing,
+        dataset, scored.folds, scored.repeats, settings.seed, context.artefacts, missing=settings.missing,
         engine=context.engine,
     )  # fmt: skip
     return statistics, folds
@@ -211,38 +209,35 @@ def _rows(
 ) -> DatasetRows:  # fmt: skip
     """The rows, for methods that value subsets on them; with moments of folds, those stand for them."""
     assert isinstance(statistics, Statistics)
-    settings, options = checked.settings, checked.options
+    settings, scored = checked.settings, checked.requirements.cross_validation
     fill = statistics.mean_x if settings.missing == "mean" else None
     if folds is not None:
         return RowsOfFolds(dataset, statistics, settings.preprocess, folds, fill=fill, engine=context.engine)
-    assert isinstance(options, GreedyRlsOptions)
+    assert scored is not None
     if every is None:
         return DatasetRows(
-            dataset, statistics, settings.preprocess, loss=options.loss, intercept=options.intercept, fill=fill,
+            dataset, statistics, settings.preprocess, loss=scored.loss, intercept=scored.intercept, fill=fill,
             engine=context.engine,
         )  # fmt: skip
     log.info("greedy-rls: the cache on disk is rewritten every %d rounds", every)
     return RowsWithCache(
         dataset, statistics, settings.preprocess, every=every, start=checked.include.size, folder=context.scratch,
-        yielding=options.fold_every == "auto", loss=options.loss, intercept=options.intercept, fill=fill,
+        yielding=scored.rewrite_every == "auto", loss=scored.loss, intercept=scored.intercept, fill=fill,
         engine=context.engine,
     )  # fmt: skip
 
 
 def held_out_rows(dataset: Dataset, checked: Checked) -> Dataset | None:
     """The held-out rows that the options name; options that do not fit each other are refused here too."""
-    options = checked.options
-    if not checked.method.rounds:
+    scored = checked.requirements.cross_validation
+    if scored is None:
         return None
     if not dataset.n_targets:
         raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
-    check_intercept(getattr(options, "intercept", None), checked.settings.preprocess)
-    if isinstance(options, KfoldOptions):
-        require_rows(dataset, options.folds)
-    given = getattr(options, "held_out", None)
-    if given is None:
-        return None
-    return held_out_dataset(dataset, given)
+    check_intercept(scored.intercept, checked.settings.preprocess)
+    if scored.folds:
+        require_rows(dataset, scored.folds)
+    return None if scored.held_out is None else held_out_dataset(dataset, scored.held_out)
 
 
 def _path(
@@ -283,7 +278,7 @@ def _search(
         value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     return checked.method.run(
-        Run(
+        SearchTask(
             objective,
             k,
             checked.settings.seed,

@@ -28,7 +28,7 @@ from dsel.objective.leave_one_out.block_errors import block_errors
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import DatasetRows, add
 from dsel.passes.reduce_blocks import reduce_blocks
-from dsel.search.greedy.greedy_rls import GreedyRls
+from dsel.search.greedy.rounds import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50

@@ -27,6 +27,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
+from dsel.search.method import OnSlice
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import AskingSearch, Dispatch
 from dsel.search.parallel.executor import Carriage, Work
@@ -34,8 +35,7 @@ from dsel.search.parallel.rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.poss import Poss, paper_iterations
-from dsel.search.run import OnSlice
+from dsel.search.pareto.search import Poss, paper_iterations
 from pipelines.benchmarks import scaling_report
 from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.simulated_workers import least_found

@@ -20,7 +20,7 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import DatasetRows, held_out_errors
-from dsel.search.greedy.greedy_rls import nested_fits
+from dsel.search.greedy.rounds import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes
 from pipelines.table import text_table

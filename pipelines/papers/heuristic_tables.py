@@ -29,7 +29,7 @@ from dsel.search.greedy.backward import backward
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
-from dsel.search.pareto.poss import Poss, paper_iterations
+from dsel.search.pareto.search import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression
 from pipelines.table import json_line, text_table

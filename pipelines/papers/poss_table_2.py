@@ -15,11 +15,11 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
 from dsel.search.base import SearchOutcome
-from dsel.search.greedy.backward import rfe
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
-from dsel.search.pareto.poss import Poss, paper_iterations
+from dsel.search.greedy.rfe import rfe
+from dsel.search.pareto.search import Poss, paper_iterations
 from pipelines.papers import penalised
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised

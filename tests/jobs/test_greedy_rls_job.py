@@ -20,7 +20,7 @@ from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.gram import gram
 from dsel.passes.leave_one_out.rows import DatasetRows
-from dsel.search.greedy.greedy_rls import GreedyRls
+from dsel.search.greedy.rounds import GreedyRls
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.cli_runner import call, start, wait_for

@@ -7,12 +7,13 @@ import pytest
 from pydantic import ValidationError
 
 from dsel.objective.dense import DenseObjective
-from dsel.search import registry as methods
 from dsel.search.anytime import drive
-from dsel.search.parallel import methods as pposs_method
+from dsel.search.method import SearchTask
+from dsel.search.parallel import pposs, pposs_asy
 from dsel.search.parallel.iteration_slices import SliceEngine
-from dsel.search.pareto.poss import Poss
-from dsel.search.registry import METHODS, Run
+from dsel.search.pareto import poss
+from dsel.search.pareto.search import Poss
+from dsel.search.registry import METHODS
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -40,7 +41,7 @@ def test_options_that_are_yes_or_no_take_nothing_else():
 
 @pytest.mark.parametrize("name", ["poss", "pposs"])
 def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
-    module = {"poss": methods, "pposs": pposs_method}[name]
+    module = {"poss": poss, "pposs": pposs}[name]
     objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     done = []
     warm_up = Poss.warm_up
@@ -57,17 +58,17 @@ def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
 
     monkeypatch.setattr(Poss, "warm_up", warmed)
     monkeypatch.setattr(module, "drive", driven)
-    METHODS[name].run(Run(objective, 3, 0, METHODS[name].options(iterations=100)))
+    METHODS[name].run(SearchTask(objective, 3, 0, METHODS[name].options(iterations=100)))
     assert done == ["compiled", "driven"]
 
 
 def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
     done = []
-    monkeypatch.setattr(pposs_method, "log_compilation", lambda _: True)
+    monkeypatch.setattr(pposs_asy, "log_compilation", lambda _: True)
     monkeypatch.setattr(SliceEngine, "run", lambda _, part: done.append((part.start, part.stop)) or ())
     objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     options = METHODS["pposs-asy"].options(iterations=100)
-    METHODS["pposs-asy"].run(Run(objective, 3, 0, options))
+    METHODS["pposs-asy"].run(SearchTask(objective, 3, 0, options))
     assert done[0] == (0, 1)
     assert done[1] == (0, 100)
 

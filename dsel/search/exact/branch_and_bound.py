@@ -461,7 +461,7 @@ def starting_subset(objective: Objective, k: int, seed: int = 0) -> tuple[int, .
     """A good subset quickly: the best of exchange search from forward selection and a short POSS."""
     from dsel.search.greedy.exchange import exchange
     from dsel.search.pareto.kernel import run
-    from dsel.search.pareto.poss import Poss, paper_iterations
+    from dsel.search.pareto.search import Poss, paper_iterations
 
     log_compilation(run)
     points = [exchange(objective, k, start="forward").best(k), exchange(objective, k, seed=seed, restarts=4).best(k)]

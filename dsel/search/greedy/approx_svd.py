@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
+from dsel.objective.kernels import neighbour_table
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import Path
 from dsel.search.greedy.two_stage import principal_directions
+from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.validation import check_size
 
 
@@ -40,3 +43,18 @@ def approx_svd(objective: Objective, k: int) -> SearchOutcome:
         path.add(longest[:size])
     path.evaluated = greedy.counts["evaluated"]
     return path.outcome()
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return approx_svd(task.objective, task.k)
+
+
+METHOD = Method(
+    "approx-svd",
+    "Choose columns that approximate the k leading singular vectors.",
+    run,
+    requirements=whole_gram,
+    unsupervised_only=True,
+)

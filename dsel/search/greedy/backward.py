@@ -1,25 +1,17 @@
-"""Backward elimination, by the loss of f or by the size of the coefficients.
+"""Backward elimination: delete what raises f least.
 
-Sources: `backward` is the textbook method (Miller, "Subset selection in regression", 2002, section 3.3);
-`rfe` is recursive feature elimination, Guyon et al., "Gene selection for cancer classification using support
-vector machines", 2002, with linear regression in place of the support vector machine, as the POSS paper has
-it.
+Source: the textbook method (Miller, "Subset selection in regression", 2002, section 3.3).
 """
 
 from __future__ import annotations
 
-import numpy as np
-import scipy.linalg
-
-from dsel._lib.types import Floats
+from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path, cheapest, rebuilt
+from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.validation import check_size
-
-#: Ridge, as a share of the mean squared norm of the columns, that stands for the minimum-norm solution of a
-#: singular K.
-TINY_RIDGE = 1e-10
 
 
 def backward(objective: Objective, k: int) -> SearchOutcome:
@@ -44,65 +36,25 @@ def backward(objective: Objective, k: int) -> SearchOutcome:
         if 2 * solution.size <= fresh:
             solution = rebuilt(objective, solution.size, solution.members)
             fresh = solution.size
-    return _ascending(path, taken)
+    return ascending(path, taken)
 
 
-def rfe(objective: Objective, k: int) -> SearchOutcome:
-    """The path of deletions, one at a time, of the column with the smallest coefficients (norm over the
-    targets).
-
-    It compares coefficients as they are, so that the columns must have been standardised. With a singular K
-    they are those of a tiny ridge, in the limit the solution of minimum norm. O(n^3): the inverse is
-    downdated, and computed anew each time the number of columns has halved.
-    """
-    check_size(k, objective.n)
-    path, taken = Path(objective), []
-    targets = _targets(objective)
-    left = list(range(objective.n))
-    inverse, coefficients = _fit(objective, targets, left)
-    fresh = len(left)
-    while True:
-        if len(left) <= k:
-            taken.append(left.copy())
-        if len(left) == 1:
-            return _ascending(path, taken)
-        path.steps += 1
-        path.evaluated += 1
-        place = left.index(cheapest(left, np.square(coefficients).sum(axis=1)))
-        left.pop(place)
-        if 2 * len(left) <= fresh:
-            inverse, coefficients = _fit(objective, targets, left)
-            fresh = len(left)
-        else:
-            inverse, coefficients = _without(inverse, coefficients, place)
-
-
-def _ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
+def ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
+    """Return the outcome of a path of deletions, whose last subset is the smallest."""
     for members in reversed(taken):
         path.add(sorted(members))
     return path.outcome()
 
 
-def _targets(objective: Objective) -> Floats:
-    """(n, r) a matrix B with B B' = M: the coefficients' norms depend on M alone."""
-    if objective.moments is None:
-        return objective.K if objective.cross is None else objective.cross
-    values, vectors = scipy.linalg.eigh(objective.moments)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return backward(task.objective, task.k)
 
 
-def _fit(objective: Objective, targets: Floats, S: list[int]) -> tuple[Floats, Floats]:
-    """(s, s) the inverse of K_SS with its ridge, and (s, r) the coefficients."""
-    ridge = objective.lam + TINY_RIDGE * float(np.mean(np.diag(objective.K)) or 1.0)
-    factor = scipy.linalg.cho_factor(objective.K[np.ix_(S, S)] + ridge * np.eye(len(S)))
-    return scipy.linalg.cho_solve(factor, np.eye(len(S))), scipy.linalg.cho_solve(factor, targets[S])
-
-
-def _without(inverse: Floats, coefficients: Floats, i: int) -> tuple[Floats, Floats]:
-    """The same after deleting the column at place i."""
-    keep = np.arange(inverse.shape[0]) != i
-    share = inverse[keep, i] / inverse[i, i]
-    return (
-        inverse[np.ix_(keep, keep)] - np.outer(share, inverse[i, keep]),
-        coefficients[keep] - np.outer(share, coefficients[i]),
-    )
+METHOD = Method(
+    "backward",
+    "Start from all columns and delete the one that raises the error least.",
+    run,
+    requirements=whole_gram,
+)

@@ -9,13 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
+
+from dsel._lib.jit import log_compilation
 from dsel._lib.rng import permutation
+from dsel.config.types import Int
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
+from dsel.search.method import Method, SearchTask
+from dsel.search.options import Options
 from dsel.search.validation import check_size
 
 Start = Literal["random", "forward"]
@@ -76,3 +83,29 @@ def _sweep(solution: SubsetState, path: Path) -> int:
         else:
             solution.insert(i)
     return made
+
+
+class ExchangeOptions(Options):
+    """Options of exchange search (IterFS).
+
+    Parameters
+    ----------
+    restarts : int
+        How many random subsets the search starts from.
+    start : {"random", "forward"}
+        Whether it starts from random subsets, or once from the subset of forward selection.
+    """
+
+    restarts: Int = Field(1, ge=1)
+    start: Start = "random"
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return exchange(task.objective, task.k, task.seed, task.options.restarts, task.options.start)
+
+
+METHOD = Method(
+    "exchange", "Replace one column by a better one until none helps (IterFS).", run, options=ExchangeOptions
+)

@@ -8,14 +8,20 @@ Transactions on Information Theory 57(7), 2011, algorithm FoBa.
 from __future__ import annotations
 
 import numpy as np
+from pydantic import Field
 
+from dsel._lib.jit import log_compilation
 from dsel._lib.types import Floats
+from dsel.config.types import Float, Int
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.omp import correlation
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
+from dsel.search.method import Method, SearchTask
+from dsel.search.options import Options
 from dsel.search.validation import check_size
 
 #: After so many deletions the solution is built anew, so that rounding cannot pile up.
@@ -69,3 +75,29 @@ def foba(objective: Objective, k: int, nu: float = 0.5, path_factor: int = 5) ->
         path.add(last[size])
     path.steps, path.evaluated = steps, evaluated
     return path.outcome(deleted=deleted)
+
+
+class FobaOptions(Options):
+    """Options of FoBa.
+
+    Parameters
+    ----------
+    nu : float
+        A column is deleted where that costs at most `nu` times what the insertion to the present size gained.
+    path_factor : int
+        The search makes at most `path_factor` times k steps.
+    """
+
+    nu: Float = Field(0.5, gt=0, lt=1)
+    path_factor: Int = Field(5, ge=1)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return foba(task.objective, task.k, nu=task.options.nu, path_factor=task.options.path_factor)
+
+
+METHOD = Method(
+    "foba", "Insert columns as omp does, and delete those that cost little (FoBa).", run, options=FobaOptions
+)

@@ -7,13 +7,25 @@ unsupervised feature selection", ICDM 2011.
 
 from __future__ import annotations
 
+from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
+from dsel.search.method import Method, SearchTask
 
 
 def forward(objective: Objective, k: int) -> SearchOutcome:
     """The path of k best insertions; it ends earlier where no column brings a gain. O(n k^2) after the Gram
     matrix."""
     return grow(objective, k, SubsetState.gains)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return forward(task.objective, task.k)
+
+
+METHOD = Method("forward", "Insert the column that lowers the error most, k times.", run)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from dsel._lib.jit import log_compilation
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
+from dsel.search.method import Method, SearchTask
 
 
 def correlation(solution: SubsetState) -> Floats:
@@ -28,3 +31,12 @@ def omp(objective: Objective, k: int) -> SearchOutcome:
     """The path of k steps, all coefficients fitted anew after each; it ends earlier where nothing is left.
     O(n k^2)."""
     return grow(objective, k, correlation)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return omp(task.objective, task.k)
+
+
+METHOD = Method("omp", "Insert the column that correlates most with the residuals, k times.", run)

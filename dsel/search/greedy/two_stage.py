@@ -9,12 +9,15 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.jit import log_compilation
 from dsel._lib.rng import weighted_sample
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.kernels import neighbour_table
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path
+from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.validation import check_size
 
 #: Directions with at most this share of the largest eigenvalue are taken as rounding.
@@ -52,3 +55,18 @@ def two_stage(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
     kept = sample[order[: pivots.size][pivots > np.sqrt(_RANK_TOLERANCE) * pivots[0]]]
     path.add(int(j) for j in kept)
     return path.outcome()
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the method on a task."""
+    log_compilation(neighbour_table.insert)
+    return two_stage(task.objective, task.k, task.seed)
+
+
+METHOD = Method(
+    "two-stage",
+    "Sample columns by leverage, then keep k by a rank-revealing QR.",
+    run,
+    requirements=whole_gram,
+    unsupervised_only=True,
+)

@@ -8,7 +8,7 @@ from dsel.objective.base import Objective
 from dsel.search.parallel.executor import Slice
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation, Subset
-from dsel.search.pareto.poss import Poss
+from dsel.search.pareto.search import Poss
 
 
 class SliceEngine:

@@ -12,7 +12,7 @@ from dsel.search.base import Improvement
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.poss import Poss
+from dsel.search.pareto.search import Poss
 
 
 class PpossRounds(Poss):

@@ -1,336 +1,127 @@
-"""POSS and POCSS: Pareto optimisation of (f(S), |S|) over a quadratic objective.
-
-Sources: Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015, Algorithm 2; Feng, Qian, Tang,
-"Unsupervised feature selection by Pareto optimization", AAAI 2019, Algorithm 1 (the same loop on Y = X).
-"""
+"""POSS and POCSS as a method: Pareto optimisation of (f(S), |S|)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from dsel._lib.rng import binomial_cdf
-from dsel.errors import OptionError
-from dsel.objective.base import Objective
-from dsel.objective.kernels import layout as at
-from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.layout import know_pairs
-from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
-from dsel.search.base import FrontPoint, Improvement, improving
-from dsel.search.pareto import kernel as engine
-from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_memory import check_tables, first_slots, most_members, table_bytes
-from dsel.search.validation import check_seed, check_size
-
-_TRACE_ROWS = 8192
-#: Iterations that are looked ahead for entries of K, at first and at most.
-_NEAREST, _FARTHEST = 1 << 10, 1 << 22
-#: Numbers of the data that are read while an iteration is looked at.
-_WORK_OF_ITERATION = 500
-#: Entries of K that are kept at most.
-_MOST_KNOWN = 1 << 21
-_NO_SCRIPT = np.empty(0, np.int64)
+from dsel._lib.jit import log_compilation
+from dsel.config.types import Int
+from dsel.search.anytime import drive
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.forward import forward
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.parallel.worker_tasks import bind
+from dsel.search.pareto import kernel
+from dsel.search.pareto.criterion import Criterion, CriterionPoss
+from dsel.search.pareto.options import ArchiveOptions, needs_no_function
+from dsel.search.pareto.search import Poss
 
 
-def paper_iterations(k: int, n: int) -> int:
-    """T = floor(2 e k^2 n), which Theorem 1 of the POSS paper asks for."""
-    return math.floor(2.0 * math.e * k * k * n)
+class PossOptions(ArchiveOptions):
+    """Options of POSS and POCSS. The defaults are the papers'.
 
+    A custom criterion or isolation function is called in this process for each subset. `warm_start` and
+    `exchange_every` cannot be combined with one.
 
-class Poss:
-    """The archive and its search; `advance` goes on to a given iteration, everything can be read between two calls.
-
-    Where it differs from the papers: a subset with a column that depends on the others is never archived (without that
-    column f is the same and the subset smaller; the literal algorithm lets it live until that is found), and with
-    isolation a subset of 2k columns or more is not archived even where its class is empty.
-
-    objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
-    isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
-    exchange_every: every so many iterations an exchange search from a disturbed archived subset (0: never).
-    memory_limit: bytes the tables may take. The cost of an iteration is a look-up for one flip, O(k^2) for more; of an
-    archived solution O(n k).
+    Parameters
+    ----------
+    warm_start : {"none", "forward", "exchange"}
+        What the archive is offered first: the path of forward selection, or the best result of exchange search, which
+        finds what flips of single bits take long to find.
+    restarts : int
+        Random starts of the exchange search of `warm_start`.
+    exchange_every : int
+        Iterations between two exchange searches from a perturbed archived subset; 0 for never.
     """
 
-    def __init__(
-        self,
-        objective: Objective,
-        k: int,
-        *,
-        seed: int = 0,
-        isolation: Isolation = "none",
-        exchange_every: int = 0,
-        memory_limit: int = 8 << 30,
-    ) -> None:
-        n = objective.n
-        check_size(k, n)
-        check_seed(seed)
-        self.objective = objective
-        self.k = k
-        self.isolation = isolation
-        self.settings = {
-            "seed": seed,
-            "isolation": isolation,
-            "exchange_every": exchange_every,
-        }
-        self.memory_limit = memory_limit
-        self._s_max = most_members(n, k)
-        self._trace: list[Improvement] = []
-        self._outlook = _NEAREST
-        self._offspring = 1
-        if not objective.has_gram and exchange_every:
-            raise OptionError(
-                "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
-            )
-        slots = first_slots(k)
-        self._check_memory(slots)
-        self._memory = memory = objective.memory(self._s_max, slots)
-        classes = n + 1 if isolation == "min-index" else 1
-        memory.put(engine.ORDER, np.zeros(slots, np.int64))
-        memory.put(engine.FREE, np.arange(slots, dtype=np.int64)[::-1].copy())
-        memory.put(engine.SLOT, np.full((classes, 2 * k), -1, np.int64))
-        memory.put(engine.BEST, np.full((classes, 2 * k), np.inf))
-        memory.put(engine.TRACE, np.zeros((_TRACE_ROWS, 3)))
-        memory.put(engine.COUNT, np.zeros(engine.COUNTERS, np.int64))
-        memory.put(engine.CDF, binomial_cdf(n, 1.0 / n))
-        memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
-        memory.put(engine.CANDIDATE, np.zeros(4 * k + 1, np.int64))
-        memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
-        memory.put(engine.RATES, np.array([-np.inf]))
-        self._start()
+    warm_start: Literal["none", "forward", "exchange"] = "none"
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int = Field(0, ge=0)
 
-    def _check_memory(self, slots: int) -> None:
-        check_tables(self.objective.n, self.objective.few_targets, self.k, slots, self.memory_limit)
-
-    def _start(self) -> None:
-        """The archive holds the empty set alone (line 1 of Algorithm 2)."""
-        memory = self._memory
-        slot = int(memory[engine.FREE][-1])
-        clear(memory.P, slot)
-        fill_outcome(memory.P, slot)
-        cls = self._class_of([])
-        memory[at.STATUS][slot, at.CLASS] = cls
-        memory[engine.SLOT][cls, 0] = slot
-        memory[engine.ORDER][0] = slot
-        self._count[engine.MEMBERS] = 1
-
-    def _class_of(self, members: Sequence[int]) -> int:
-        if self.isolation == "none":
-            return 0
-        return int(min(members, default=self.objective.n))
-
-    @property
-    def _count(self) -> NDArray[np.int64]:
-        return self._memory[engine.COUNT]
-
-    @property
-    def iteration(self) -> int:
-        """Offspring made so far."""
-        return int(self._count[engine.ITERATION])
-
-    @property
-    def total(self) -> float:
-        """||Y||^2, to which differences of f are compared."""
-        return self.objective.total
-
-    @property
-    def best_value(self) -> float:
-        """Least f among the archived subsets of at most k columns (of the empty set while there is none)."""
-        return min(float(self._memory[engine.BEST][:, self.k].min()), self.objective.c)
-
-    @property
-    def last_gain(self) -> int:
-        """Iteration at which `best_value` last fell."""
-        return int(self._count[engine.LAST_GAIN])
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
-        self._flush_trace()
-        return tuple(self._trace)
-
-    def _flush_trace(self) -> None:
-        rows = int(self._count[engine.TRACED])
-        self._trace += [Improvement(int(i), int(s), float(f)) for i, s, f in self._memory[engine.TRACE][:rows]]
-        self._count[engine.TRACED] = 0
-
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
-        if target is not None and self.best_value <= target:
-            return True
-        self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
-        return self._run(until, _NO_SCRIPT)
-
-    def warm_up(self) -> None:
-        """Compile what `advance` needs, the first time on a machine: no clock of a stopping rule is to count that."""
-        self.advance(self.iteration)
-
-    def _run(self, until: int, script: NDArray[np.int64]) -> bool:
-        while True:
-            status = engine.run(self._memory.P, until, script)
-            self._flush_trace()
-            if status in (engine.ROWS_NEEDED, engine.PAIRS_NEEDED):
-                self._fetch(status)
-            elif status == engine.FULL:
-                self._make_room()
-            else:
-                return bool(status == engine.TARGET_REACHED)
-
-    def _fetch(self, status: int) -> None:
-        """What the engine came back for, and what it would come back for next."""
-        if status == engine.PAIRS_NEEDED:
-            self._learn_pairs()
-            return
-        candidate = self._memory[engine.CANDIDATE]
-        self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
-
-    def _foreseen_columns(self) -> NDArray[np.int64]:
-        """Columns that the coming iterations would have enter, whether or not they are of this slice: so far ahead as
-        takes no longer than the pass over the data that brings their rows."""
-        ahead = min(max(self.objective.fetch_cost // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
-        wanted = np.zeros(8 * at.MOST_FLIPS, np.int64)
-        _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
-        return wanted[:columns]
-
-    def _foresee(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
-        until = int(self._count[engine.ITERATION]) + -(-ahead // self._offspring)
-        found: tuple[int, int] = engine.foresee(self._memory.P, until, self._offspring, pairs, wanted)
-        return found
-
-    def _learn_pairs(self) -> None:
-        """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
-        would; twice as far ahead each time, for that costs one look at the data."""
-        memory, n = self._memory, self.objective.n
-        if memory[at.PAIRS].size > _MOST_KNOWN:
-            know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
-        pairs = np.zeros(max(self.objective.max_entries, 2 * at.MOST_FLIPS**2), np.int64)
-        found, _ = self._foresee(self._outlook, pairs, _NO_SCRIPT)
-        new = np.unique(pairs[:found])
-        pairs = np.concatenate([memory[at.PAIRS], new])
-        values = np.hstack([memory[at.PAIR_VALUES], self.objective.entries(new // n, new % n)])
-        order = np.argsort(pairs)
-        know_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
-        self._outlook = min(2 * self._outlook, _FARTHEST)
-
-    def _make_room(self, solutions: int | None = None) -> None:
-        """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
-        memory = self._memory
-        slots = memory[at.F].shape[0]
-        need = 3 + (int(self._count[engine.MEMBERS]) if solutions is None else solutions)
-        if need <= slots:
-            return
-        twice = table_bytes(self.objective.n, self.objective.few_targets, self.k, 2 * slots)
-        more = max(2 * slots, need) if twice <= self.memory_limit else need
-        self._check_memory(more)
-        at.resize(memory, self._s_max, more)
-        order = np.zeros(more, np.int64)
-        order[:slots] = memory[engine.ORDER]
-        memory.put(engine.ORDER, order)
-        taken = {int(z) for z in memory[engine.SLOT].ravel() if z >= 0}
-        rest = [z for z in range(more) if z not in taken]
-        free = np.zeros(more, np.int64)
-        free[: len(rest)] = rest
-        memory.put(engine.FREE, free)
-
-    def offer(self, S: Iterable[int]) -> bool:
-        """Put a subset found elsewhere before the archive, by the paper's rule; True if it is archived."""
-        members = np.unique(np.asarray(list(S), np.int64))
-        if not 1 <= members.size <= self._s_max:
-            raise OptionError(f"A subset of {members.size} columns cannot be archived: 1 to {self._s_max}.")
-        if not 0 <= members[0] <= members[-1] < self.objective.n:
-            raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
-        self._make_room()
-        self.objective.fetch_rows(members.tolist())
-        self._memory[engine.FLIPS][: members.size] = members
-        empty = int(self._memory[engine.SLOT][-1, 0])
-        archived = bool(engine.consider(self._memory.P, empty, members.size))
-        self._flush_trace()
-        return archived
-
-    def replay(self, parent: int, flips: Sequence[int]) -> None:
-        """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
-        script = np.asarray([parent, len(flips), *flips], np.int64)
-        self._run(self.iteration + 1, script)
-
-    @property
-    def archived(self) -> list[FrontPoint]:
-        """The archive, oldest solution first, the empty set included."""
-        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
-        return [self._point(int(slot)) for slot in order]
-
-    def _point(self, slot: int) -> FrontPoint:
-        size = int(self._memory[at.STATUS][slot, at.SIZE])
-        members = tuple(int(j) for j in self._memory[at.SORTED][slot, :size])
-        return FrontPoint(size, float(self._memory[at.F][slot]), members)
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""
-        return improving(self.archived)
-
-    def counts(self) -> dict[str, int]:
-        """What the search did: look-ups (one flip), O(s^2) values (several), own evaluations, acceptances, rebuilds."""
-        c = self._count
-        return {
-            "looked_up": int(c[engine.LOOKED_UP]),
-            "valued": int(c[engine.VALUED]),
-            "evaluated": int(c[engine.EVALUATED]),
-            "accepted": int(c[engine.ACCEPTED]),
-            "rebuilt": int(c[engine.REBUILT]),
-            "archive": int(c[engine.MEMBERS]),
-        }
-
-    def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON would hold it: solutions in order, counters, seed, trace."""
-        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
-        return {
-            "k": self.k,
-            "n": self.objective.n,
-            **self.settings,
-            "count": self._count.tolist(),
-            "solutions": [list(self._point(int(slot)).members) for slot in order],
-            "trace": [[t.iteration, t.size, t.value] for t in self.trace],
-        }
-
+    @model_validator(mode="before")
     @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
-        """The search as it was when `state` was taken: it goes on with the same iterations."""
-        if state["n"] != objective.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the data and options it was started with, or start anew.",
-            )
-        settings = {key: state[key] for key in ("seed", "isolation", "exchange_every")}
-        search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
-        search._resume(state)
-        return search
+    def _without_recombination(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "recombination" in values:
+            raise ValueError("recombination was removed: exchange_every brings more")
+        return values
 
-    def _resume(self, state: dict[str, Any]) -> None:
-        self._make_room(len(state["solutions"]))
-        self.objective.fetch_rows(sorted({j for members in state["solutions"] for j in members}))
-        for position, members in enumerate(state["solutions"]):
-            self._put(position, members)
-        self._count[:] = state["count"]
-        self._count[engine.TRACED] = 0
-        self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
+    def conflict(self, criterion: bool) -> str:
+        asked = {"warm_start": self.warm_start != "none", "exchange_every": self.exchange_every > 0}
+        extras = [name for name, is_asked in asked.items() if is_asked and self.calls_function(criterion)]
+        return needs_no_function(", ".join(extras)) if extras else super().conflict(criterion)
 
-    def _put(self, position: int, members: list[int]) -> None:
-        """Place a solution of a saved archive; the empty set is there already."""
-        memory, size, cls = self._memory, len(members), self._class_of(members)
-        slots = memory[engine.SLOT]
-        slot = int(slots[cls, 0])
-        if members:
-            slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
-            chosen = np.asarray(members, np.int64)
-            self.objective.fetch_rows(members)
-            rebuild(memory.P, slot, chosen, size)
-            memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
-            fill_outcome(memory.P, slot)
-            memory[at.SORTED][slot, :size] = chosen
-            memory[at.STATUS][slot, at.CLASS] = cls
-            slots[cls, size] = slot
-            self._count[engine.MEMBERS] += 1
-        memory[engine.ORDER][position] = slot
-        engine._refresh_best(memory.P, cls)
+
+def requirements(problem: ProblemSummary, options: PossOptions) -> Requirements:
+    """Return what POSS needs: the whole Gram matrix only for exchange searches and a custom isolation function."""
+    found = options.requirements(problem)
+    if not options.exchange_every:
+        return replace(found, iterations=options.known_iterations(problem))
+    return replace(found, whole_gram=True)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run POSS to its end."""
+    search = _criterion_search(task) if task.options.calls_function(task.criterion is not None) else _search(task)
+    ended = drive(search, task.options.stop(task.k, task.objective), task.on_slice)
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
+
+
+def _search(task: SearchTask) -> Poss:
+    """Return the compiled search on the quadratic objective, ready to advance."""
+    log_compilation(kernel.run)
+    objective, options = task.objective, task.options
+    if task.state is not None:
+        search = Poss.restore(objective, task.state, options.memory)
+    else:
+        search = Poss(
+            objective, task.k, seed=task.seed, isolation=options.isolation, exchange_every=options.exchange_every,
+            memory_limit=options.memory,
+        )  # fmt: skip
+        warm_start(search, options.warm_start, options.restarts, task.seed)
+    search.warm_up()
+    return search
+
+
+def _criterion_search(task: SearchTask) -> CriterionPoss:
+    """Return the search on a Python function: the user's criterion, or f under the user's isolation function."""
+    objective, options = task.objective, task.options
+
+    def of_data_columns(function: Criterion) -> Criterion:
+        return lambda S: function(tuple(sorted(objective.in_data(S))))
+
+    criterion: Criterion = objective.value
+    if task.criterion is not None:
+        criterion = of_data_columns(bind(task.criterion, task.data))
+    isolation = of_data_columns(options.isolation) if callable(options.isolation) else options.isolation
+    if task.state is not None:
+        return CriterionPoss.restore(criterion, task.state, isolation if callable(isolation) else None)
+    return CriterionPoss(criterion, objective.n, task.k, seed=task.seed, isolation=isolation)
+
+
+def warm_start(search: Poss, source: str, restarts: int = 10, seed: int = 0) -> None:
+    """Offer the archive what forward selection (up to 2k - 1 columns) or exchange search finds."""
+    objective, k = search.objective, search.k
+    if source == "forward":
+        points = forward(objective, min(2 * k - 1, objective.n)).front
+    elif source == "exchange":
+        points = exchange(objective, k, seed=seed, restarts=restarts).front
+    else:
+        return
+    for point in points:
+        if point.size:
+            search.offer(point.members)
+
+
+METHOD = Method(
+    "poss",
+    "Pareto optimisation of the error and the number of columns (POSS; POCSS where Y = X).",
+    run,
+    options=PossOptions,
+    requirements=requirements,
+    resumable=True,
+    takes_criterion=True,
+)

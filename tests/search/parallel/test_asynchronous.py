@@ -14,7 +14,7 @@ from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.executor import Slice
 from dsel.search.parallel.iteration_slices import SliceEngine
 from dsel.search.pareto.criterion import CriterionPoss
-from dsel.search.pareto.poss import Poss
+from dsel.search.pareto.search import Poss
 from tests.search.cases import random_data, regression, self_expression
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, cover, tied
 

@@ -20,7 +20,7 @@ from dsel.search.parallel.journal import Journal, journalled_values, read_journa
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices, bind, takes_data
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.poss import Poss
+from dsel.search.pareto.search import Poss
 from tests.search.cases import random_data, regression
 from tests.search.parallel.replayed import replayed
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of, cover, tied

@@ -19,7 +19,7 @@ from dsel.search.parallel.synchronous import Pposs
 from dsel.search.pareto.archive import ParetoArchive, Subset
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.search.pareto.evaluation_memo import draw_columns
-from dsel.search.pareto.poss import Poss
+from dsel.search.pareto.search import Poss
 from tests.oracles.literal_pposs import LiteralPposs, merged_in_parallel, merged_one_by_one
 from tests.search.cases import random_data, regression
 

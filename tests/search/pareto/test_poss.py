@@ -21,7 +21,7 @@ from dsel.search.base import FrontPoint
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent
-from dsel.search.pareto.poss import Poss, paper_iterations
+from dsel.search.pareto.search import Poss, paper_iterations
 from tests.datasets import load, standardised
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss

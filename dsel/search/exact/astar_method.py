@@ -1,0 +1,102 @@
+"""A* as a method: best-first search, optimal, weighted or greedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from dsel.config.types import Bool, Float, Int
+from dsel.search.anytime import Stop, drive
+from dsel.search.base import SearchOutcome
+from dsel.search.exact.astar import AStar, AStarBound
+from dsel.search.exact.branch_and_bound import starting_subset
+from dsel.search.exact.partial_expansion_astar import WideAStar
+from dsel.search.greedy.forward import forward
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.options import Options
+
+
+class AStarOptions(Options):
+    """Options of best-first search in the order of l + gamma u, with bounds l <= f <= u below a node.
+
+    Parameters
+    ----------
+    gamma : float
+        The weight of u. 0 is optimal; inf (`.inf` in a job file) orders by u alone.
+    epsilon : float
+        The error of the answer is at most 1 + epsilon times the least error. It takes the place of `gamma`.
+    seconds : float, optional
+        Wall time.
+    nodes : int, optional
+        How many nodes are expanded.
+    bound : {"eigenvalue", "combined"}
+        The lower bound l. "eigenvalue" is the paper's.
+    prune : bool
+        Whether a subset from a quick search removes nodes from the fringe.
+    memory : int
+        Bytes that the fringe and the closed list may take.
+    """
+
+    gamma: Float = Field(0.0, ge=0)
+    epsilon: Float = Field(0.0, ge=0, allow_inf_nan=False)
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
+    bound: AStarBound = "eigenvalue"
+    prune: Bool = False
+    memory: Int = Field(4 << 30, gt=0)
+
+    @model_validator(mode="after")
+    def _one_weight(self) -> AStarOptions:
+        if self.gamma > 0.0 and self.epsilon > 0.0:
+            raise ValueError("gamma and epsilon are two ways to weight the search: leave one of them out")
+        return self
+
+
+def requirements(problem: ProblemSummary, options: AStarOptions) -> Requirements:
+    """Return what A* needs: K for the combined bound and where Y = X is penalised or conditioned, else W or rows."""
+    factor = not problem.n_targets
+    whole = options.bound == "combined" or (factor and bool(problem.lam or problem.included))
+    return Requirements(
+        whole_gram=whole, eigen_factor=factor, lookahead=2 * problem.k + 4 * problem.n_targets + 6,
+        seconds=options.seconds,
+    )  # fmt: skip
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run A*, on wide data with partial expansion of nodes."""
+    objective, options = task.objective, task.options
+    wide = not objective.has_gram and objective.eigen_factor is None
+    kind: type[Any] = WideAStar if wide else AStar
+    search: AStar
+    if task.state is not None:
+        search = kind.restore(objective, task.state, memory_limit=options.memory)
+    else:
+        start: Sequence[int] | None = None
+        if options.prune and wide:
+            start = forward(objective, task.k).best(task.k).members
+        elif options.prune:
+            start = starting_subset(objective, task.k, task.seed)
+        search = kind(
+            objective, task.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
+            memory_limit=options.memory,
+        )  # fmt: skip
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
+    ended = "goal" if search.done else drive(search, stop, task.on_slice)
+    if search.memory_full:
+        ended = "memory"
+    ended = "goal" if search.done else ended
+    counts = {"bound": search.lower, "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+METHOD = Method(
+    "astar",
+    "Best-first search: optimal, within a factor of the optimum, or greedy (A*).",
+    run,
+    options=AStarOptions,
+    requirements=requirements,
+    resumable=True,
+)

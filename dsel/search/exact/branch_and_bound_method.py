@@ -1,0 +1,69 @@
+"""Branch and bound as a method: the best subset, with a proof."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dsel.config.types import Float, Int
+from dsel.search.anytime import Stop, drive
+from dsel.search.base import SearchOutcome
+from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.options import Options
+
+
+class BranchAndBoundOptions(Options):
+    """Options of branch and bound, which proves the best subset unless a limit ends it before.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time.
+    nodes : int, optional
+        How many nodes are looked at.
+    bound : {"combined", "eigenvalue", "leaps"}
+        The lower bound on f; see dsel.search.exact.bounds.
+    memory : int
+        Bytes that the tables may take.
+    """
+
+    seconds: Float | None = Field(None, gt=0)
+    nodes: Int | None = Field(None, ge=1)
+    bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
+    memory: Int = Field(8 << 30, gt=0)
+
+
+def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Requirements:
+    """Return what branch and bound needs."""
+    return Requirements(whole_gram=True, seconds=options.seconds)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run branch and bound, from a good subset that a quick search finds."""
+    objective, options = task.objective, task.options
+    if task.state is not None:
+        search = BranchAndBound.restore(objective, task.state, options.memory)
+    else:
+        start = starting_subset(objective, task.k, task.seed)
+        search = BranchAndBound(objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory)
+    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+    search.warm_up()
+    ended = "proven" if search.done else drive(search, stop, task.on_slice)
+    if search.done:
+        ended = "proven" if search.proven else "contradiction"
+    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
+    if search.not_finite:
+        counts["not_finite"] = search.not_finite
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
+METHOD = Method(
+    "branch-and-bound",
+    "Prove the best subset by branch and bound.",
+    run,
+    options=BranchAndBoundOptions,
+    requirements=requirements,
+    resumable=True,
+)

@@ -1,0 +1,241 @@
+"""What a selection method is: a name, a model of its options, its requirements, and the function that runs it.
+
+To add a method, write one module that ends with one ``Method`` and list it in ``dsel.search.registry``. A method in a
+package of its own is listed under the entry-point group ``dsel.methods`` of that package instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dsel.objective.base import Objective
+from dsel.objective.leave_one_out.block_errors import Loss
+from dsel.objective.leave_one_out.formulas import Intercept
+from dsel.search.anytime import AnytimeSearch
+from dsel.search.base import SearchOutcome
+from dsel.search.greedy.rounds import Direction, LooRows
+from dsel.search.options import Options
+from dsel.search.parallel.executor import ExecutorFactory, Serial
+from dsel.search.parallel.journal import Journal
+from dsel.search.pareto.criterion import Criterion
+from dsel.storage.paths import Place
+
+OnSlice = Callable[[AnytimeSearch], None]
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """Everything that a method is run with.
+
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over the columns that may be chosen, given the columns that are always included.
+    k : int
+        The number of columns to choose at most, without the included ones.
+    seed : int
+        The seed of every random stream of the method.
+    options : Options
+        The method's own options, validated.
+    state : dict, optional
+        The saved state of an interrupted search. The method continues from it.
+    on_slice : callable, optional
+        Called with the search between two slices of iterations. It may raise to interrupt the search.
+    criterion : callable, optional
+        The user's criterion, of ascending columns of the data. It replaces f.
+    rows : LooRows, optional
+        Errors on left-out rows, for a method that uses rows.
+    data : ColumnData, optional
+        The second argument of a criterion f(S, data).
+    executor : callable
+        Makes the executor that a search on workers submits its tasks to; by default one in this process.
+    journal : Journal, optional
+        Records the events of a search on workers.
+    shared_folder : Place, optional
+        A folder that the workers can read. The arrays of the objective are written there. Without one they are sent.
+    """
+
+    objective: Objective
+    k: int
+    seed: int
+    options: Any
+    state: dict[str, Any] | None = None
+    on_slice: OnSlice | None = None
+    criterion: Criterion | None = None
+    rows: LooRows | None = None
+    data: Any = None
+    executor: ExecutorFactory = Serial
+    journal: Journal | None = None
+    shared_folder: Place | None = None
+
+
+@dataclass(frozen=True)
+class ProblemSummary:
+    """The numbers of a problem that are known before any data are read.
+
+    Parameters
+    ----------
+    m, n : int
+        The shape of X.
+    n_targets : int
+        N, the number of targets; 0 where Y = X.
+    k : int
+        The number of columns to choose at most, with the included ones.
+    included, excluded : int
+        How many columns are always or never chosen.
+    lam : float
+        The ridge penalty.
+    criterion : bool
+        Whether a user's criterion replaces f.
+    """
+
+    m: int
+    n: int
+    n_targets: int
+    k: int
+    included: int = 0
+    excluded: int = 0
+    lam: float = 0.0
+    criterion: bool = False
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """How a method scores subsets on left-out rows.
+
+    Parameters
+    ----------
+    folds : int, optional
+        The number of folds; None for leave-one-out. The Gram matrices of the folds come from one pass over the data.
+        Leave-one-out takes a pass for each round.
+    repeats : int
+        How often the rows are divided into folds.
+    direction : {"forward", "backward", "floating"}
+        Whether rounds insert columns, remove them, or do both.
+    penalties : int
+        How many values of lam are compared before the first round; 0 where lam is given.
+    held_out : str, Place or pair of arrays, optional
+        Rows that every step is tested on.
+    loss : {"squared", "zero-one"}
+        The loss of a left-out row.
+    intercept : {"center", "column", "none"}, optional
+        How the intercept is fitted; by default as the preprocessing asks.
+    rewrite_every : int or {"auto", "never"}
+        Rounds between two rewrites of a cache on disk, for data that are not in memory.
+    """
+
+    folds: int | None = None
+    repeats: int = 1
+    direction: Direction = "forward"
+    penalties: int = 0
+    held_out: Any = None
+    loss: Loss = "squared"
+    intercept: Intercept | None = None
+    rewrite_every: Any = "never"
+
+    @property
+    def gram_sums(self) -> int:
+        """How many Gram matrices one partial result of the pass holds."""
+        return self.repeats * (self.folds or 1)
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What one run of a method needs. The planner reads it before any data are read.
+
+    Parameters
+    ----------
+    whole_gram : bool
+        The method needs the whole Gram matrix K (n x n).
+    eigen_factor : bool
+        The method needs K, or else W with K = W'W, in this process.
+    table_slots : int
+        For how many subsets the search keeps tables of some numbers per column.
+    lookahead : int
+        How many more numbers per column the search keeps while it looks at the children of one node.
+    iterations : int, optional
+        How many iterations a Pareto search makes in this process, where that is known.
+    seconds : float, optional
+        The time limit of the search.
+    cross_validation : CrossValidation, optional
+        How subsets are scored on left-out rows, for a method that uses rows.
+    notes : tuple of str
+        Remarks for the user of the plan.
+    """
+
+    whole_gram: bool = False
+    eigen_factor: bool = False
+    table_slots: int = 2
+    lookahead: int = 0
+    iterations: int | None = None
+    seconds: float | None = None
+    cross_validation: CrossValidation | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def gram_sums(self) -> int:
+        """How many Gram matrices one partial result of the pass holds: one for each fold."""
+        return 1 if self.cross_validation is None else self.cross_validation.gram_sums
+
+
+def no_requirements(problem: ProblemSummary, options: Any) -> Requirements:
+    """Return the requirements of a method that runs on any representation of the Gram matrix."""
+    return Requirements()
+
+
+def whole_gram(problem: ProblemSummary, options: Any) -> Requirements:
+    """Return the requirements of a method that needs the whole Gram matrix and nothing else."""
+    return Requirements(whole_gram=True)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A selection method.
+
+    Parameters
+    ----------
+    name : str
+        The name that ``dsel.select(method=...)`` and job files use.
+    summary : str
+        One sentence that says what the method does.
+    run : callable
+        Runs the method: ``run(SearchTask) -> SearchOutcome``.
+    options : type of Options
+        The pydantic model of the method's options.
+    requirements : callable
+        ``requirements(ProblemSummary, options) -> Requirements``. It may raise CapacityError for options that allow
+        less memory than the method needs.
+    resumable : bool
+        The search can be interrupted between slices and continue from its saved state.
+    unsupervised_only : bool
+        The method chooses columns for X itself (Y = X).
+    takes_criterion : bool
+        The method can minimise a user's criterion f(S) in place of the squared error.
+    on_workers : bool
+        The search sends tasks to workers through ``SearchTask.executor``.
+    uses_rows : bool
+        The method scores subsets on left-out rows, in rounds. It needs targets. A checkpoint follows each round.
+
+    Examples
+    --------
+    A method without options, which chooses the first k columns:
+
+    >>> from dsel.search.base import FrontPoint
+    >>> def first(task: SearchTask) -> SearchOutcome:
+    ...     S = tuple(range(task.k))
+    ...     return SearchOutcome((FrontPoint(task.k, task.objective.value(S), S),))
+    >>> METHOD = Method("first", "Choose the first k columns.", run=first)
+    """
+
+    name: str
+    summary: str
+    run: Callable[[SearchTask], SearchOutcome]
+    options: type[Options] = Options
+    requirements: Callable[[ProblemSummary, Any], Requirements] = no_requirements
+    resumable: bool = False
+    unsupervised_only: bool = False
+    takes_criterion: bool = False
+    on_workers: bool = False
+    uses_rows: bool = False

@@ -1,0 +1,82 @@
+"""PPOSS as a method: rounds of offspring of one parent, the same bits on any number of workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from dsel._lib.jit import log_compilation
+from dsel.config.types import Int
+from dsel.search.anytime import Stop, drive
+from dsel.search.base import SearchOutcome
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.parallel.on_workers import WorkerOptions, isolation_of, own_isolation, run_evaluations
+from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.synchronous import Pposs
+from dsel.search.parallel.synchronous_kernel import run_rounds
+
+
+class PpossOptions(WorkerOptions):
+    """Options of PPOSS, which makes T = floor(2 e k^2 n / processors) rounds.
+
+    Without a custom criterion or isolation function the rounds run in this process: an offspring takes about a
+    microsecond, less than a message to a worker.
+
+    Parameters
+    ----------
+    processors : int
+        N, the offspring of each round. The same seed and `processors` give the same bits on any number of workers. A
+        few times the number of workers keeps them busy, because a third of the offspring need no evaluation.
+    """
+
+    processors: Int = Field(32, ge=1, le=100_000)
+
+    def conflict(self, criterion: bool) -> str:
+        asked = {"evaluation_limit": self.evaluation_limit is not None, "processes": self.processes > 1}
+        unused = [name for name, is_asked in asked.items() if is_asked and not self.calls_function(criterion)]
+        if unused:
+            return (
+                f"{' and '.join(unused)}: only with a custom criterion or isolation function, without which the "
+                "search runs in this process"
+            )
+        return super().conflict(criterion)
+
+
+def requirements(problem: ProblemSummary, options: PpossOptions) -> Requirements:
+    """Return what PPOSS needs."""
+    return replace(options.requirements(problem), iterations=options.known_iterations(problem))
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run PPOSS in rounds: on workers where it calls a user's function, else in this process."""
+    options, N = task.options, task.options.processors
+    stop = options.stop(task.k, task.objective)
+    if options.calls_function(task.criterion is not None):
+        if task.state is None:
+            search = Pposs(task.objective.n, task.k, processors=N, seed=task.seed, isolation=isolation_of(task))
+        else:
+            search = Pposs.restore(task.state, own_isolation(task))
+        return run_evaluations(task, search, stop)
+    log_compilation(run_rounds)
+    whole_rounds = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
+    if task.state is None:
+        settings = {"processors": N, "seed": task.seed, "isolation": options.isolation, "memory_limit": options.memory}
+        rounds = PpossRounds(task.objective, task.k, **settings)
+    else:
+        rounds = PpossRounds.restore(task.objective, task.state, options.memory)
+    rounds.warm_up()
+    ended = drive(rounds, whole_rounds, task.on_slice)
+    return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()))
+
+
+METHOD = Method(
+    "pposs",
+    "POSS in rounds of offspring that workers evaluate; reproducible (PPOSS).",
+    run,
+    options=PpossOptions,
+    requirements=requirements,
+    resumable=True,
+    takes_criterion=True,
+    on_workers=True,
+)

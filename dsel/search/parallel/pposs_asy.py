@@ -1,0 +1,82 @@
+"""PPOSS-asy as a method: workers search on the newest archive without waiting for each other."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+
+from dsel._lib.jit import log_compilation
+from dsel.objective.dense import DenseObjective
+from dsel.search.base import SearchOutcome
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
+from dsel.search.parallel.executor import Serial, Slice
+from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.on_workers import (
+    WorkerOptions,
+    isolation_of,
+    objective_for_workers,
+    own_isolation,
+    run_evaluations,
+    run_on_workers,
+)
+from dsel.search.parallel.worker_tasks import RunSlices
+from dsel.search.pareto import kernel
+
+log = logging.getLogger("dsel")
+
+
+class PpossAsyOptions(WorkerOptions):
+    """Options of PPOSS-asy. The result depends on the order in which the workers' results arrive.
+
+    On wide data, whose rows are kept in this process, the search runs in this process too.
+    """
+
+
+def requirements(problem: ProblemSummary, options: PpossAsyOptions) -> Requirements:
+    """Return what PPOSS-asy needs."""
+    return options.requirements(problem)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run PPOSS-asy: evaluations of a user's function, or slices of iterations on the quadratic objective."""
+    options, objective = task.options, task.objective
+    stop = options.stop(task.k, objective)
+    if options.calls_function(task.criterion is not None):
+        if task.state is None:
+            search = AsyncPposs(objective.n, task.k, seed=task.seed, isolation=isolation_of(task))
+        else:
+            search = AsyncPposs.restore(task.state, own_isolation(task))
+        return run_evaluations(task, search, stop)
+    if log_compilation(kernel.run):
+        _compile_slices()
+    if task.state is None:
+        sliced = SlicedPposs(objective, task.k, seed=task.seed, isolation=options.isolation)
+    else:
+        sliced = SlicedPposs.restore(objective, task.state)
+    if not objective.has_gram:
+        log.info("the rows of a wide matrix are in this process: the search is, too")
+        task = replace(task, executor=Serial, shared_folder=None)
+    with objective_for_workers(task) as shared:
+        slices = RunSlices(shared, task.k, task.seed, options.isolation, options.memory)
+        return run_on_workers(task, sliced, slices, stop)
+
+
+def _compile_slices() -> None:
+    """Compile what a slice needs before any clock runs. Workers on this machine find it in the cache."""
+    smallest = DenseObjective(np.eye(2), np.ones((2, 1)), 3.0)
+    SliceEngine(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
+
+
+METHOD = Method(
+    "pposs-asy",
+    "POSS on workers that never wait for each other; not reproducible (PPOSS-asy).",
+    run,
+    options=PpossAsyOptions,
+    requirements=requirements,
+    resumable=True,
+    takes_criterion=True,
+    on_workers=True,
+)

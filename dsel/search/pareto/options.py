@@ -1,0 +1,121 @@
+"""Options and requirements that POSS, PPOSS and PPOSS-asy share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from dsel.config.import_path import load_function
+from dsel.config.types import Float, Int
+from dsel.objective.base import FEW_TARGETS, Objective
+from dsel.search.anytime import Stop
+from dsel.search.method import ProblemSummary, Requirements
+from dsel.search.options import Options
+from dsel.search.pareto.archive_memory import check_tables, first_slots
+from dsel.search.pareto.search import paper_iterations
+
+
+class StopOptions(Options):
+    """When a Pareto search ends. The first rule that applies ends it.
+
+    Parameters
+    ----------
+    iterations : int, optional
+        T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates.
+    seconds : float, optional
+        Wall time. Compilation is not counted.
+    target : float, optional
+        The search ends when f (or the criterion) is at or below this value.
+    target_r2 : float, optional
+        The search ends when 1 - f / ||Y||^2 is at or above this value.
+    patience : int, optional
+        Iterations without an improvement.
+    bound : float, optional
+        A proven lower bound on f. The search ends when f reaches it.
+    """
+
+    iterations: Int | None = Field(None, ge=1)
+    seconds: Float | None = Field(None, gt=0)
+    target: Float | None = None
+    target_r2: Float | None = Field(None, le=1)
+    patience: Int | None = Field(None, ge=1)
+    bound: Float | None = Field(None, ge=0)
+
+    def stop(self, k: int, objective: Objective) -> Stop:
+        """Return the stopping rules of a search for k columns."""
+        target = self.target
+        if self.target_r2 is not None:
+            target = (1.0 - self.target_r2) * objective.total
+        iterations = self.iterations or paper_iterations(k, objective.n)
+        return Stop(iterations, self.seconds, target, self.patience, self.bound)
+
+
+class ArchiveOptions(StopOptions):
+    """Options of every search that keeps an archive.
+
+    Parameters
+    ----------
+    isolation : {"none", "min-index"} or callable
+        Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
+        columns. A job file names it as package.module:function.
+    memory : int
+        Bytes that the tables of the archive may take.
+    """
+
+    isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
+    memory: Int = Field(8 << 30, gt=0)
+
+    @field_validator("isolation", mode="before")
+    @classmethod
+    def _load_isolation(cls, value: Any) -> Any:
+        if isinstance(value, str) and ":" in value:
+            return load_function(value)
+        if isinstance(value, str) and value not in ("none", "min-index"):
+            close = get_close_matches(value, ["none", "min-index"], 1)
+            raise ValueError(
+                "it must be none, min-index or a function" + (f"; did you mean {close[0]!r}" if close else "")
+            )
+        return value
+
+    def calls_function(self, criterion: bool) -> bool:
+        """Return whether a user's function is called for each subset: a criterion, or an isolation function."""
+        return criterion or callable(self.isolation)
+
+    def conflict(self, criterion: bool) -> str:
+        return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
+
+    def requirements(self, problem: ProblemSummary) -> Requirements:
+        """Return what an archive over this problem needs.
+
+        Raises
+        ------
+        CapacityError
+            The first tables of the archive take more than `memory`.
+        """
+        if problem.criterion:
+            return Requirements(seconds=self.seconds)
+        if not callable(self.isolation):
+            self._check_memory(problem)
+        return Requirements(
+            whole_gram=callable(self.isolation), table_slots=first_slots(problem.k), seconds=self.seconds
+        )
+
+    def _check_memory(self, problem: ProblemSummary) -> None:
+        k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded
+        few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        if 0 < k <= free:
+            check_tables(free, few, k, first_slots(k), self.memory)
+
+    def known_iterations(self, problem: ProblemSummary) -> int | None:
+        """Return how many iterations of the compiled search there are at most; None where it calls a function."""
+        if self.calls_function(problem.criterion):
+            return None
+        return self.iterations or paper_iterations(problem.k, problem.n)
+
+
+def needs_no_function(options: str) -> str:
+    """Return why options cannot be used with a custom criterion or isolation function."""
+    return f"{options} cannot be combined with a custom criterion or isolation function"
