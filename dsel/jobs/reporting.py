@@ -1,4 +1,4 @@
-"""What a run tells while it runs: bars in a terminal, plain log lines elsewhere, both in run.log."""
+"""Progress and logs of a run: bars in a terminal, log lines elsewhere, and always lines in run.log."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dsel.storage.paths import Place
 
 log = logging.getLogger("dsel")
 
-#: Without a terminal, progress is a line every so many seconds.
+#: Seconds between lines of progress if there is no terminal.
 LINE_SECONDS = 10.0
 
 LogFormat = Literal["text", "json"]
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line: time (UTC), level, run, message, and the fields of progress and errors."""
+    """Format a record as one JSON object: time (UTC), level, run, message, and fields of progress and errors."""
 
     def __init__(self, run: str) -> None:
         super().__init__()
@@ -45,9 +45,21 @@ class _JsonLines(logging.Formatter):
 
 
 class Reporter:
-    """Progress of the passes (tasks) and of the search (iterations, best value).
+    """Report the progress of passes (tasks) and of the search (iterations, best value).
 
-    run: the id of this run, in every line. publish: takes the progress as it is, for whoever else wants to know.
+    Parameters
+    ----------
+    bars : rich.progress.Progress, optional
+        Bars in a terminal. Without them, progress is written as log lines.
+    log_format : {"text", "json"}
+        Format of the log lines.
+
+    Attributes
+    ----------
+    run : str
+        The id of this run. It is in every line.
+    publish : callable or None
+        Called with each report of progress as a dict, for metrics.
     """
 
     def __init__(self, bars: Any | None = None, log_format: LogFormat = "text") -> None:
@@ -64,7 +76,7 @@ class Reporter:
 
     @classmethod
     def for_terminal(cls, log_format: LogFormat = "text") -> Reporter:
-        """Bars on standard error if it is a terminal, lines if not, or where JSON is asked for."""
+        """Return a reporter with bars if standard error is a terminal and text is wanted, else with log lines."""
         if log_format == "json" or not sys.stderr.isatty():
             return cls(log_format=log_format)
         from rich.console import Console
@@ -75,7 +87,7 @@ class Reporter:
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Log lines of dsel to standard error; bars are shown meanwhile."""
+        """Write the log lines of dsel to standard error, and show the bars, during the block."""
         if self._bars is None:
             handler = self._formatted(logging.StreamHandler())
         else:
@@ -98,7 +110,13 @@ class Reporter:
 
     @contextmanager
     def logging_to(self, path: Place) -> Iterator[None]:
-        """The same lines to a file, and the error that ends the block, if one does. Errors: OutputError."""
+        """Write the same lines to a file, and the error that ends the block, if any.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
         try:
             handler = self._formatted(log_handler(path))
         except OSError as error:
@@ -115,8 +133,8 @@ class Reporter:
                 handler.handle(record)
                 raise
             except Exception as error:
-                fault = (type(error), error, error.__traceback__)
-                handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, "an error nobody foresaw", (), fault))
+                trace = (type(error), error, error.__traceback__)
+                handler.handle(log.makeRecord(log.name, logging.ERROR, "", 0, "unexpected error", (), trace))
                 raise
 
     @contextmanager
@@ -133,35 +151,35 @@ class Reporter:
         handler.setFormatter(_JsonLines(self.run) if self._json else plain)
         return handler
 
-    def adopt(self, logger: str) -> None:
-        """Lines of another library that logs by itself become JSON where ours are."""
+    def format_logger(self, logger: str) -> None:
+        """Format the lines of another library as JSON if ours are."""
         if self._json:
             for handler in logging.getLogger(logger).handlers:
                 self._formatted(handler)
 
     def stage(self, name: str) -> None:
-        """A stage begins: statistics, search, check."""
+        """Report that a stage begins: statistics, search or check."""
         log.info("%s", name, extra={"fields": {"stage": name}})
         self._stage, self._start, self._last = name, time.monotonic(), time.monotonic()
         if self._bars is not None:
             self._task = self._bars.add_task(name, total=None, note="")
 
     def tasks(self, done: int, total: int) -> None:
-        """Tasks of the present pass that are finished."""
+        """Report the finished tasks of the current pass."""
         self._show(done, total, f"{done} of {total} tasks")
 
     def search(self, search: AnytimeSearch, total: int | None = None) -> None:
-        """The search stands between two slices; one on workers says itself how it gets on."""
+        """Report a search between two slices. A search on workers describes its own progress."""
         progress: Progress | None = getattr(search, "progress", None)
         if progress is not None:
             self._show(progress.iterations, progress.limit, str(progress))
             return
         speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
-        note = f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} a second"
+        note = f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} per second"
         self._show(search.iteration, total, note, search.best_value)
 
     def saved(self) -> None:
-        """A checkpoint was written."""
+        """Record that a checkpoint was written."""
         self._saved = time.time()
 
     def _show(self, done: int, total: int | None, note: str, best: float | None = None) -> None:

@@ -135,7 +135,7 @@ def _run(
         connect(job.cluster, name=name, logs=logs) as client,
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
-        reporter.adopt("distributed")
+        reporter.format_logger("distributed")
         engine = DaskEngine(client, on_tasks, patience(job.cluster))
         context = RunContext(
             engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,

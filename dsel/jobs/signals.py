@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: at once while nothing is lost by it, at the end of a slice while a search stands in memory."""
+"""Handle SIGTERM and SIGINT: at once, or at the end of a slice while a search is in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Stop(BaseException):
-    """On its way from the signal to the end of the context: no `except Exception` on it holds it up."""
+    """Carry a signal to the end of the context. As a BaseException it passes every `except Exception`."""
 
 
 class Interrupts:
-    """A context that ends in `Interrupted` at one of the two signals. With `deferred` set the first one only leaves
-    `received` for the caller to see; a second one is obeyed at once. Outside the main thread signals are left alone."""
+    """Context manager that raises `Interrupted` on SIGTERM or SIGINT.
+
+    With `deferred` set, the first signal only sets `received`, for the caller to check. A second signal ends the
+    context at once. Outside the main thread, signals keep their handlers.
+    """
 
     def __init__(self) -> None:
         self.deferred = False
@@ -46,9 +49,9 @@ class Interrupts:
             raise _Stop
 
     def raise_received(self) -> None:
-        """Raise for a signal that was deferred, or whose exception got lost on its way."""
+        """Raise Interrupted if a signal was deferred, or if its exception was swallowed."""
         if self.received is not None:
             raise self._interrupted()
 
     def _interrupted(self) -> Interrupted:
-        return Interrupted(f"Stopped by {self.received}.", "Start the same job again to go on.")
+        return Interrupted(f"Stopped by {self.received}.", "Start the same job again to continue.")

@@ -263,7 +263,9 @@ class TestTheFolderOfAResult:
             run_job(job, Reporter())
         assert not list(self.out(job).glob(f".{name}*"))
 
-    def test_an_error_nobody_foresaw_is_in_the_log_whole(self, job: JobFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unexpected_error_is_in_the_log_with_its_traceback(
+        self, job: JobFile, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def broken(*_: Any) -> None:
             raise ZeroDivisionError("here")
 
