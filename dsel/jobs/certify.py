@@ -13,6 +13,7 @@ from dsel.data.dataset import Dataset
 from dsel.errors import DselError, Interrupted, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.conditioning import bound_error, smallest_pivot_share
+from dsel.passes.accounting import log_passes
 from dsel.passes.statistics import Statistics
 from dsel.planning.prepared import of_gram
 from dsel.search.anytime import AnytimeSearch
@@ -63,7 +64,8 @@ def certify_selection(
         )
     context = context or RunContext()
     checked = check(dataset, settings)
-    statistics, passes = statistics_of(dataset, settings, context)
+    with log_passes() as made:
+        statistics = statistics_of(dataset, settings, context)
     whole = statistics.objective(settings.preprocess, settings.lam)
     objective, _ = candidates_of(dataset, checked, statistics, whole)
     found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
@@ -77,7 +79,7 @@ def certify_selection(
             found[old.size] = old
     certificates = spread(found)
     selection = replace(
-        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + passes,
+        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + made.passes,
         notes=(*selection.notes, *(note for note in _reserves(objective, settings.k) if note not in selection.notes)),
     )  # fmt: skip
     for certificate in certificates.values():

@@ -1,4 +1,4 @@
-"""What the passes over the data were: counted as they are made, to be held against the plan."""
+"""Accounting of passes: what each pass over the data read and did, to compare with the plan."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One pass over all columns (or, not `whole`, over the blocks of some): its name, the tasks of its graph (0: none
-    was needed), the bytes that its tasks read, seconds."""
+class PassRecord:
+    """One pass that was made.
+
+    Parameters
+    ----------
+    name : str
+        The name of the pass.
+    tasks : int
+        Tasks of its Dask graph, 0 for data in memory.
+    bytes_read : int
+        Bytes that its tasks read, uncompressed, whole chunks.
+    seconds : float
+        Its duration.
+    whole : bool
+        Whether it counts as a pass over the data: it read all columns of X, not only some or a cache.
+    """
 
     name: str
     tasks: int
@@ -22,55 +34,47 @@ class Pass:
 
 
 @dataclass
-class Ledger:
-    """The passes so far."""
+class PassLog:
+    """The passes made so far, in order."""
 
-    passes: list[Pass] = field(default_factory=list)
+    records: list[PassRecord] = field(default_factory=list)
 
     @property
-    def whole(self) -> int:
-        """How many there were over all of the data."""
-        return sum(one.whole for one in self.passes)
+    def passes(self) -> int:
+        """Return the number of passes over all of the data."""
+        return sum(record.whole for record in self.records)
 
     @property
     def tasks(self) -> int:
-        """Tasks of all passes."""
-        return sum(one.tasks for one in self.passes)
+        """Return the tasks of all passes."""
+        return sum(record.tasks for record in self.records)
 
     @property
     def bytes_read(self) -> int:
-        """Bytes that all passes read, uncompressed, whole chunks."""
-        return sum(one.bytes_read for one in self.passes)
+        """Return the bytes that all passes read."""
+        return sum(record.bytes_read for record in self.records)
 
     @property
     def seconds(self) -> float:
-        """Time of all passes."""
-        return sum(one.seconds for one in self.passes)
+        """Return the duration of all passes."""
+        return sum(record.seconds for record in self.records)
 
 
-@dataclass
-class Counted:
-    """A partial result, and the bytes that were read for it."""
-
-    value: Any
-    bytes_read: int
-
-
-_OPEN: ContextVar[tuple[Ledger, ...]] = ContextVar("_OPEN", default=())
+_LOGS: ContextVar[tuple[PassLog, ...]] = ContextVar("_LOGS", default=())
 
 
 @contextmanager
-def counted() -> Iterator[Ledger]:
-    """The passes made in the block (by this thread), those of inner blocks too."""
-    ledger = Ledger()
-    token = _OPEN.set((*_OPEN.get(), ledger))
+def log_passes() -> Iterator[PassLog]:
+    """Yield a log of the passes that this thread makes in the block, also those of nested blocks."""
+    log = PassLog()
+    token = _LOGS.set((*_LOGS.get(), log))
     try:
-        yield ledger
+        yield log
     finally:
-        _OPEN.reset(token)
+        _LOGS.reset(token)
 
 
-def note(name: str, tasks: int, bytes_read: int, seconds: float, whole: bool = True) -> None:
-    """A pass was made."""
-    for ledger in _OPEN.get():
-        ledger.passes.append(Pass(name, tasks, bytes_read, seconds, whole))
+def record_pass(record: PassRecord) -> None:
+    """Add a pass to all open logs."""
+    for log in _LOGS.get():
+        log.records.append(record)

@@ -1,14 +1,14 @@
-"""Passes over blocks of columns, for wide data: each task takes the rows of its columns, from the store or from the
-shards that the workers keep.
+"""Passes over blocks of columns, for wide data.
 
-What a pass returns is joined in the order of the columns, and within a block of columns summed in the order of the
-rows: which worker does what shows in no bit of it.
+A task takes some columns of all rows, from the store or from blocks that the workers keep. Results are joined in the
+order of the columns, and within a column block merged in the order of the rows, so the workers do not change a bit of
+the result.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import compress, pairwise
@@ -19,37 +19,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Block, Dataset, StoredRows, load_block, load_weights
 from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
-from dsel.passes.accounting import note
-from dsel.passes.reduce_blocks import FAN_IN
+from dsel.passes.accounting import PassRecord, record_pass
+from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
 
-#: A task takes consecutive column chunks, one at a time: so many tasks a pass are enough for any cluster.
+#: A task takes consecutive column chunks, one at a time: so many tasks per pass are enough for any cluster.
 MOST_TASKS = 64
-#: Columns of data in memory that a task takes.
+#: Columns of data in memory per task.
 _COLUMNS_IN_MEMORY = 4096
 
-
-@dataclass(frozen=True)
-class Arguments:
-    """What a cell's function gets beside the numbers: of its columns, of its rows (square roots of their weights, None
-    where all are 1), and of all."""
-
-    columns: Any
-    root: NDArray[np.float64] | None
-    shared: Any
-
-
-#: Called with a cell of X (rows of one row block, some columns), the targets of these rows, where it is, and the
-#: arguments of its columns; returns a partial result.
-PerCell = Callable[[Any, Any, "Cell", Arguments], Any]
+Merge = Callable[[Any, Any], Any]
+Join = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Rows [start, stop) and columns [left, right)."""
+    """Rows [start, stop) and columns [left, right) of X."""
 
     start: int
     stop: int
@@ -58,261 +47,344 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class StoredCell:
+class Arguments:
+    """What the function of a cell gets besides the data.
+
+    columns: (a, w) numbers per column of the cell; root: square roots of the weights of its rows, None where all are 1;
+    shared: the same for all cells.
+    """
+
+    columns: Any
+    root: Floats | None
+    shared: Any
+
+
+#: Called with a cell of X, the targets of its rows, its place, and its arguments; returns a partial result.
+PerCell = Callable[[Any, Any, Cell, Arguments], Any]
+
+#: The cells of one task, and for each what to load it from (or one Dask object with the values of all).
+Group = tuple[list[Cell], Any]
+
+
+class ColumnBlocks:
+    """A dataset cut into blocks of columns.
+
+    Stores are cut where their chunks are, data in memory anywhere. Where chunks are full rows (as Dask arrays are made
+    to be), tasks take blocks of rows, and their results are merged.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    keep : bool, default False
+        Whether workers keep the blocks, so that X is read once. It needs an engine that keeps values.
+    """
+
+    def __init__(self, dataset: Dataset, keep: bool = False) -> None:
+        self.dataset = dataset
+        self.keeps = keep and not dataset.in_memory
+        self.groups = _column_groups(dataset)
+        self.by_rows = not any(cell.left for cells, _ in self.groups for cell in cells)
+        self._kept: list[Any] | None = None
+
+    def load_cost(self) -> PassCost:
+        """Return the cost of loading the blocks that workers keep: one pass, or nothing."""
+        if not self.keeps:
+            return PassCost("column blocks")
+        return PassCost("column blocks", 1, self.dataset.x_bytes, len(self.groups))
+
+    def load(self, engine: Engine, only: Ints | None = None) -> tuple[list[Group], int]:
+        """Return the groups that hold one of the ascending columns `only`, and the bytes of X that they will read.
+
+        Blocks that workers keep are loaded by the first call, and read nothing later.
+        """
+        groups, held = list(self.groups), _wanted(self.groups, only)
+        if not self.keeps:
+            chosen = [([c for c, h in zip(cells, has, strict=True) if h], list(compress(parts, has)))
+                      for (cells, parts), has in zip(groups, held, strict=True) if any(has)]  # fmt: skip
+            return chosen, self._bytes(chosen)
+        if self._kept is None:
+            began = time.perf_counter()
+            self._kept = engine.keep(_load_tasks(groups))
+            cost = self.load_cost()
+            record_pass(PassRecord(cost.name, cost.tasks, cost.bytes_read, time.perf_counter() - began))
+        kept = zip(groups, self._kept, held, strict=True)
+        return [(cells, values) for (cells, _), values, has in kept if any(has)], 0
+
+    @cached_property
+    def root(self) -> Floats | None:
+        """Return (m,) the square roots of the weights, None without weights. They are read once."""
+        if self.dataset.weights is None:
+            return None
+        began = time.perf_counter()
+        found = ((load_weights(b.w), b.stop - b.start) for b in self.dataset.blocks)
+        root = np.asarray(np.sqrt(np.concatenate([np.ones(rows) if w is None else w for w, rows in found])))
+        record_pass(PassRecord("weights", 0, self.dataset.w_bytes, time.perf_counter() - began, whole=False))
+        return root
+
+    def _bytes(self, groups: list[Group]) -> int:
+        share = sum((c.stop - c.start) * (c.right - c.left) for cells, _ in groups for c in cells)
+        return int(self.dataset.x_bytes * share / (self.dataset.m * self.dataset.n))
+
+
+@dataclass(frozen=True)
+class ColumnPass(Pass):
+    """One read of the column blocks of a dataset.
+
+    Parameters
+    ----------
+    name : str
+        What the pass computes.
+    blocks : ColumnBlocks
+        The data.
+    per_cell : callable
+        ``per_cell(x, y, cell, arguments)`` returns the partial result of one cell. It must be picklable.
+    merge : callable
+        ``merge(a, b)`` merges the results of consecutive rows of the same columns.
+    join : callable
+        ``join([...])`` joins the results of consecutive columns.
+    flops : int
+        Multiplications and additions of the whole pass.
+    partial_bytes : int
+        Bytes of one partial result.
+    targets : bool
+        Whether `per_cell` gets the targets of its rows.
+    additive : bool
+        Whether `join` sums. Then the workers sum, a few results at a time, and one result arrives here. Without it, and
+        where `merge` stacks, results are joined in this process, so that no worker holds more than its part.
+    full_height : bool
+        Whether `per_cell` gets columns of all rows at once, without targets.
+    """
+
+    name: str
+    blocks: ColumnBlocks
+    per_cell: PerCell
+    merge: Merge
+    join: Join
+    flops: int = 0
+    partial_bytes: int = 0
+    targets: bool = False
+    additive: bool = False
+    full_height: bool = False
+
+    def cost(self) -> PassCost:
+        """Return the cost of this pass, without that of loading blocks that workers keep. Nothing is read."""
+        blocks, dataset = self.blocks, self.blocks.dataset
+        read = (0 if blocks.keeps else dataset.x_bytes) + (dataset.y_bytes if self.targets else 0)
+        tasks, leaves = 0, len(blocks.groups)
+        if not dataset.in_memory:
+            tasks = leaves + 1 + (merge_tasks(leaves) if self._sums else 0)
+        return PassCost(self.name, int(not blocks.keeps), read, tasks, self.flops, self.partial_bytes)
+
+    def run(
+        self, engine: Engine = THREADS, *, per_column: Floats | None = None, shared: Any = None,
+        only: Ints | None = None,
+    ) -> Any:  # fmt: skip
+        """Make the pass and return its joined result.
+
+        Parameters
+        ----------
+        engine : Engine
+            Where the tasks run.
+        per_column : ndarray of shape (a, n), optional
+            Each task gets its columns of it.
+        shared : Any
+            Sent to each worker once.
+        only : ndarray of int, optional
+            Cells that hold none of these ascending columns are left out.
+        """
+        blocks, dataset = self.blocks, self.blocks.dataset
+        groups, read = blocks.load(engine, only)
+        common = (blocks.root, shared)
+        began = time.perf_counter()
+        arguments = [(cells, parts, self._targets(cells), _columns(per_column, cells)) for cells, parts in groups]
+        if dataset.in_memory:
+            with one_blas_thread():
+                found = [_process_group(*some, common, self._options()) for some in arguments]
+            tasks = 0
+        else:
+            found, tasks = self._as_graph(arguments, common, engine)
+        result = _join_groups(found, self.merge, self.join)
+        read += dataset.y_bytes if self.targets else 0
+        whole = not blocks.keeps and only is None
+        record_pass(PassRecord(self.name, tasks, read, time.perf_counter() - began, whole))
+        return result
+
+    def _as_graph(self, arguments: list[tuple[Any, ...]], common: Any, engine: Engine) -> tuple[list[Any], int]:
+        """Run a Dask graph on the engine; return the results of the groups and the number of tasks."""
+        from dask.delayed import delayed
+
+        key, token = self.key, uuid4().hex[:8]
+        work = delayed(_process_group if engine.in_process else _process_group_on_worker, pure=False)
+        sent = delayed(common, name=f"{key}-shared-{token}", traverse=False)
+        level = [
+            work(*some, sent, self._options(), dask_key_name=f"{key}-{token}-{i}") for i, some in enumerate(arguments)
+        ]
+        join = delayed(_join_groups, pure=False)
+        while self._sums and len(level) > 1:
+            depth = len(level)
+            level = [
+                join(level[i : i + FAN_IN], self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{depth}-{i}")
+                for i in range(0, depth, FAN_IN)
+            ]
+        names = {name for one in level for name in one.__dask_graph__()}
+        return engine.run(level), own_tasks(names, key, token)
+
+    def _options(self) -> tuple[Any, ...]:
+        total = self.join if self._sums else None
+        return self.per_cell, self.merge, self.blocks.dataset.target_columns, self.full_height, total
+
+    def _targets(self, cells: Sequence[Cell]) -> list[Any]:
+        dataset = self.blocks.dataset
+        if not self.targets or not dataset.n_targets:
+            return [None] * len(cells)
+        return [next(b.y for b in dataset.blocks if b.start == cell.start) for cell in cells]
+
+    @property
+    def _sums(self) -> bool:
+        """Whether workers sum: where join sums, or of row blocks whatever merge does not stack."""
+        return self.merge not in (stack_rows, stack_columns) if self.blocks.by_rows else self.additive
+
+
+def stack_rows(a: Any, b: Any) -> Any:
+    """Merge results with one row per row of X: keep both, one below the other."""
+    return np.concatenate([a, b], axis=0)
+
+
+def stack_columns(a: Any, b: Any) -> Any:
+    """Merge results with one column per row of X: keep both, side by side."""
+    return np.concatenate([a, b], axis=1)
+
+
+def load_cell(part: Any) -> Any:
+    """Return the numbers of a cell, read now if they are not in memory."""
+    return part.read() if isinstance(part, _StoredCell | _TallCell) else load_block(part)
+
+
+def stored_cells(dataset: Dataset) -> Iterator[Any]:
+    """Yield what each cell is loaded from, in the order of the tasks."""
+    return (part for _, parts in _column_groups(dataset) for part in parts)
+
+
+@dataclass(frozen=True)
+class _StoredCell:
     """A cell of a stored array, read where it is needed."""
 
     array: StoredArray
     cell: Cell
 
     def read(self) -> NDArray[Any]:
-        """The numbers, fresh and in C order."""
         c = self.cell
         return self.array.read_tile((c.start, c.stop), (c.left, c.right))
 
 
-def load_cell(part: Any) -> Any:
-    """The numbers of a cell: read now, or there already."""
-    return part.read() if isinstance(part, StoredCell | Stack) else load_block(part)
-
-
-def _load_group(parts: Sequence[Any]) -> list[Any]:
-    """All cells of a group, to be kept."""
-    return [load_cell(part) for part in parts]
-
-
-def _work_through(
-    cells: Sequence[Cell], parts: Sequence[Any], ys: Sequence[Any], per_cell: PerCell, merge: Any, argument: Any,
-    sent: tuple[Any, Any], target_columns: Any, full_height: bool, total: Any = None,
-) -> list[tuple[int, Any]]:  # fmt: skip
-    """First column and partial result of each column block of one group, merged over the rows; with `total`, which
-    sums a list of results, of all of them together."""
-    found: list[tuple[int, Any]] = []
-    if full_height:
-        cells, parts, ys = _stacked(cells, parts)
-    for cell, part, y in zip(cells, parts, ys, strict=True):
-        x = load_cell(part)
-        targets = None if y is None else load_block(y, target_columns)
-        per_column = None if argument is None else argument[:, cell.left - cells[0].left : cell.right - cells[0].left]
-        root = None if sent[0] is None else sent[0][cell.start : cell.stop]
-        partial = per_cell(x, targets, cell, Arguments(per_column, root, sent[1]))
-        del x
-        _add(found, cell.left, partial, merge)
-        if total is not None and len(found) == 3:  # the first is a sum, the second whole, the third begun
-            found[:2] = [(found[0][0], total([found[0][1], found[1][1]]))]
-    if total is not None and len(found) > 1:
-        found = [(found[0][0], total([partial for _, partial in found]))]
-    return found
-
-
-def _stacked(cells: Sequence[Cell], parts: Sequence[Any]) -> tuple[list[Cell], list[Any], list[Any]]:
-    """Cells one below the other as one, read when its turn comes; without targets."""
-    columns: dict[int, list[int]] = {}
-    for i, cell in enumerate(cells):
-        columns.setdefault(cell.left, []).append(i)
-    tall = [
-        Cell(cells[rows[0]].start, cells[rows[-1]].stop, left, cells[rows[0]].right) for left, rows in columns.items()
-    ]
-    return tall, [Stack([parts[i] for i in rows]) for rows in columns.values()], [None] * len(tall)
-
-
 @dataclass(frozen=True)
-class Stack:
+class _TallCell:
     """Cells one below the other."""
 
     parts: list[Any]
 
     def read(self) -> Any:
-        """The numbers of all of them."""
         read = [load_cell(part) for part in self.parts]
         if len(read) == 1:
             return read[0]
         return np.concatenate([part.toarray() if hasattr(part, "toarray") else part for part in read])
 
 
-def _add(found: list[tuple[int, Any]], left: int, partial: Any, merge: Callable[[Any, Any], Any]) -> None:
-    if found and found[-1][0] == left:
-        found[-1] = (left, merge(found[-1][1], partial))
-    else:
-        found.append((left, partial))
+def _process_group(
+    cells: Sequence[Cell], parts: Sequence[Any], ys: Sequence[Any], per_column: Any, common: tuple[Any, Any],
+    options: tuple[Any, ...],
+) -> list[tuple[int, Any]]:  # fmt: skip
+    """Return the first column and the result of each column block of one task, merged over the rows.
+
+    With `total`, which sums results, the blocks are summed as well, into one.
+    """
+    per_cell, merge, target_columns, full_height, total = options
+    found: list[tuple[int, Any]] = []
+    if full_height:
+        cells, parts, ys = _full_height(cells, parts)
+    for cell, part, y in zip(cells, parts, ys, strict=True):
+        x = load_cell(part)
+        targets = None if y is None else load_block(y, target_columns)
+        columns = None if per_column is None else per_column[:, cell.left - cells[0].left : cell.right - cells[0].left]
+        root = None if common[0] is None else common[0][cell.start : cell.stop]
+        result = per_cell(x, targets, cell, Arguments(columns, root, common[1]))
+        del x
+        if found and found[-1][0] == cell.left:
+            found[-1] = (cell.left, merge(found[-1][1], result))
+        else:
+            found.append((cell.left, result))
+        if total is not None and len(found) == 3:  # the first is a sum, the second complete, the third begun
+            found[:2] = [(found[0][0], total([found[0][1], found[1][1]]))]
+    if total is not None and len(found) > 1:
+        found = [(found[0][0], total([result for _, result in found]))]
+    return found
 
 
-def _on_worker(*arguments: Any) -> list[tuple[int, Any]]:
+def _process_group_on_worker(*arguments: Any) -> list[tuple[int, Any]]:
     with one_blas_thread():
-        return _work_through(*arguments)
+        return _process_group(*arguments)
 
 
-def stack_rows(a: Any, b: Any) -> Any:
-    """Merges results of rows one below the other by keeping both."""
-    return np.concatenate([a, b], axis=0)
+def _full_height(cells: Sequence[Cell], parts: Sequence[Any]) -> tuple[list[Cell], list[Any], list[Any]]:
+    """Return cells of all rows, in place of those that are one below the other; without targets."""
+    columns: dict[int, list[int]] = {}
+    for i, cell in enumerate(cells):
+        columns.setdefault(cell.left, []).append(i)
+    tall = [
+        Cell(cells[rows[0]].start, cells[rows[-1]].stop, left, cells[rows[0]].right) for left, rows in columns.items()
+    ]
+    return tall, [_TallCell([parts[i] for i in rows]) for rows in columns.values()], [None] * len(tall)
 
 
-def stack_columns(a: Any, b: Any) -> Any:
-    """Likewise, where a result has its rows along the last axis."""
-    return np.concatenate([a, b], axis=1)
-
-
-def _joined(
-    parts: Sequence[list[tuple[int, Any]]], merge: Any, join: Callable[[list[Any]], Any], more: bool = False
-) -> Any:
-    """The results of consecutive groups joined; with `more` to be joined again."""
+def _join_groups(parts: Sequence[list[tuple[int, Any]]], merge: Merge, join: Join, again: bool = False) -> Any:
+    """Return the joined results of consecutive groups; with `again` in the form in which they are joined again."""
     found: dict[int, list[Any]] = {}
     for part in parts:
-        for left, partial in part:
-            found.setdefault(left, []).append(partial)
-    whole = join([_merged(partials, merge) for partials in found.values()])
-    return [(next(iter(found)), whole)] if more else whole
+        for left, result in part:
+            found.setdefault(left, []).append(result)
+    whole = join([_merge_all(results, merge) for results in found.values()])
+    return [(next(iter(found)), whole)] if again else whole
 
 
-def _merged(partials: list[Any], merge: Any) -> Any:
-    if merge in (stack_rows, stack_columns) and len(partials) > 1:
-        return np.concatenate(partials, axis=0 if merge is stack_rows else 1)
-    return reduce(merge, partials)
+def _merge_all(results: list[Any], merge: Merge) -> Any:
+    if merge in (stack_rows, stack_columns) and len(results) > 1:
+        return np.concatenate(results, axis=0 if merge is stack_rows else 1)
+    return reduce(merge, results)
 
 
-class ColumnBlocks:
-    """A dataset by column blocks. keep: where the engine can, workers keep the blocks, and X is read once.
-
-    Stores are cut where their chunks are, data in memory anywhere; where chunks are full rows (Dask arrays have been
-    made so), tasks are row blocks, and their results are summed.
-    """
-
-    def __init__(self, dataset: Dataset, engine: Engine = THREADS, keep: bool = False) -> None:
-        self.dataset, self._engine = dataset, engine
-        self._keeps = keep and engine.keeps_values and not dataset.in_memory
-        self._groups = groups_of_columns(dataset)
-        self._by_rows = by_rows(self._groups)
-        self._kept: list[Any] | None = None
-        self.reads = 0  # passes over the stored data, all columns
-        self.bytes_read = 0
-
-    def run(
-        self, per_cell: PerCell, merge: Callable[[Any, Any], Any], join: Callable[[list[Any]], Any], *, name: str,
-        argument: NDArray[np.float64] | None = None, shared: Any = None, targets: bool = False,
-        only: NDArray[np.int64] | None = None, additive: bool = False, full_height: bool = False,
-    ) -> Any:  # fmt: skip
-        """join([...]) of the column blocks' results, made in this process, so that no worker holds more than its part.
-        argument (a, n): each task gets its columns of it; shared: sent to each worker once. targets: whether per_cell
-        wants those of its rows. only: blocks that hold none of these ascending columns are left out. additive: join
-        sums. Sums (of row blocks whatever merge does not stack) are made by the workers, a few results at a time, and
-        one comes here. full_height: cells that are one below the other come as one, without targets."""
-        dataset = self.dataset
-        if self._by_rows:
-            additive = merge not in (stack_rows, stack_columns)
-        began, reads, read = time.perf_counter(), self.reads, self.bytes_read
-        groups = self._wanted(only)
-        self._count(groups, only is None)
-
-        def made(result: Any, tasks: int) -> Any:
-            of_targets = dataset.y_bytes if targets else 0
-            loads = len(self._groups) if self._keeps and self.reads > reads else 0
-            took = time.perf_counter() - began
-            note(name, tasks + loads, self.bytes_read - read + of_targets, took, whole=self.reads > reads)
-            return result
-
-        no_targets = not targets or not dataset.n_targets
-        ys = [[None if no_targets else _targets_of(dataset, cell) for cell in cells] for cells, _ in groups]
-        chosen, both, total = dataset.target_columns, (self._root, shared), join if additive else None
-        if dataset.in_memory:
-            with one_blas_thread():
-                done = [
-                    _work_through(
-                        cells, parts, y, per_cell, merge, _slice(argument, cells), both, chosen, full_height, total
-                    )
-                    for (cells, parts), y in zip(groups, ys, strict=True)
-                ]
-            return made(_joined(done, merge, join), 0)
-        from dask.delayed import delayed
-
-        token = uuid4().hex[:8]
-        work = delayed(_work_through if self._engine.in_process else _on_worker, pure=False)
-        sent = delayed(both, name=f"{name}-shared-{token}", traverse=False)
-        level = [
-            work(
-                cells, parts, y, per_cell, merge, _slice(argument, cells), sent, chosen, full_height, total,
-                dask_key_name=f"{name}-{token}-{i}",
-            )
-            for i, ((cells, parts), y) in enumerate(zip(groups, ys, strict=True))
-        ]  # fmt: skip
-        joined = delayed(_joined, pure=False)
-        while additive and len(level) > 1:
-            depth = len(level)
-            level = [
-                joined(level[i : i + FAN_IN], merge, join, True, dask_key_name=f"{name}-sum-{token}-{depth}-{i}")
-                for i in range(0, depth, FAN_IN)
-            ]
-        keys = {str(key) for one in level for key in one.__dask_graph__()}
-        own = sum(key.startswith(f"{name}-") and token in key for key in keys)
-        return made(_joined(self._engine.run(level), merge, join), own)
-
-    @cached_property
-    def _root(self) -> NDArray[np.float64] | None:
-        """(m,) square roots of the weights."""
-        if self.dataset.weights is None:
-            return None
-        self.bytes_read += self.dataset.w_bytes
-        found = ((load_weights(b.w), b.stop - b.start) for b in self.dataset.blocks)
-        return np.asarray(np.sqrt(np.concatenate([np.ones(rows) if w is None else w for w, rows in found])))
-
-    def _wanted(self, only: NDArray[np.int64] | None) -> list[tuple[list[Cell], Any]]:
-        """Cells by task, and names to read them by or what the workers keep."""
-        groups: list[tuple[list[Cell], Any]] = list(self._groups)
-        if self._keeps:
-            if self._kept is None:
-                self._kept = self._engine.keep(_loads(self._groups))
-                self._count(self._groups, True)
-            groups = [(cells, kept) for (cells, _), kept in zip(groups, self._kept, strict=True)]
-        if only is None:
-            return groups
-        found: list[tuple[list[Cell], Any]] = []
-        for cells, parts in groups:
-            held = [bool(np.searchsorted(only, c.right) > np.searchsorted(only, c.left)) for c in cells]
-            if self._kept is not None:
-                found += [(cells, parts)] if any(held) else []
-            elif any(held):
-                found.append(([c for c, h in zip(cells, held, strict=True) if h], list(compress(parts, held))))
-        return found
-
-    def _count(self, groups: list[tuple[list[Cell], Any]], whole: bool) -> None:
-        if self._kept is not None and self.reads:
-            return
-        share = sum((c.stop - c.start) * (c.right - c.left) for cells, _ in groups for c in cells)
-        self.bytes_read += int(self.dataset.x_bytes * share / (self.dataset.m * self.dataset.n))
-        self.reads += whole
+def _load_group(parts: Sequence[Any]) -> list[Any]:
+    return [load_cell(part) for part in parts]
 
 
-def by_rows(groups: Sequence[tuple[list[Cell], Any]]) -> bool:
-    """Whether tasks take blocks of full rows."""
-    return not any(cell.left for cells, _ in groups for cell in cells)
-
-
-def tasks_of_columns(groups: int, additive: bool = False) -> int:
-    """Tasks of one pass over so many groups: theirs, what they share, and the sums."""
-    tasks = groups + 1
-    while additive and groups > 1:
-        groups = -(-groups // FAN_IN)
-        tasks += groups
-    return tasks
-
-
-def _loads(groups: list[tuple[list[Cell], list[Any]]]) -> list[Any]:
+def _load_tasks(groups: list[Group]) -> list[Any]:
+    """Return Dask objects that load the cells of each group."""
     from dask.delayed import delayed
 
     token = uuid4().hex[:8]
     load = delayed(_load_group, pure=False)
-    return [load(parts, dask_key_name=f"shard-{token}-{i}") for i, (_, parts) in enumerate(groups)]
+    return [load(parts, dask_key_name=f"column-block-{token}-{i}") for i, (_, parts) in enumerate(groups)]
 
 
-def groups_of_columns(dataset: Dataset) -> list[tuple[list[Cell], list[Any]]]:
-    """Cells by task: consecutive column blocks, each from its first rows to its last."""
-    columns = _column_edges(dataset)
-    blocks = list(pairwise(columns))
+def _wanted(groups: list[Group], only: Ints | None) -> list[list[bool]]:
+    """Return which cells hold one of the ascending columns `only`."""
+    if only is None:
+        return [[True] * len(cells) for cells, _ in groups]
+    return [
+        [bool(np.searchsorted(only, c.right) > np.searchsorted(only, c.left)) for c in cells] for cells, _ in groups
+    ]
+
+
+def _column_groups(dataset: Dataset) -> list[Group]:
+    """Return the cells of each task: consecutive column blocks, each from its first rows to its last."""
+    blocks = list(pairwise(_column_edges(dataset)))
     if len(blocks) == 1 and not dataset.in_memory:
-        step = max(1, -(-len(dataset.blocks) // MOST_TASKS))
-        full = [Cell(b.start, b.stop, 0, dataset.n) for b in dataset.blocks]
-        parts = [_part(dataset, cell, b) for cell, b in zip(full, dataset.blocks, strict=True)]
-        return [(full[i : i + step], parts[i : i + step]) for i in range(0, len(full), step)]
+        cells = [Cell(b.start, b.stop, 0, dataset.n) for b in dataset.blocks]
+        parts = [_part(dataset, cell, b) for cell, b in zip(cells, dataset.blocks, strict=True)]
+        step = max(1, -(-len(cells) // MOST_TASKS))
+        return [(cells[i : i + step], parts[i : i + step]) for i in range(0, len(cells), step)]
     step = max(1, -(-len(blocks) // MOST_TASKS))
-    found = []
+    found: list[Group] = []
     for i in range(0, len(blocks), step):
         cells = [Cell(b.start, b.stop, left, right) for left, right in blocks[i : i + step] for b in dataset.blocks]
         rows = [b for _ in blocks[i : i + step] for b in dataset.blocks]
@@ -330,15 +402,11 @@ def _column_edges(dataset: Dataset) -> list[int]:
 
 def _part(dataset: Dataset, cell: Cell, block: Block) -> Any:
     if isinstance(block.x, StoredRows):
-        return StoredCell(block.x.array, cell)
+        return _StoredCell(block.x.array, cell)
     if block.lazy or (cell.left, cell.right) == (0, dataset.n):
         return block.x
     return block.x[:, cell.left : cell.right]
 
 
-def _targets_of(dataset: Dataset, cell: Cell) -> Any:
-    return next(b.y for b in dataset.blocks if b.start == cell.start)
-
-
-def _slice(argument: NDArray[np.float64] | None, cells: Sequence[Cell]) -> NDArray[np.float64] | None:
-    return None if argument is None else np.ascontiguousarray(argument[:, cells[0].left : cells[-1].right])
+def _columns(per_column: Floats | None, cells: Sequence[Cell]) -> Floats | None:
+    return None if per_column is None else np.ascontiguousarray(per_column[:, cells[0].left : cells[-1].right])

@@ -14,10 +14,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dsel._lib.types import Floats
+from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
 from dsel.errors import DataError
-from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, stack_columns, stack_rows
+from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.column_statistics import ColumnStatistics, pieces
 from dsel.passes.gram import Missing
 from dsel.passes.refit import Fit
@@ -27,12 +29,15 @@ from dsel.passes.statistics import Preprocess
 class ColumnFactor:
     """Z (m, n) as a `dsel.objective.on_demand.MatrixFactor`: columns and products, from the store or the workers."""
 
-    def __init__(self, blocks: ColumnBlocks, statistics: ColumnStatistics, preprocess: Preprocess, missing: Missing):
-        self._blocks = blocks
+    def __init__(
+        self, blocks: ColumnBlocks, statistics: ColumnStatistics, preprocess: Preprocess, missing: Missing,
+        engine: Engine = THREADS,
+    ) -> None:  # fmt: skip
+        self._blocks, self._engine = blocks, engine
         scaling = statistics.scaling(preprocess)
         by = np.where(statistics.unusable(preprocess), 0.0, 1.0 / scaling.scale_x)
         rows = [scaling.center_x, by] + ([statistics.mean_x] if missing == "mean" else [])
-        self._argument = np.ascontiguousarray(np.vstack(rows))
+        self._scaling = np.ascontiguousarray(np.vstack(rows))
         self.shape = (blocks.dataset.m, blocks.dataset.n)
 
     @property
@@ -40,72 +45,99 @@ class ColumnFactor:
         """Return the data."""
         return self._blocks.dataset
 
-    @property
-    def passes(self) -> int:
-        """Return the number of passes over the stored data so far."""
-        return self._blocks.reads
-
-    def columns(self, S: NDArray[np.int64]) -> Floats:
+    def columns(self, S: Ints) -> Floats:
         """Return (m, s) the columns S. Only the chunks of these columns are read."""
         order = np.argsort(S, kind="stable")
         ascending, back = np.unique(S[order], return_inverse=True)
-        found = self._blocks.run(
-            _chosen, stack_rows, _side_by_side, name="chosen", argument=self._argument, shared=ascending,
-            only=ascending,
-        )  # fmt: skip
+        found = self._run(chosen_columns_pass(self._blocks), ascending, only=ascending)
         out = np.empty((found.shape[0], S.size))
         out[:, order] = found[:, back]
         return out
 
     def products(self, V: Floats) -> Floats:
         """Return (c, n) V'Z for V (m, c), in one pass."""
-        found: Floats = self._blocks.run(
-            _products, _add, _side_by_side, name="products", argument=self._argument, shared=V
-        )
+        found: Floats = self._run(product_pass(self._blocks, V.shape[1]), V)
         return found
 
     def right_products(self, Rt: Floats) -> Floats:
         """Return (m, l) Z R for R' (l, n), in one pass. A task gets only its columns of R'."""
-        found: Floats = self._blocks.run(
-            _right_products, stack_rows, _sum, name="right", argument=np.vstack([self._argument, Rt]),
-            shared=self._argument.shape[0] == 2, additive=True,
-        )  # fmt: skip
+        found: Floats = right_product_pass(self._blocks, Rt.shape[0]).run(
+            self._engine, per_column=np.vstack([self._scaling, Rt]), shared=self._scaling.shape[0]
+        )
         return found
 
     def leading(self, p: int) -> NDArray[np.float32]:
         """Return (n, p) rows of Z, evenly spaced, in one pass."""
         rows = np.unique(np.linspace(0, self.shape[0] - 1, p).astype(np.int64))
-        found: NDArray[np.float32] = self._blocks.run(
-            _leading, stack_columns, _stacked, name="leading", argument=self._argument, shared=rows
-        )
+        found: NDArray[np.float32] = self._run(leading_rows_pass(self._blocks), rows)
         return found
 
-    def refit(self, S: NDArray[np.int64], lam: float, usable: NDArray[np.bool_]) -> Fit:
+    def refit(self, S: Ints, lam: float, usable: NDArray[np.bool_]) -> Fit:
         """Return the fit of all columns on the columns S (Y = X), by QR of S and one pass over columns of full height.
 
         Coefficients are (s, usable columns).
         """
         Q, R = np.linalg.qr(np.vstack([self.columns(S), np.sqrt(lam) * np.eye(S.size)]))
-        found: _Residuals = self._blocks.run(
-            _residuals, _no_rows, _join_residuals, name="refit", argument=self._argument, shared=Q, full_height=True
-        )
+        found: _Residuals = self._run(residual_pass(self._blocks, S.size), Q)
         w = scipy.linalg.solve_triangular(R, found.C[:, usable]) if S.size else found.C[:, usable]
         return Fit(found.left, found.left - lam * float(np.vdot(w, w)), found.total, np.asarray(w))
 
     def row_gram(self) -> Floats:
         """Return (m, m) Z Z', in one pass over columns of full height. O(m^2 n)."""
-        found: Floats = self._blocks.run(
-            _row_gram, _no_rows, _sum, name="row-gram", argument=self._argument, additive=True, full_height=True
-        )
+        found: Floats = self._run(row_gram_pass(self._blocks))
         return found
 
     def quadratic_diagonal(self, T: Floats) -> Floats:
         """Return (n,) the diagonal of Z'TZ for T (m, m), in one pass over columns of full height."""
-        found: Floats = self._blocks.run(
-            _quadratic_diagonal, _no_rows, _side_by_side, name="through", argument=self._argument, shared=T,
-            full_height=True,
-        )  # fmt: skip
+        found: Floats = self._run(quadratic_diagonal_pass(self._blocks), T)
         return found
+
+    def _run(self, one: ColumnPass, shared: Any = None, only: Ints | None = None) -> Any:
+        return one.run(self._engine, per_column=self._scaling, shared=shared, only=only)
+
+
+def chosen_columns_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that reads some columns of Z. shared: the ascending columns."""
+    return ColumnPass("chosen columns", blocks, _chosen, stack_rows, _side_by_side)
+
+
+def product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
+    """Return the pass that computes V'Z. shared: V (m, columns)."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    return ColumnPass("products", blocks, _products, _add, _side_by_side, 2 * m * n * columns)
+
+
+def right_product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
+    """Return the pass that computes Z R, R (n, columns). per_column: scaling, then R'; shared: rows of the scaling."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    size = 8 * m * columns
+    return ColumnPass("right products", blocks, _right_products, stack_rows, _sum, 2 * m * n * columns, size,
+                      additive=True)  # fmt: skip
+
+
+def leading_rows_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that reads some rows of Z. shared: the ascending rows."""
+    return ColumnPass("leading rows", blocks, _leading, stack_columns, _stacked)
+
+
+def residual_pass(blocks: ColumnBlocks, size: int) -> ColumnPass:
+    """Return the pass that fits all columns to `size` of them. shared: Q."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    return ColumnPass("check", blocks, _residuals, _no_rows, _join_residuals, 2 * m * n * size, full_height=True)
+
+
+def row_gram_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that sums Z Z'."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    return ColumnPass("row Gram matrix", blocks, _row_gram, _no_rows, _sum, m * m * n, 8 * m * m, additive=True,
+                      full_height=True)  # fmt: skip
+
+
+def quadratic_diagonal_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that computes the diagonal of Z'TZ. shared: T (m, m)."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    return ColumnPass("quadratic diagonal", blocks, _quadratic_diagonal, _no_rows, _side_by_side, 2 * m * m * n,
+                      full_height=True)  # fmt: skip
 
 
 def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Floats]]:
@@ -177,8 +209,8 @@ def _leading(x: Any, y: Any, cell: Cell, arguments: Arguments) -> NDArray[np.flo
 
 
 def _right_products(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
-    """arguments.columns: those of `preprocessed`, then the rows of R' (l, w)."""
-    known = 2 if arguments.shared else 3
+    """arguments.columns: the rows of the scaling (arguments.shared of them), then the rows of R' (l, w)."""
+    known = arguments.shared
     R, scaling = arguments.columns[known:], replace(arguments, columns=arguments.columns[:known])
     out = np.zeros((x.shape[0], R.shape[0]))
     for a, b, z in preprocessed(x, scaling):

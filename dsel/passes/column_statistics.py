@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset, dense_rows, load_block, load_weights
-from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
+from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.gram import Missing, require_in_range
 from dsel.passes.moments import Present, block_present, merge_present, require_finite
 from dsel.passes.statistics import ColumnScales, Preprocess, constant_columns
@@ -51,7 +53,7 @@ class ColumnStatistics(ColumnScales):
         return self.m > 0 and self.weight > 0 and all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
 
 
-def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> ColumnStatistics:
+def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse", engine: Engine = THREADS) -> ColumnStatistics:
     """Compute the statistics in one pass, or in two with `missing="mean"`.
 
     A worker holds a cell and a few float64 numbers per column. Errors: DataError for values that are NaN or infinite,
@@ -60,11 +62,8 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> Colu
     dataset = blocks.dataset
     fill = None
     if missing == "mean":
-        present = blocks.run(partial(_present, where=dataset.name), merge_present, _join_present, name="present")
-        fill = present.mean[None, :]
-    found: _ColumnMoments = blocks.run(
-        partial(_moments, where=dataset.name), _merge, _join, name="columns", argument=fill, targets=True
-    )
+        fill = column_means_pass(blocks).run(engine).mean[None, :]
+    found: _ColumnMoments = column_moments_pass(blocks).run(engine, per_column=fill)
     require_in_range("X", dataset.features, found.squared, found.mean_x, found.low, found.high)
     require_in_range("Y", dataset.targets, found.yy, found.mean_y, found.low_y, found.high_y)
     constant = constant_columns(found.low, found.high, found.squared, found.weight)
@@ -73,6 +72,20 @@ def column_statistics(blocks: ColumnBlocks, missing: Missing = "refuse") -> Colu
         found.count, found.weight, np.where(constant, found.low, found.mean_x),
         np.where(constant_y, found.low_y, found.mean_y), found.squared, found.B, found.yy, constant, constant_y,
     )  # fmt: skip
+
+
+def column_means_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that computes the means of the values that are not missing."""
+    dataset = blocks.dataset
+    per_cell = partial(_present, where=dataset.name)
+    return ColumnPass("means", blocks, per_cell, merge_present, _join_present, dataset.m * dataset.n)
+
+
+def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
+    """Return the pass that computes means, norms and X'Y. per_column: (1, n) values that replace NaN, or None."""
+    dataset = blocks.dataset
+    flops = 2 * dataset.m * dataset.n * (2 + dataset.n_targets)
+    return ColumnPass("columns", blocks, partial(_moments, where=dataset.name), _merge, _join, flops, targets=True)
 
 
 def target_gram(dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess) -> Floats:

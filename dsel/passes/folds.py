@@ -22,7 +22,7 @@ from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import Missing, fill_values, partial_bytes
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.moments import Moments, block_moments, merge
-from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Preprocess, Statistics
 
 log = logging.getLogger("dsel")
@@ -50,8 +50,8 @@ def _next(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(mix(z + GOLDEN))
 
 
-def _fold_block(
-    x: Any, y: Any, block: Block, folds: int, repeats: int, seed: int, fill: Floats | None, where: str
+def _block_folds(
+    x: Any, y: Any, block: Block, folds: int, repeats: int, seed: int, where: str, fill: Floats | None = None
 ) -> FoldMoments:
     found: FoldMoments = {}
     place = f"{where}, rows {block.start} to {block.stop}"
@@ -70,65 +70,64 @@ def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
     return a
 
 
-def fold_bytes(dataset: Dataset, folds: int, repeats: int) -> int:
-    """Memory of one partial sum."""
-    return folds * repeats * partial_bytes(dataset)
+def fold_pass(dataset: Dataset, folds: int, repeats: int, seed: int) -> RowPass:
+    """Return the pass that sums the moments of every fold. Argument: fill."""
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
+    per_block = partial(_block_folds, folds=folds, repeats=repeats, seed=seed, where=dataset.name)
+    size = folds * repeats * partial_bytes(dataset)
+    return RowPass("folds", dataset, per_block, _merge_folds, size, repeats * m * n * (n + 2 * N))
 
 
 def require_rows(dataset: Dataset, folds: int) -> None:
-    """Refuse more folds than there are rows. Errors: OptionError."""
+    """Raise OptionError for more folds than rows."""
     if dataset.m < max(folds, 4):
         raise OptionError(f"{dataset.m} rows are too few for {folds} folds.", "Take fewer folds, or leave-one-out.")
 
 
-def fold_gram(
+def fold_statistics(
     dataset: Dataset, folds: int, repeats: int, seed: int, *, missing: Missing = "refuse",
     engine: Engine = THREADS,
-) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
-    """Statistics of all rows, those of every fold, and the passes they took: one, two with `missing="mean"`.
+) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
+    """Return the statistics of all rows and those of every fold, from one pass (two with `missing="mean"`).
 
-    A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for fewer rows than folds.
+    A worker holds folds x repeats partial sums of n (n + N) float64. Errors: OptionError for more folds than rows.
     """
     require_rows(dataset, folds)
-    fill, passes = fill_values(dataset, missing, engine)
-    per_block = partial(_fold_block, folds=folds, repeats=repeats, seed=seed, fill=fill, where=dataset.name)
-    found: FoldMoments = reduce_blocks(
-        dataset, per_block, _merge_folds, name="folds", partial_bytes=fold_bytes(dataset, folds, repeats), engine=engine
-    )
+    fill = fill_values(dataset, missing, engine)
+    found: FoldMoments = fold_pass(dataset, folds, repeats, seed).run(engine, fill=fill)
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     whole = Statistics.from_moments(reduce(merge, first))
-    parts = {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
-    return whole, parts, passes + 1
+    return whole, {key: Statistics.from_moments(found[key]) for key in sorted(found) if found[key].weight > 0.0}
 
 
 def fold_keys(
     fingerprint: str, missing: Missing, folds: int, repeats: int, seed: int
 ) -> tuple[dict[str, Any], dict[tuple[int, int], dict[str, Any]]]:
-    """What statistics of all rows, saved last, and those of every fold depend on."""
-    drawn = partial(StatisticsCache.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
+    """Return the cache keys of the statistics of all rows, which are saved last, and of every fold."""
+    key = partial(StatisticsCache.key, fingerprint, missing=missing, folds=folds, repeats=repeats, seed=seed)
     places = [(repetition, fold) for repetition in range(repeats) for fold in range(folds)]
-    return drawn(part="all"), {place: drawn(part=list(place)) for place in places}
+    return key(part="all"), {place: key(part=list(place)) for place in places}
 
 
-def saved_fold_gram(
-    dataset: Dataset, folds: int, repeats: int, seed: int, artefacts: StatisticsCache | None, *,
+def cached_fold_statistics(
+    dataset: Dataset, folds: int, repeats: int, seed: int, cache: StatisticsCache | None, *,
     missing: Missing = "refuse", engine: Engine = THREADS,
-) -> tuple[Statistics, FoldStatistics, int]:  # fmt: skip
-    """As `fold_gram`; without a pass where all of it was saved before for the same data, options and seed."""
-    if artefacts is None or dataset.fingerprint is None:
-        return fold_gram(dataset, folds, repeats, seed, missing=missing, engine=engine)
+) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
+    """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
+    if cache is None or dataset.fingerprint is None:
+        return fold_statistics(dataset, folds, repeats, seed, missing=missing, engine=engine)
     key, places = fold_keys(dataset.fingerprint, missing, folds, repeats, seed)
-    whole = artefacts.load(key)
-    parts = {place: artefacts.load(places[place]) for place in places if isinstance(whole, Statistics)}
+    whole = cache.load(key)
+    parts = {place: cache.load(places[place]) for place in places if isinstance(whole, Statistics)}
     found = {place: part for place, part in parts.items() if isinstance(part, Statistics)}
     if isinstance(whole, Statistics) and len(found) == len(places):
-        log.info("statistics of the folds of %s are saved in %s: the data are not read", dataset.name, artefacts.folder)
-        return whole, found, 0
-    whole, found, passes = fold_gram(dataset, folds, repeats, seed, missing=missing, engine=engine)
+        log.info("statistics of the folds of %s are saved in %s: the data are not read", dataset.name, cache.folder)
+        return whole, found
+    whole, found = fold_statistics(dataset, folds, repeats, seed, missing=missing, engine=engine)
     for place, part in found.items():
-        artefacts.save(places[place], part)
-    artefacts.save(key, whole)
-    return whole, found, passes
+        cache.save(places[place], part)
+    cache.save(key, whole)
+    return whole, found
 
 
 class RowsOfFolds(DatasetRows):

@@ -1,8 +1,8 @@
-"""One pass over the row blocks of a dataset: a task a group of blocks, and a tree of merges that follows the data.
+"""Passes over blocks of rows: a task per group of blocks, and a tree of merges.
 
-The shape of the tree depends on the row blocks alone, so that not a bit of the result depends on the workers; results
-of groups are merged as soon as their neighbours are there, so that a worker holds a few partial results, however many
-blocks there are.
+The shape of the tree depends only on the row blocks, so the workers do not change a bit of the result. Results of
+groups are merged as soon as their neighbours are there, so a worker holds few partial results however many blocks there
+are.
 """
 
 from __future__ import annotations
@@ -11,43 +11,162 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.types import Ints
 from dsel.data.dataset import Block, Dataset, load_block, load_weights, part_bytes
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
-from dsel.passes.accounting import Counted, note
+from dsel.passes.accounting import PassRecord, record_pass
+from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
 
-#: Partial results merged by one task.
-FAN_IN = 4
-
-#: A task works through blocks of at least this many bytes, so that its partial result is small beside its input.
+#: A task processes blocks of at least this many bytes, so that its partial result is small compared with its input.
 GROUP_BYTES = 32 << 20
 
-#: Called with the blocks of one group, loaded one at a time (x, y, and the weights in the Block), returns their partial
+#: Called with a loaded block (x, y, and the weights in the Block) and the arguments of the run; returns its partial
 #: result.
-PerBlock = Callable[[Any, Any, Block], Any]
+PerBlock = Callable[..., Any]
 
 Merge = Callable[[Any, Any], Any]
 
 
-def groups(dataset: Dataset, partial_bytes: int) -> list[tuple[Block, ...]]:
-    """Consecutive row blocks by tasks: GROUP_BYTES and 4 partial results each at least, yet 32 groups if possible."""
-    blocks = dataset.blocks
-    size = dataset.nbytes / max(len(blocks), 1)
-    most = max(1, len(blocks) // 32)
-    step = int(min(max(1, -(-max(GROUP_BYTES, 4 * partial_bytes) // max(size, 1))), most))
-    return [blocks[i : i + step] for i in range(0, len(blocks), step)]
+@dataclass(frozen=True)
+class RowPass(Pass):
+    """One read of the rows of a dataset.
+
+    Parameters
+    ----------
+    name : str
+        What the pass computes.
+    dataset : Dataset
+        The data.
+    per_block : callable
+        ``per_block(x, y, block, **arguments)`` returns the partial result of the rows of one block. It must be
+        picklable.
+    merge : callable
+        ``merge(a, b)`` merges the partial results of consecutive rows. It may overwrite `a`.
+    partial_bytes : int
+        Bytes of one partial result.
+    flops : int
+        Multiplications and additions of the whole pass.
+    columns : ndarray of int, optional
+        The ascending columns of X to read. None: all.
+    share : bool
+        Send the arguments to each worker once, not with every task. For arguments that hold arrays.
+    whole : bool
+        Whether this counts as a pass over the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsel.data.dataset import as_dataset
+    >>> def column_sums(x, y, block):
+    ...     return x.sum(axis=0)
+    >>> data = as_dataset(np.ones((30, 2)))
+    >>> sums = RowPass("column sums", data, column_sums, np.add, partial_bytes=16)
+    >>> sums.cost().bytes_read
+    480
+    >>> sums.run()
+    array([30., 30.])
+    """
+
+    name: str
+    dataset: Dataset
+    per_block: PerBlock
+    merge: Merge
+    partial_bytes: int
+    flops: int = 0
+    columns: Ints | None = None
+    share: bool = False
+    whole: bool = True
+
+    def cost(self) -> PassCost:
+        """Return the cost of this pass. Nothing is read."""
+        tasks = 0
+        if not self.dataset.in_memory:
+            leaves = len(self._groups())
+            tasks = leaves + self.share + merge_tasks(leaves)
+        read = self.dataset.bytes_of_pass(self.columns)
+        return PassCost(self.name, int(self.whole), read, tasks, self.flops, self.partial_bytes)
+
+    def run(self, engine: Engine = THREADS, **arguments: Any) -> Any:
+        """Make the pass and return its merged result. `arguments` are those of `per_block`."""
+        began = time.perf_counter()
+        per_block = partial(self.per_block, **arguments)
+        if self.dataset.in_memory:
+            found, tasks = self._in_process(per_block), 0
+        else:
+            found, tasks = self._as_graph(per_block, engine)
+        record_pass(PassRecord(self.name, tasks, found.bytes_read, time.perf_counter() - began, self.whole))
+        return found.value
+
+    def _groups(self) -> list[tuple[Block, ...]]:
+        """Return the blocks of each task: GROUP_BYTES and 4 partial results at least, yet 32 groups if possible."""
+        blocks = self.dataset.blocks
+        size = self.dataset.nbytes / max(len(blocks), 1)
+        most = max(1, len(blocks) // 32)
+        step = int(min(max(1, -(-max(GROUP_BYTES, 4 * self.partial_bytes) // max(size, 1))), most))
+        return [blocks[i : i + step] for i in range(0, len(blocks), step)]
+
+    def _in_process(self, per_block: PerBlock) -> PartialResult:
+        """Run the tree of tasks on threads of this process, one per core."""
+        groups, targets = self._groups(), self.dataset.target_columns
+
+        def leaf(blocks: tuple[Block, ...]) -> PartialResult:
+            parts = [(b.x, b.y, b.w) for b in blocks]
+            return _reduce_group(blocks, parts, per_block, self.merge, self.columns, targets)
+
+        if len(groups) == 1:
+            with one_blas_thread():
+                return leaf(groups[0])
+        with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            return merge_stream(pool.map(leaf, groups), self.merge)
+
+    def _as_graph(self, per_block: PerBlock, engine: Engine) -> tuple[PartialResult, int]:
+        """Run a Dask graph on the engine; return the result and the number of tasks."""
+        from dask.delayed import delayed
+
+        key, token = self.key, uuid4().hex[:8]
+        leaf = delayed(_reduce_group if engine.in_process else _reduce_group_on_worker, pure=False)
+        join = delayed(merge_partials, pure=False)
+        function = delayed(per_block, name=f"{key}-arguments-{token}", traverse=False) if self.share else per_block
+        level: list[Any] = []
+        for i, group in enumerate(self._groups()):
+            rows = tuple(Block(b.start, b.stop, None, None) for b in group)
+            parts = [(b.x, b.y, b.w) for b in group]
+            level.append(
+                leaf(
+                    rows, parts, function, self.merge, self.columns, self.dataset.target_columns,
+                    dask_key_name=f"{key}-{token}-{i}",
+                )
+            )  # fmt: skip
+        depth = 0
+        while len(level) > 1:
+            depth += 1
+            level = [
+                join(level[i : i + FAN_IN], self.merge, dask_key_name=f"{key}-merge-{token}-{depth}-{i}")
+                for i in range(0, len(level), FAN_IN)
+            ]
+        return engine.run(level[0]), own_tasks(level[0].__dask_graph__(), key, token)
 
 
-def work_through(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge,
-    columns: Any = None, target_columns: Any = None,
-) -> Any:  # fmt: skip
-    """Partial result of one group: load, reduce, merge, block after block."""
+@dataclass
+class PartialResult:
+    """A partial result, and the bytes that were read for it."""
+
+    value: Any
+    bytes_read: int
+
+
+def _reduce_group(
+    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
+) -> PartialResult:
+    """Load, reduce and merge the blocks of one task, one after the other."""
+    read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w in parts)
     result = None
     for block, (x, y, w) in zip(blocks, parts, strict=True):
         rows = load_block(x, columns)
@@ -55,62 +174,25 @@ def work_through(
         found = per_block(rows, targets, replace(block, w=load_weights(w)))
         del rows, targets
         result = found if result is None else merge(result, found)
-    return result
+    return PartialResult(result, read)
 
 
-def _counting(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
-) -> Counted:
-    """The same, and the bytes it read."""
-    read = sum(part_bytes(x, columns) + part_bytes(y, target_columns) + part_bytes(w) for x, y, w in parts)
-    return Counted(work_through(blocks, parts, per_block, merge, columns, target_columns), read)
-
-
-def _on_worker(
-    blocks: Sequence[Block], parts: Sequence[Any], per_block: PerBlock, merge: Any, columns: Any, target_columns: Any
-) -> Counted:
+def _reduce_group_on_worker(*arguments: Any) -> PartialResult:
     with one_blas_thread():
-        return _counting(blocks, parts, per_block, merge, columns, target_columns)
+        return _reduce_group(*arguments)
 
 
-def merge_all(parts: Sequence[Counted], merge: Merge) -> Counted:
-    """Merge from left to right."""
+def merge_partials(parts: Sequence[PartialResult], merge: Merge) -> PartialResult:
+    """Merge partial results from left to right."""
     result = parts[0]
     for part in parts[1:]:
-        result = Counted(merge(result.value, part.value), result.bytes_read + part.bytes_read)
+        result = PartialResult(merge(result.value, part.value), result.bytes_read + part.bytes_read)
     return result
 
 
-def tasks_of_pass(dataset: Dataset, partial_bytes: int, share: bool = False) -> int:
-    """Tasks that `reduce_blocks` makes of its own."""
-    if dataset.in_memory:
-        return 0
-    level = len(groups(dataset, partial_bytes))
-    tasks = level + share
-    while level > 1:
-        level = -(-level // FAN_IN)
-        tasks += level
-    return tasks
-
-
-def _here(
-    by_task: Sequence[tuple[Block, ...]], per_block: PerBlock, merge: Merge, columns: Any, target_columns: Any
-) -> Counted:
-    """The same tree on threads of this process, one a core."""
-
-    def leaf(blocks: tuple[Block, ...]) -> Counted:
-        return _counting(blocks, [(b.x, b.y, b.w) for b in blocks], per_block, merge, columns, target_columns)
-
-    if len(by_task) == 1:
-        with one_blas_thread():
-            return leaf(by_task[0])
-    with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return merge_as_they_come(pool.map(leaf, by_task), merge)
-
-
-def merge_as_they_come(parts: Iterable[Counted], merge: Merge) -> Counted:
-    """What the tree of tasks gives, holding at most FAN_IN results of each of its levels."""
-    levels: list[list[Counted]] = [[]]
+def merge_stream(parts: Iterable[PartialResult], merge: Merge) -> PartialResult:
+    """Merge partial results as they arrive, in the tree of the tasks, holding at most FAN_IN of each level."""
+    levels: list[list[PartialResult]] = [[]]
     for part in parts:
         levels[0].append(part)
         for i, level in enumerate(levels):
@@ -118,59 +200,10 @@ def merge_as_they_come(parts: Iterable[Counted], merge: Merge) -> Counted:
                 break
             if i + 1 == len(levels):
                 levels.append([])
-            levels[i + 1].append(merge_all(level, merge))
+            levels[i + 1].append(merge_partials(level, merge))
             level.clear()
-    rest: list[Counted] = []
+    rest: list[PartialResult] = []
     for level in levels:
         rest = [*level, *rest]
-        rest = [merge_all(rest, merge)] if rest else []
+        rest = [merge_partials(rest, merge)] if rest else []
     return rest[0]
-
-
-def reduce_blocks(
-    dataset: Dataset,
-    per_block: PerBlock,
-    merge: Merge,
-    *,
-    name: str,
-    partial_bytes: int,
-    columns: Any = None,
-    engine: Engine = THREADS,
-    share: bool = False,
-    whole: bool = True,
-) -> Any:
-    """Result of one pass over `dataset`: in this process for data in memory, else as a Dask graph that `engine` runs.
-
-    per_block(x, y, block) reduces the rows of one block; `columns` (ascending) limits X to some columns. share:
-    per_block carries arrays, so that each worker gets it once and not with every task. whole: whether the ledger is to
-    count it as a pass over the data.
-    """
-    began = time.perf_counter()
-    targets = dataset.target_columns
-    by_task = groups(dataset, partial_bytes)
-    if dataset.in_memory:
-        found = _here(by_task, per_block, merge, columns, targets)
-        note(name, 0, found.bytes_read, time.perf_counter() - began, whole)
-        return found.value
-    from dask.delayed import delayed
-
-    token = uuid4().hex[:8]
-    leaf, join = delayed(_counting if engine.in_process else _on_worker, pure=False), delayed(merge_all, pure=False)
-    level: list[Any] = []
-    function: Any = delayed(per_block, name=f"{name}-arguments-{token}", traverse=False) if share else per_block
-    for i, group in enumerate(by_task):
-        bare = tuple(Block(b.start, b.stop, None, None) for b in group)
-        parts = [(b.x, b.y, b.w) for b in group]
-        key = f"{name}-{token}-{i}"
-        level.append(leaf(bare, parts, function, merge, columns, targets, dask_key_name=key))
-    depth = 0
-    while len(level) > 1:
-        depth += 1
-        level = [
-            join(level[i : i + FAN_IN], merge, dask_key_name=f"{name}-merge-{token}-{depth}-{i}")
-            for i in range(0, len(level), FAN_IN)
-        ]
-    own = sum(str(key).startswith(f"{name}-") and token in str(key) for key in level[0].__dask_graph__())
-    found = engine.run(level[0])
-    note(name, own, found.bytes_read, time.perf_counter() - began, whole)
-    return found.value

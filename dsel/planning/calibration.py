@@ -15,7 +15,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.jit import is_compiled
 from dsel.data.dataset import Dataset, part_bytes
 from dsel.objective.dense import DenseObjective
-from dsel.passes.column_blocks import groups_of_columns, load_cell
+from dsel.passes.column_blocks import load_cell, stored_cells
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 from dsel.search.pareto import kernel as pareto_engine
@@ -87,8 +87,7 @@ def _parts(plan: Plan, dataset: Dataset) -> Iterator[Any]:
     """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
     if plan.representation in ("gram", "tiles"):
         return (block.x.compute() if block.lazy else block.x for block in dataset.blocks)
-    parts = (part for _, parts in groups_of_columns(dataset) for part in parts)
-    return (part.compute() if hasattr(part, "compute") else part for part in parts)
+    return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
 
 
 def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:

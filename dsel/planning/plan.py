@@ -18,7 +18,8 @@ from dask.utils import format_bytes
 from dsel.config.request import Checked, problem_of
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, OptionError
-from dsel.passes.accounting import Ledger
+from dsel.passes.accounting import PassLog
+from dsel.passes.base import PassCost
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.disk_cache import bytes_on_disk, rounds_between_rewrites
 from dsel.passes.tiles import Tiling, plan_tiles
@@ -33,7 +34,7 @@ from dsel.planning.representation import (
     gib,
     tile_budget,
 )
-from dsel.planning.stages import Saved, Stage, on_gram, reads_chosen_chunks, stages_of
+from dsel.planning.stages import Saved, on_gram, reads_chosen_chunks, stages_of
 
 #: What a worker holds more where rounds run compiled code (numba; measured 50 MiB).
 COMPILED = 64 << 20
@@ -56,7 +57,7 @@ class Plan:
     problem: Problem
     chosen: Representation
     rejected: tuple[tuple[str, str], ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[PassCost, ...]
     workers: int
     worker_bytes: int
     worker_limit: int | None
@@ -132,12 +133,12 @@ class Plan:
         totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
         return {**values, **totals, "fits": not self.lacks}
 
-    def held_against(self, ledger: Ledger, counts: dict[str, Any]) -> dict[str, Any]:
+    def compare(self, log: PassLog, counts: dict[str, Any]) -> dict[str, Any]:
         """Planned against measured, for the result. counts: those of the search; where Gram rows come on demand, its
         columns are held against the k at least that were planned."""
         measured = {
-            "passes": ledger.whole, "bytes_read": ledger.bytes_read, "tasks": ledger.tasks,
-            "seconds": ledger.seconds,
+            "passes": log.passes, "bytes_read": log.bytes_read, "tasks": log.tasks,
+            "seconds": log.seconds,
         }  # fmt: skip
         if self.chosen.rows_a_pass:
             measured |= {name: counts.get(name, 0) for name in ("columns_entered", "rows_fetched", "row_passes")}

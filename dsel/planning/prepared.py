@@ -21,7 +21,7 @@ from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_factor import ColumnFactor
 from dsel.passes.column_statistics import ColumnStatistics, column_statistics, target_gram
 from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition, randomized_eigendecomposition
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.refit import Fit, refit
 from dsel.passes.statistics import ColumnScales, Preprocess, Scaling, Statistics
 from dsel.passes.tiles import Tiling
@@ -59,32 +59,33 @@ def saved_or_made(
     settings: Settings,
     artefacts: StatisticsCache | None,
     kind: str,
-    make: Callable[[], tuple[Any, int]],
-) -> tuple[Any, int]:
-    """Statistics of a kind and the passes they took: 0 when they were saved before for the same data and options."""
+    make: Callable[[], Any],
+) -> Any:
+    """Return statistics of a kind, from the cache if they were saved for the same data and options."""
     key = None
     if artefacts is not None and dataset.fingerprint is not None:
         key = StatisticsCache.key(dataset.fingerprint, kind=kind, missing=settings.missing)
         saved = artefacts.load(key)
         if saved is not None:
             log.info("statistics of %s are saved in %s: the data are not read", dataset.name, artefacts.path(key))
-            return saved, 0
-    made, passes = make()
+            return saved
+    made = make()
     if key is not None and artefacts is not None:
         artefacts.save(key, made)
-    return made, passes
+    return made
 
 
-def gram_statistics(
+def cached_gram_statistics(
     dataset: Dataset, settings: Settings, artefacts: StatisticsCache | None, engine: Engine,
     tiling: Tiling | None = None,
-) -> tuple[Statistics, int]:  # fmt: skip
-    """Statistics with the Gram matrix, and the passes they took."""
+) -> Statistics:  # fmt: skip
+    """Return the statistics with the Gram matrix, from the cache if they are saved."""
 
-    def make() -> tuple[Statistics, int]:
-        return gram(dataset, missing=settings.missing, engine=engine, tiling=tiling)
+    def make() -> Statistics:
+        return gram_statistics(dataset, missing=settings.missing, engine=engine, tiling=tiling)
 
-    return saved_or_made(dataset, settings, artefacts, "gram", make)
+    found: Statistics = saved_or_made(dataset, settings, artefacts, "gram", make)
+    return found
 
 
 @dataclass
@@ -99,14 +100,14 @@ def in_shards(
     engine: Engine,
 ) -> Sharded:  # fmt: skip
     """X in column shards, which the workers keep where the representation says so."""
-    blocks = ColumnBlocks(dataset, engine, keep=chosen.in_memory)
+    blocks = ColumnBlocks(dataset, keep=chosen.in_memory)
 
-    def make() -> tuple[ColumnStatistics, int]:
-        return column_statistics(blocks, settings.missing), blocks.reads
+    def make() -> ColumnStatistics:
+        return column_statistics(blocks, settings.missing, engine)
 
     statistics: ColumnStatistics
-    statistics, _ = saved_or_made(dataset, settings, artefacts, "columns", make)
-    factor = ColumnFactor(blocks, statistics, settings.preprocess, settings.missing)
+    statistics = saved_or_made(dataset, settings, artefacts, "columns", make)
+    factor = ColumnFactor(blocks, statistics, settings.preprocess, settings.missing, engine)
 
     def fit(S: NDArray[np.int64], lam: float) -> Fit:
         usable = ~statistics.unusable(settings.preprocess)

@@ -23,8 +23,8 @@ from dask.utils import format_bytes
 
 from dsel.errors import CapacityError
 from dsel.objective.base import FEW_TARGETS
+from dsel.passes.base import FAN_IN
 from dsel.passes.eigendecomposition import OVERSAMPLING, sketch_passes
-from dsel.passes.reduce_blocks import FAN_IN
 from dsel.passes.tiles import plan_tiles
 
 Name = Literal["gram", "tiles", "shards", "rows", "sketch"]

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
+from dsel.passes.base import PassCost
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.column_blocks import by_rows, groups_of_columns, tasks_of_columns
-from dsel.passes.folds import fold_keys
-from dsel.passes.gram import columns_of_read, partial_bytes, without_targets
-from dsel.passes.leave_one_out.rows import would_cache
-from dsel.passes.reduce_blocks import tasks_of_pass
+from dsel.passes.column_blocks import ColumnBlocks
+from dsel.passes.column_factor import (
+    leading_rows_pass,
+    product_pass,
+    quadratic_diagonal_pass,
+    residual_pass,
+    right_product_pass,
+    row_gram_pass,
+)
+from dsel.passes.column_statistics import column_means_pass, column_moments_pass
+from dsel.passes.folds import fold_keys, fold_pass
+from dsel.passes.gram import gram_pass, means_pass, tile_passes
+from dsel.passes.leave_one_out.rows import held_out_pass, loo_pass, penalty_pass, would_cache
+from dsel.passes.refit import refit_pass
 from dsel.passes.tiles import Tiling
 from dsel.planning.prepared import reduction_key
 from dsel.planning.representation import Representation
 
 #: Bytes that a manifest and the headers of saved arrays take.
 _HEADERS = 4096
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Passes of one kind: how many, the bytes they read, the tasks of their graphs, multiplications and additions."""
-
-    name: str
-    passes: int
-    bytes_read: int
-    tasks: int
-    flops: int
 
 
 def on_gram(chosen: Representation) -> bool:
@@ -83,7 +81,7 @@ class Saved:
 def stages_of(
     dataset: Dataset, checked: Checked, chosen: Representation, tiling: Tiling | None, saved: Saved,
     state: dict[str, Any] | None, held_out: Dataset | None, every: int | None,
-) -> Iterator[Stage]:  # fmt: skip
+) -> Iterator[PassCost]:  # fmt: skip
     """In their order, those that are still to be made. tiling: of the Gram matrix, if it is made by tiles; state: of an
     interrupted search; held_out: rows to test on; every: rounds between rewrites of a cache on disk, None without."""
     if not on_gram(chosen):
@@ -98,82 +96,49 @@ def stages_of(
         yield _check(dataset, checked)
 
 
-def _pass(
-    name: str, dataset: Dataset, partial: int, flops: int, columns: NDArray[np.int64] | None = None, share: bool = False
-) -> Stage:
-    return Stage(name, 1, dataset.bytes_of_pass(columns), tasks_of_pass(dataset, partial, share), flops)
-
-
-def _together(name: str, passes: Sequence[Stage]) -> Stage:
-    """Passes of one kind as one stage."""
-    return Stage(
-        name,
-        sum(p.passes for p in passes),
-        sum(p.bytes_read for p in passes),
-        sum(p.tasks for p in passes),
-        sum(p.flops for p in passes),
-    )
-
-
-def _statistics(dataset: Dataset, checked: Checked, tiling: Tiling | None) -> Iterator[Stage]:
-    """The means that stand for missing values, and the Gram matrices."""
-    m, n, N = dataset.m, dataset.n, dataset.n_targets
+def _statistics(dataset: Dataset, checked: Checked, tiling: Tiling | None) -> Iterator[PassCost]:
+    """The means that replace missing values, and the Gram matrices."""
     if checked.settings.missing == "mean":
-        yield _pass("means", without_targets(dataset), 16 * n, m * n)
-    flops = m * n * (n + 2 * N)
+        yield means_pass(dataset).cost()
     if tiling is None:
-        sums, scored = checked.requirements.gram_sums, checked.requirements.cross_validation
-        repeats = 1 if scored is None else scored.repeats
-        yield _pass("folds" if sums > 1 else "Gram matrix", dataset, sums * partial_bytes(dataset), repeats * flops)
+        scored = checked.requirements.cross_validation
+        if scored is not None and scored.folds:
+            yield fold_pass(dataset, scored.folds, scored.repeats, checked.settings.seed).cost()
+        else:
+            yield gram_pass(dataset).cost()
         return
-    passes = [
-        _pass(
-            "", dataset if i == 0 else without_targets(dataset), sum(strip.nbytes for strip in read),
-            2 * m * sum(strip.nbytes // 8 for strip in read), columns_of_read(dataset, read),
-        )
-        for i, read in enumerate(tiling.reads)
-    ]  # fmt: skip
-    yield _together("Gram matrix by tiles", passes)
+    yield PassCost.total("Gram matrix by tiles", (one.cost() for one in tile_passes(dataset, tiling)))
 
 
-def _columns(dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved) -> Iterator[Stage]:
+def _columns(dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved) -> Iterator[PassCost]:
     """Passes over column blocks. Where workers keep them, the stored data are read by the first alone."""
-    cells, unread = groups_of_columns(dataset), True
-    groups, of_rows = len(cells), by_rows(cells)
-
-    def passes(name: str, count: int, flops: int, *, targets: bool = False, sums: str = "rows") -> Stage:
-        """sums: over what a pass sums ("rows": over those alone, "columns", or "" where it stacks both)."""
-        nonlocal unread
-        reads = int(unread and count > 0) if chosen.in_memory else count
-        additive = sums == ("rows" if of_rows else "columns")
-        tasks = 0 if dataset.in_memory else count * tasks_of_columns(groups, additive)
-        tasks += groups if chosen.in_memory and reads else 0
-        unread = unread and not count
-        return Stage(name, reads, reads * dataset.x_bytes + dataset.y_bytes * (count if targets else 0), tasks, flops)
-
-    m, n, k = dataset.m, dataset.n, checked.settings.k
+    blocks, stages = ColumnBlocks(dataset, chosen.in_memory), []
+    k = checked.settings.k
     if not saved.statistics:
         if checked.settings.missing == "mean":
-            yield passes("means", 1, m * n)
-        yield passes("columns", 1, 2 * m * n * (2 + dataset.n_targets), targets=True)
+            stages.append(column_means_pass(blocks).cost())
+        stages.append(column_moments_pass(blocks).cost())
     if chosen.name == "shards":
         if not dataset.n_targets:
-            both = (passes("", 1, m * m * n, sums="columns"), passes("", 1, 2 * m * m * n))
-            yield _together("row Gram matrix", both)
+            both = (row_gram_pass(blocks), quadratic_diagonal_pass(blocks))
+            stages.append(PassCost.total("row Gram matrix", (one.cost() for one in both)))
         if chosen.bound_rows:
-            yield passes("rows for bounds", 1, 0, sums="")
+            stages.append(replace(leading_rows_pass(blocks).cost(), name="rows for bounds"))
         rows = math.ceil(k / chosen.rows_a_pass)
-        yield passes("Gram rows", rows, 2 * m * n * rows * chosen.rows_a_pass)
+        stages.append(PassCost.total("Gram rows", [product_pass(blocks, chosen.rows_a_pass).cost()] * rows))
     elif not saved.reduction:
         others = chosen.passes - 2  # without the norms and the check
         right = 1 if chosen.name == "rows" else (others + 1) // 2
-        halves = (passes("", right, chosen.flops, sums="columns"), passes("", others - right, 0))
-        yield _together("eigendecomposition", halves)
+        first = row_gram_pass(blocks) if chosen.name == "rows" else right_product_pass(blocks, chosen.rank)
+        halves = [first.cost()] * right + [product_pass(blocks, chosen.rank).cost()] * (others - right)
+        stages.append(replace(PassCost.total("eigendecomposition", halves), flops=chosen.flops))
     if not dataset.n_targets:
-        last = passes("check", 1, 2 * m * n * k)
-        blocks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
-        fetched = dataset.x_bytes * min(k, blocks) // blocks  # the chosen columns come first
-        yield replace(last, bytes_read=last.bytes_read + fetched)
+        last = residual_pass(blocks, k).cost()
+        chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
+        fetched = dataset.x_bytes * min(k, chunks) // chunks  # the chosen columns come first
+        stages.append(replace(last, bytes_read=last.bytes_read + fetched))
+    stages[0] = PassCost.total(stages[0].name, (blocks.load_cost(), stages[0]))
+    yield from stages
 
 
 def _steps(dataset: Dataset, checked: Checked) -> int:
@@ -186,15 +151,14 @@ def _steps(dataset: Dataset, checked: Checked) -> int:
     return min(checked.settings.k, dataset.n - checked.exclude.size) - base
 
 
-def _rounds(dataset: Dataset, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[Stage]:
+def _rounds(dataset: Dataset, checked: Checked, state: dict[str, Any] | None, every: int | None) -> Iterator[PassCost]:
     """Passes of methods that value subsets on the rows of the data."""
     scored, steps = checked.requirements.cross_validation, _steps(dataset, checked)
     if scored is None or scored.folds or not steps:
         return
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     if scored.penalties and state is None:
-        lams = scored.penalties
-        yield _pass("lam", dataset, 8 * lams, 2 * m * n * (n + lams * N), share=True)
+        yield penalty_pass(dataset, scored.penalties).cost()
     direction = scored.direction
     if direction == "forward" and would_cache(dataset):
         return
@@ -203,22 +167,21 @@ def _rounds(dataset: Dataset, checked: Checked, state: dict[str, Any] | None, ev
     passes = []
     for step in range(done, steps):
         size = first - step if direction == "backward" else first + step
-        one = _pass("", dataset, 8 * (1 + n + size), m * n * (2 * size + 8 * N), share=True)
+        one = loo_pass(dataset, size).cost()
         if every is not None and step > every:  # of the cache, which may be lost
             recomputed = m * n * (2 * (step % every) + 8 * N)
             one = replace(one, passes=0, bytes_read=8 * m * (n + N + 1), flops=recomputed)
         passes.append(one)
-    yield _together("rounds of leave-one-out", passes)
+    yield PassCost.total("rounds of leave-one-out", passes)
 
 
-def _held_out(held_out: Dataset, checked: Checked) -> Stage:
+def _held_out(held_out: Dataset, checked: Checked) -> PassCost:
     """One pass over other rows, all columns of them at most."""
     k = checked.settings.k
-    flops = 2 * held_out.m * k * k * max(1, held_out.n_targets)
-    return _pass("held-out rows", held_out, 8 * (k + 1), flops, share=True)
+    return held_out_pass(held_out, k + 1, k).cost()
 
 
-def _check(dataset: Dataset, checked: Checked) -> Stage:
+def _check(dataset: Dataset, checked: Checked) -> PassCost:
     """The final pass on the chosen columns: of chunked columns the widest chunks that k columns can touch."""
     k, N = checked.settings.k, dataset.n_targets or dataset.n
     columns = None
@@ -226,4 +189,4 @@ def _check(dataset: Dataset, checked: Checked) -> Stage:
         widths = np.diff(dataset.store.column_bounds)
         widest = np.sort(np.argsort(-widths, kind="stable")[:k])
         columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
-    return _pass("check", dataset, 8 * k * (k + N), 2 * dataset.m * k * (k + 2 * N), columns)
+    return refit_pass(dataset, k, N, columns).cost()

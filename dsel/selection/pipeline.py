@@ -22,8 +22,8 @@ from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState
-from dsel.passes.accounting import counted
-from dsel.passes.folds import FoldStatistics, RowsOfFolds, require_rows, saved_fold_gram
+from dsel.passes.accounting import log_passes
+from dsel.passes.folds import FoldStatistics, RowsOfFolds, cached_fold_statistics, require_rows
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
 from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept, held_out_dataset, held_out_errors
 from dsel.passes.refit import Fit
@@ -31,7 +31,7 @@ from dsel.passes.statistics import ColumnScales, Preprocess, Statistics, duplica
 from dsel.passes.tiles import Tiling
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, make_plan, resources
-from dsel.planning.prepared import gram_statistics, in_shards, of_gram, reduced
+from dsel.planning.prepared import cached_gram_statistics, in_shards, of_gram, reduced
 from dsel.planning.representation import Resources
 from dsel.search.base import FrontPoint, PathPoint, SearchOutcome
 from dsel.search.greedy.rounds import fits_along, subset_fit
@@ -73,10 +73,10 @@ def run_selection(dataset: Dataset, settings: Settings, context: RunContext | No
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
-    with counted() as ledger:
+    with log_passes() as passes:
         selection = _planned(dataset, checked, plan, held_out, context)
-    held = plan.held_against(ledger, selection.counts)
-    return replace(selection, passes=ledger.whole, bytes_read=ledger.bytes_read, plan=held)
+    held = plan.compare(passes, selection.counts)
+    return replace(selection, passes=passes.passes, bytes_read=passes.bytes_read, plan=held)
 
 
 def plan_selection(
@@ -147,8 +147,8 @@ def _with_folds(
     """Statistics, and those of the folds for methods that have them (from the same pass)."""
     settings, scored = checked.settings, checked.requirements.cross_validation
     if scored is None or not scored.folds:
-        return statistics_of(dataset, settings, context, tiling)[0], None
-    statistics, folds, _ = saved_fold_gram(
+        return statistics_of(dataset, settings, context, tiling), None
+    statistics, folds = cached_fold_statistics(
         dataset, scored.folds, scored.repeats, settings.seed, context.artefacts, missing=settings.missing,
         engine=context.engine,
     )  # fmt: skip
@@ -157,9 +157,9 @@ def _with_folds(
 
 def statistics_of(
     dataset: Dataset, settings: Settings, context: RunContext, tiling: Tiling | None = None
-) -> tuple[Statistics, int]:
-    """Statistics and the passes they took: 0 when they were saved before for the same data and options."""
-    return gram_statistics(dataset, settings, context.artefacts, context.engine, tiling)
+) -> Statistics:
+    """Return the statistics, from the cache if they are saved there."""
+    return cached_gram_statistics(dataset, settings, context.artefacts, context.engine, tiling)
 
 
 def candidates_of(

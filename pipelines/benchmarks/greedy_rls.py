@@ -25,9 +25,9 @@ from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.engine.threads import THREADS
 from dsel.objective.leave_one_out.block_errors import block_errors
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out.rows import DatasetRows, add
-from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.reduce_blocks import RowPass
 from dsel.search.greedy.rounds import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
 
@@ -127,7 +127,7 @@ def seconds_per_round(m: int) -> tuple[float, bool]:
         X[start : start + len(block)] = block[: m - start]
     y = X[:, :5].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).standard_normal(m)
     dataset = as_dataset(X, y)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     search, rows = _search(dataset, statistics, THREADS)
     _rounds(search, rows, 1)  # makes the cache, if it fits
     return _timed(partial(_rounds, search, rows, 5))[0] / 5, rows.passes == 0
@@ -146,7 +146,7 @@ def _rounds(search: GreedyRls, rows: DatasetRows, count: int) -> None:
 
 
 def _read_alone(dataset: Dataset, engine: Engine) -> None:
-    reduce_blocks(dataset, _touch, add, name="read", partial_bytes=8, engine=engine)
+    RowPass("read", dataset, _touch, add, 8).run(engine)
 
 
 def _touch(x: Any, y: Any, block: Block) -> Floats:
@@ -192,7 +192,7 @@ def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
     dataset = as_dataset(str(store))
     with local_cluster(LocalSpec(2, "1GiB")) as client:
         engine = DaskEngine(client)
-        statistics, _ = gram(dataset, engine=engine)
+        statistics = gram_statistics(dataset, engine=engine)
         search, rows = _search(dataset, statistics, engine)
         _rounds(search, rows, 1)  # loads the compiled code
         client.run(_count_reads)

@@ -25,9 +25,9 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import PIECE_BYTES
-from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.reduce_blocks import RowPass
 from dsel.planning.representation import Problem, Resources, choose
 from pipelines.table import json_line, text_table
 
@@ -84,7 +84,7 @@ def _limit(memory: str) -> int:
 def _compare(dataset: Dataset, memory: str) -> dict[str, Measured | None]:
     works: dict[str, Callable[[Dataset, Any], Any]] = {
         "floor of the Gram pass": _floor,
-        "Gram pass": lambda dataset, client: gram(dataset, engine=DaskEngine(client))[0],
+        "Gram pass": lambda dataset, client: gram_statistics(dataset, engine=DaskEngine(client)),
         "eigendecomposition": _eigen,
         "dask X.T @ X": _plain_gram,
         "dask svd_compressed": _svd_compressed,
@@ -154,11 +154,11 @@ def _add(a: int, b: int) -> int:
 def _floor(dataset: Dataset, client: Any) -> int:
     size = 8 * dataset.n * dataset.n
     engine = DaskEngine(client)
-    return int(reduce_blocks(dataset, _floor_of, _add, name="floor", partial_bytes=size, engine=engine))
+    return int(RowPass("floor", dataset, _floor_of, _add, size).run(engine))
 
 
 def _eigen(dataset: Dataset, client: Any) -> Floats:
-    statistics, _ = gram(dataset, engine=DaskEngine(client))
+    statistics = gram_statistics(dataset, engine=DaskEngine(client))
     values, V = scipy.linalg.eigh(statistics.objective("center").K)
     W = np.sqrt(values[-RANK:])[:, None] * V[:, -RANK:].T
     return np.asarray(np.square(W).sum(axis=1)[::-1])

@@ -18,7 +18,7 @@ import dsel
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out.rows import DatasetRows, held_out_errors
 from dsel.search.greedy.rounds import nested_fits
 from pipelines.papers.datasets import load, missing
@@ -190,7 +190,7 @@ def fold_curves(X: Floats, Y: Floats, X_test: Floats, Y_test: Floats, most: int 
     found = dsel.select(X, Y, k=k, method="greedy-rls", loss="zero-one", lam_grid="auto", held_out=(X_test, Y_test))
     order = np.random.default_rng(seed).permutation(varying.size)[:k]
     dataset = as_dataset(X, Y)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     rows = DatasetRows(dataset, statistics, "standardize", loss="zero-one")
     nested = nested_fits(rows.problem(found.lam), order.tolist(), range(1, k + 1))
     wrong = held_out_errors(as_dataset(X_test, Y_test), nested, rows.view)

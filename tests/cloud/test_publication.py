@@ -18,7 +18,7 @@ from dsel.data.schema import staging_path
 from dsel.data.store.reader import open_store, open_xarray
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.storage.paths import as_place, walk
 from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression
@@ -88,7 +88,7 @@ def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) 
 
 
 def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -> None:
-    statistics, _ = gram(as_dataset(X, Y))
+    statistics = gram_statistics(as_dataset(X, Y))
     store = StatisticsCache(as_place(f"{url}/artefacts"))
     key = store.key("abc", missing="refuse")
     saved: list[Any] = []

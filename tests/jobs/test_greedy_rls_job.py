@@ -18,7 +18,7 @@ from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.rounds import GreedyRls
 from dsel.selection.context import RunContext
@@ -41,7 +41,7 @@ def files_under(folder: Path) -> dict[str, int]:
 
 def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_the_workers(store: Path) -> None:
     dataset = as_dataset(str(store))
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     before = files_under(store.parent)
     paths = []
     for workers in (0, 1, 2):

@@ -27,7 +27,7 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.signals import Interrupts
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.storage.json_files import write_json
 from dsel.storage.locks import FolderLockFile, Lock
 from tests.cli_runner import call, run, start, wait_for
@@ -434,11 +434,11 @@ class TestTheCluster:
         ]
 
     def test_not_a_bit_depends_on_the_workers_and_each_chunk_is_read_once(self, store: Path) -> None:
-        in_threads, _ = gram(as_dataset(str(store)))
+        in_threads = gram_statistics(as_dataset(str(store)))
         for workers in (1, 2):
             with local_cluster(LocalSpec(workers, "600MB")) as client:
                 client.run(count_reads)
-                found, _ = gram(as_dataset(str(store)), engine=DaskEngine(client))
+                found = gram_statistics(as_dataset(str(store)), engine=DaskEngine(client))
                 reads: dict[str, int] = {}
                 for counted in client.run(reads_so_far).values():
                     for key, times in counted.items():
@@ -449,7 +449,7 @@ class TestTheCluster:
             assert of_x == {f"X/c/{i}/0": 1 for i in range(30)}
 
     def test_a_worker_killed_during_the_pass_changes_nothing(self, store: Path) -> None:
-        expected, _ = gram(as_dataset(str(store)))
+        expected = gram_statistics(as_dataset(str(store)))
         killed = []
         with local_cluster(LocalSpec(2, "600MB")) as client:
 
@@ -460,7 +460,7 @@ class TestTheCluster:
                     killed.append(pid)
 
             client.run(_slow_reads)
-            found, _ = gram(as_dataset(str(store)), engine=DaskEngine(client, kill_one))
+            found = gram_statistics(as_dataset(str(store)), engine=DaskEngine(client, kill_one))
         assert killed
         assert self.bits(found) == self.bits(expected)
 

@@ -13,13 +13,13 @@ import pytest
 
 from dsel.data.dataset import as_dataset
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.statistics import Statistics
 
 
 @pytest.fixture
 def statistics() -> object:
-    return gram(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)))[0]
+    return gram_statistics(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)))
 
 
 def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
@@ -83,7 +83,7 @@ def test_bytes_that_flipped_never_raise(tmp_path: Path, statistics) -> None:  # 
 
 
 def test_without_targets_it_comes_back_too(tmp_path: Path) -> None:
-    found = gram(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), None))[0]
+    found = gram_statistics(as_dataset(np.random.default_rng(0).normal(size=(30, 4)), None))
     store = StatisticsCache(tmp_path)
     store.save(store.key("abc"), found)
     assert store.load(store.key("abc")) is not None

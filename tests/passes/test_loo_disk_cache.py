@@ -19,7 +19,7 @@ from dsel.config.request import Settings
 from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.leave_one_out.formulas import prepare
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out import cache_file as cache_on_disk
 from dsel.passes.leave_one_out.disk_cache import RowsWithCache
 from dsel.selection.context import RunContext
@@ -83,7 +83,7 @@ def test_rows_in_the_cache_are_those_of_the_paper() -> None:
     """lam C = lam G X', lam a and lam d."""
     A, B = problem(30, 6, 1, 4)
     dataset = as_dataset(da.from_array(A, chunks=(11, 6)), B)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     rows = RowsWithCache(dataset, statistics, "none", every=2, start=0)
     whole = rows.problem(0.7)
     for size in range(5):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dsel.passes.accounting import Counted
-from dsel.passes.reduce_blocks import FAN_IN, merge_all, merge_as_they_come
+from dsel.passes.base import FAN_IN
+from dsel.passes.reduce_blocks import PartialResult, merge_partials, merge_stream
 
 
 def join(a: Any, b: Any) -> Any:
@@ -16,8 +16,8 @@ def join(a: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 16, 17, 23, 64, 83])
 def test_results_are_merged_in_the_same_order_as_level_by_level(count: int) -> None:
-    level = leaves = [Counted(str(i), i) for i in range(count)]
+    level = leaves = [PartialResult(str(i), i) for i in range(count)]
     while len(level) > 1:
-        level = [merge_all(level[i : i + FAN_IN], join) for i in range(0, len(level), FAN_IN)]
-    assert merge_as_they_come(iter(leaves), join) == level[0]
+        level = [merge_partials(level[i : i + FAN_IN], join) for i in range(0, len(level), FAN_IN)]
+    assert merge_stream(iter(leaves), join) == level[0]
     assert level[0].bytes_read == sum(range(count))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dsel.data.dataset import Block, Dataset, as_dataset
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.refit import refit
 
 
@@ -30,7 +30,7 @@ def test_error_and_coefficients_are_those_of_least_squares(rows: int, lam: float
     X = rng.normal(size=(100, 8)) + 5
     Y = None if targets is None else X[:, :1] + rng.normal(size=(100, targets))
     dataset = in_blocks(as_dataset(X, Y), rows)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     S = np.array([5, 0, 3])
     fit = refit(dataset, S, statistics.scaling("standardize"), lam, usable=np.ones(8, bool))
     x = (X - X.mean(0)) / X.std(0)
@@ -51,13 +51,13 @@ def test_nearly_dependent_columns_do_not_spoil_it() -> None:
     X = np.column_stack([X[:, 0], X[:, 0] + 1e-6 * X[:, 1]])
     y = 3 * X[:, 0] + 2e6 * (X[:, 1] - X[:, 0])
     dataset = in_blocks(as_dataset(X, y), 20)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     fit = refit(dataset, np.array([0, 1]), statistics.scaling("center"), usable=np.ones(2, bool))
     assert fit.error < 1e-18 * fit.total
 
 
 def test_no_column_leaves_everything() -> None:
     dataset = as_dataset(np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0))
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     fit = refit(dataset, np.empty(0, np.int64), statistics.scaling("center"), usable=np.ones(2, bool))
     assert fit.error == pytest.approx(fit.total)

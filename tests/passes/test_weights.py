@@ -17,7 +17,7 @@ from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_statistics import column_statistics
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from tests.stores import regression
 
 WHOLE = ("indices", "r2", "error", "coefficients", "intercept")
@@ -53,8 +53,8 @@ def in_blocks(X: Any, Y: Any, w: Any, rows: int) -> Dataset:
 def test_statistics_in_any_blocks_are_those_of_repeated_rows(seed: int, rows: int, scale: float) -> None:
     X, Y, w = weighted(seed, m=50, n=5)
     w[:5], w[-1] = 0.0, 1.0
-    found, _ = gram(in_blocks(X, Y, scale * w, rows))
-    expected, _ = gram(as_dataset(*repeated(X, Y, w)))
+    found = gram_statistics(in_blocks(X, Y, scale * w, rows))
+    expected = gram_statistics(as_dataset(*repeated(X, Y, w)))
     assert (found.m, found.weight) == (50, pytest.approx(scale * expected.m))
     for name, factor in (("mean_x", 1.0), ("mean_y", 1.0), ("K", scale), ("B", scale), ("yy", scale)):
         wanted = factor * getattr(expected, name)
@@ -66,7 +66,7 @@ def test_column_blocks_weigh_as_row_blocks_do(tmp_path: Path) -> None:
     w[:40] = 1.0  # a block without need of weights beside others
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(40, 4), weight=w)
     dataset = as_dataset(tmp_path / "s.zarr")
-    found, (expected, _) = column_statistics(ColumnBlocks(dataset), "refuse"), gram(dataset)
+    found, expected = column_statistics(ColumnBlocks(dataset), "refuse"), gram_statistics(dataset)
     assert (found.weight, found.m) == (expected.weight, expected.m)
     for name in ("mean_x", "mean_y", "squares", "B", "yy"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=1e-10)

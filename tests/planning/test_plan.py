@@ -23,8 +23,8 @@ from dsel.data.ingest import ingest_arrays
 from dsel.engine.threads import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
+from dsel.passes.base import FAN_IN
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.reduce_blocks import FAN_IN
 from dsel.planning.plan import Plan, make_plan
 from dsel.planning.representation import FED, INTERPRETER, Resources
 from dsel.selection.context import RunContext

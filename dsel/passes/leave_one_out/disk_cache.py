@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +19,8 @@ from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_erro
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
 from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_bytes, require_room
 from dsel.passes.leave_one_out.cost_model import best_every
-from dsel.passes.leave_one_out.rows import DatasetRows, add
-from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.leave_one_out.rows import DatasetRows, loo_pass
+from dsel.passes.reduce_blocks import PerBlock
 from dsel.passes.statistics import Preprocess, Statistics
 
 log = logging.getLogger("dsel")
@@ -135,7 +135,7 @@ class RowsWithCache(DatasetRows):
             self._left = self._problem_with(round, size)[1]
         inner = prepare(self._left, round.members[size:])
         try:
-            found = self._cache_pass(disk.rows(), partial(_on_cache, round=inner), inner)
+            found = self._read_cache(_on_cache, inner)
         except DataError as error:
             self._losses += 1
             log.warning("the cache of greedy-rls is lost and made again from the data: %s", error)
@@ -159,12 +159,9 @@ class RowsWithCache(DatasetRows):
 
         def fill(target: Target) -> Floats:
             if old is None:
-                per_block = partial(
-                    _from_data, base=base, round=inner, view=self.view, target=target, where=self._dataset.name
-                )
-                return self._pass(per_block, flat_size(inner), "cache")
-            step = prepare(old, round.members[before:size])
-            return self._cache_pass(disk.rows(), partial(_from_cache, base=step, round=inner, target=target), inner)
+                write = replace(loo_pass(self._dataset, inner.members.size), per_block=_from_data)
+                return self._run(write, base=base, round=inner, target=target)
+            return self._read_cache(_from_cache, inner, base=prepare(old, round.members[before:size]), target=target)
 
         try:
             found = disk.rewrite(members[:size], disk.age + 1 if forward else 0, fill)
@@ -180,12 +177,12 @@ class RowsWithCache(DatasetRows):
         self.cache_bytes_written += disk.nbytes
         return _padded(found, round)
 
-    def _cache_pass(self, dataset: Dataset, per_block: Any, inner: LooRound) -> Floats:
-        found: Floats = reduce_blocks(
-            dataset, per_block, add, name="cached", partial_bytes=8 * flat_size(inner), engine=self._engine,
-            share=True, whole=False,
-        )  # fmt: skip
-        self.cache_bytes_read += dataset.nbytes
+    def _read_cache(self, per_block: PerBlock, inner: LooRound, **arguments: Any) -> Floats:
+        """Make a pass over the rows of the cache."""
+        rows = self._cache_on_disk().rows()
+        one = replace(loo_pass(rows, inner.members.size), name="cached rows", per_block=per_block, whole=False)
+        found: Floats = one.run(self._engine, round=inner, **arguments)
+        self.cache_bytes_read += rows.nbytes
         return found
 
 

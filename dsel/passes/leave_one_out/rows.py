@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.block_errors import THRESHOLD, Loss, RowView, block_errors, not_labels
-from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size
+from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound
 from dsel.objective.leave_one_out.memory_cache import LooCache, cache_bytes
 from dsel.objective.leave_one_out.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
-from dsel.passes.reduce_blocks import reduce_blocks
+from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Preprocess, Statistics
 from dsel.storage.paths import Place, as_place
 
@@ -34,12 +33,32 @@ def add(a: Floats, b: Floats) -> Floats:
     return a + b
 
 
-def _loo_block(x: Any, y: Any, block: Block, round: LooRound, view: RowView, where: str) -> Floats:
+def _block_errors(x: Any, y: Any, block: Block, round: LooRound, view: RowView, where: str) -> Floats:
     return block_errors(x, y, round, view, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
-def _lam_block(x: Any, y: Any, block: Block, spectrum: LamSpectrum, view: RowView, where: str) -> Floats:
+def _block_penalty_errors(x: Any, y: Any, block: Block, spectrum: LamSpectrum, view: RowView, where: str) -> Floats:
     return block_lam_errors(x, y, spectrum, view, f"{where}, rows {block.start} to {block.stop}", block.w)
+
+
+def loo_pass(dataset: Dataset, chosen: int) -> RowPass:
+    """Return the pass of one round with so many columns chosen. Arguments: round, view, where."""
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
+    flops = m * n * (2 * chosen + 8 * N)
+    return RowPass("leave-one-out", dataset, _block_errors, add, 8 * (1 + n + chosen), flops, share=True)
+
+
+def penalty_pass(dataset: Dataset, penalties: int) -> RowPass:
+    """Return the pass that compares so many ridge penalties. Arguments: spectrum, view, where."""
+    m, n, N = dataset.m, dataset.n, dataset.n_targets
+    flops = 2 * m * n * (n + penalties * N)
+    return RowPass("lam", dataset, _block_penalty_errors, add, 8 * penalties, flops, share=True)
+
+
+def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | None = None) -> RowPass:
+    """Return the pass that tests so many subsets of `size` columns on held-out rows. Arguments: W, intercepts, view."""
+    flops = 2 * dataset.m * size * size * max(1, dataset.n_targets)
+    return RowPass("held-out rows", dataset, _block_held_out, add, 8 * subsets, flops, columns, share=True)
 
 
 def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Intercept:
@@ -119,7 +138,7 @@ class DatasetRows:
             self._cache = LooCache(parts, self.view, round.share)
         if forward and self._cache is not None:
             return self._cache.errors(round)
-        return self._pass(partial(_loo_block, round=round, view=self.view, where=dataset.name), flat_size(round), "loo")
+        return self._run(loo_pass(dataset, round.members.size), round=round)
 
     def counts(self) -> dict[str, Any]:
         """What it cost, beside passes over X."""
@@ -131,14 +150,11 @@ class DatasetRows:
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """One pass."""
         spectrum = lam_spectrum(self.problem(0.0), members, lams)
-        per_block = partial(_lam_block, spectrum=spectrum, view=self.view, where=self._dataset.name)
-        return self._pass(per_block, lams.size, "lam")
+        return self._run(penalty_pass(self._dataset, lams.size), spectrum=spectrum)
 
-    def _pass(self, per_block: Any, size: int, name: str) -> Floats:
+    def _run(self, one: RowPass, **arguments: Any) -> Floats:
         self.passes += 1
-        found: Floats = reduce_blocks(
-            self._dataset, per_block, add, name=name, partial_bytes=8 * size, engine=self._engine, share=True
-        )
+        found: Floats = one.run(self._engine, view=self.view, where=self._dataset.name, **arguments)
         return found
 
 
@@ -197,14 +213,12 @@ def held_out_errors(
         view.center_x[columns], view.scale_x[columns], view.center_y, view.scale_y, view.loss, view.zero_coded,
         None if view.fill is None else view.fill[columns],
     )  # fmt: skip
-    total = reduce_blocks(
-        dataset, partial(_held_out_block, W=W, intercepts=intercepts, view=narrow), add, name="held-out",
-        partial_bytes=8 * len(subsets), columns=columns, engine=engine, share=True,
-    )  # fmt: skip
+    one = held_out_pass(dataset, len(subsets), columns.size, columns)
+    total = one.run(engine, W=W, intercepts=intercepts, view=narrow)
     return np.asarray(total[:-1] / total[-1])
 
 
-def _held_out_block(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
+def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
     from dsel.objective.leave_one_out.block_errors import rows_of
 
     where = f"held-out rows {block.start} to {block.stop}"

@@ -16,7 +16,7 @@ import dsel
 from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import extended, prepare, split_errors
-from dsel.passes.gram import gram
+from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.rounds import GreedyRls, nested_fits, subset_fit
 from tests.oracles import greedy_rls as oracle
@@ -185,7 +185,7 @@ def test_held_out_errors_are_those_of_the_model_after_each_step(loss: str) -> No
 def rows_and_problem(lam: float = 0.7, m: int = 30, n: int = 6, seed: int = 4) -> tuple[Any, Any, DatasetRows]:
     X, Y = problem(m, n, 1, seed)
     dataset = as_dataset(da.from_array(X, chunks=(11, n)), Y)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     return X, Y, DatasetRows(dataset, statistics, "none")
 
 
@@ -401,7 +401,7 @@ def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
 def test_a_round_that_grew_is_the_one_made_anew(intercept: str) -> None:
     X, Y = problem(30, 9, 2, 3)
     dataset = as_dataset(X, Y)
-    statistics, _ = gram(dataset)
+    statistics = gram_statistics(dataset)
     rows = DatasetRows(dataset, statistics, "center" if intercept == "center" else "none", intercept=intercept)
     whole = rows.problem(0.3)
     grown = prepare(whole, np.array([4]))

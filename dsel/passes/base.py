@@ -1,0 +1,116 @@
+"""A pass: one read of the data, whose cost is known before it runs.
+
+The planner makes the same passes as the run, by the same functions, and adds up their costs. So the plan is the sum of
+what will run, not a second description of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dsel.engine.base import Engine
+
+#: Partial results merged by one task.
+FAN_IN = 4
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """The cost of a pass, or of several passes of one kind.
+
+    Parameters
+    ----------
+    name : str
+        What the passes are for.
+    passes : int
+        How many passes over the data.
+    bytes_read : int
+        Bytes read, uncompressed, whole chunks.
+    tasks : int
+        Tasks of the Dask graphs.
+    flops : int
+        Multiplications and additions.
+    partial_bytes : int
+        Bytes of the largest partial result of one task.
+    """
+
+    name: str
+    passes: int = 0
+    bytes_read: int = 0
+    tasks: int = 0
+    flops: int = 0
+    partial_bytes: int = 0
+
+    @classmethod
+    def total(cls, name: str, costs: Iterable[PassCost]) -> PassCost:
+        """Return the sum of some costs under one name."""
+        found = list(costs)
+        return cls(
+            name,
+            sum(cost.passes for cost in found),
+            sum(cost.bytes_read for cost in found),
+            sum(cost.tasks for cost in found),
+            sum(cost.flops for cost in found),
+            max((cost.partial_bytes for cost in found), default=0),
+        )
+
+
+class Pass(ABC):
+    """One read of the data: a function of each block, whose results are merged.
+
+    A pass is made without reading anything. It is made the same way to be planned (`cost`) and to be run (`run`). What
+    only earlier passes or the search can tell, such as the means that replace missing values, is an argument of `run`.
+
+    See Also
+    --------
+    dsel.passes.reduce_blocks.RowPass : A pass over blocks of rows.
+    dsel.passes.column_blocks.ColumnPass : A pass over blocks of columns.
+    """
+
+    name: str
+
+    @abstractmethod
+    def cost(self) -> PassCost:
+        """Return the cost of this pass. Nothing is read."""
+
+    @abstractmethod
+    def run(self, engine: Engine, *args: Any, **arguments: Any) -> Any:
+        """Make the pass and return its merged result.
+
+        Parameters
+        ----------
+        engine : Engine
+            Where the tasks run. Data in memory are processed in this process.
+        *args, **arguments
+            What the function of a block gets besides the data. Each kind of pass says what it takes.
+
+        Raises
+        ------
+        DataError
+            If a block cannot be read, or holds values that cannot be used.
+        ClusterError, CapacityError
+            If workers are lost or out of memory.
+        """
+
+    @property
+    def key(self) -> str:
+        """Return the prefix of this pass's task names."""
+        return self.name.replace(" ", "-")
+
+
+def merge_tasks(leaves: int) -> int:
+    """Return the number of tasks that merge so many partial results, FAN_IN at a time, into one."""
+    tasks = 0
+    while leaves > 1:
+        leaves = -(-leaves // FAN_IN)
+        tasks += leaves
+    return tasks
+
+
+def own_tasks(graph: Iterable[Any], key: str, token: str) -> int:
+    """Return how many tasks of a Dask graph belong to the pass with this key and token."""
+    names = (str(one) for one in graph)
+    return sum(name.startswith(f"{key}-") and token in name for name in names)
