@@ -158,15 +158,6 @@ def show(folder: Folder) -> None:
 
 
 @app.command()
-def replay(folder: Folder) -> None:
-    """Replay the journal of a pposs-asy run: how its best subset grew, and whether its merges give what was saved."""
-    from dsel.jobs.replaying import replay_run
-    from dsel.storage.paths import as_place
-
-    typer.echo(replay_run(as_place(folder)))
-
-
-@app.command()
 def info(store: Store) -> None:
     """Print what a store contains."""
     from dsel.data.info import describe, render

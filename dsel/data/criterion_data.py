@@ -59,7 +59,7 @@ class ColumnData:
         """(m, N) the targets; (m, 0) where there are none."""
         return self._cached("y") if self.n_targets else np.empty((self.m, 0))
 
-    def let_go(self) -> tuple[Callable[[], None], ...]:
+    def cleanup(self) -> tuple[Callable[[], None], ...]:
         """Small functions by which another process, too, lets go of what it keeps of these data."""
         return () if self._key is None else (partial(_forget, self._key),)
 

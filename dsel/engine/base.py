@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from dsel.search.parallel.executor import Carriage, Executor, Work
+from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
 
 class Engine(Protocol):
@@ -69,14 +69,14 @@ class Engine(Protocol):
             The values stay with the workers as long as these objects exist.
         """
 
-    def executor(self, work: Work, options: Carriage) -> Executor:
+    def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that runs a search's tasks.
 
         Parameters
         ----------
         work : Work
             Function that a worker calls with each task. It must be picklable.
-        options : Carriage
+        options : ExecutorOptions
             Time limit per evaluation, and the number of local processes.
 
         Returns

@@ -119,9 +119,9 @@ class Workers:
                     on_slice(search)
             return "proven" if search.proven else "contradiction"
         finally:
-            for future, (ticket, _) in waiting.items():
+            for future, (lease_id, _) in waiting.items():
                 future.cancel()
-                search.give_back(ticket)
+                search.requeue(lease_id)
 
     def _workers(self) -> int:
         workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
@@ -139,7 +139,8 @@ class Workers:
             budget = budget // 4
         while len(waiting) < most and search.open_nodes:
             share = max(search.open_nodes // most, 1)  # leave some for the others
-            ticket, subs = search.take(share, budget / self.estimate.ratio, lambda sub: self.estimate.size(sub, k))
+            enough = budget / self.estimate.ratio
+            lease_id, subs = search.checkout(share, enough, lambda sub: self.estimate.size(sub, k))
             if not subs:
                 return
             name = f"{search.bound_name}-{k}-{search.pairs}-{problem.key}"
@@ -147,7 +148,7 @@ class Workers:
                 explore_task, problem, name, k, search.bound_name, search.pairs, subs, search.best_value, budget,
                 pure=False,
             )  # fmt: skip
-            waiting[future] = (ticket, subs)
+            waiting[future] = (lease_id, subs)
             self.futures += 1
 
     def _collect(self, search: BranchAndBound, waiting: dict[Any, Any], failures: int) -> int:
@@ -163,15 +164,15 @@ class Workers:
         except (WaitTimeout, TimeoutError):
             return failures
         for future in finished:
-            ticket, subs = waiting.pop(future)
+            lease_id, subs = waiting.pop(future)
             if future.status == "finished":
                 explored, seconds = future.result()
-                search.report(ticket, explored)
+                search.report(lease_id, explored)
                 size = sum(self.estimate.size(sub, search.k) for sub in subs)
                 self.estimate.learn(size, explored, seconds)
                 failures = 0
                 continue
-            search.give_back(ticket)
+            search.requeue(lease_id)
             failures += 1
             self.lost += 1
             if failures > _MOST_FAILURES:

@@ -11,7 +11,7 @@ from typing import Any
 from dask.utils import format_bytes
 
 from dsel.errors import CapacityError, ClusterError, DselError
-from dsel.search.parallel.executor import Carriage, Executor, Work
+from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
 log = logging.getLogger("dsel")
 
@@ -122,11 +122,11 @@ class DaskEngine:
             for address, peak in self.client.run(_peak_resident, on_error="ignore").items()
         }
 
-    def executor(self, work: Work, options: Carriage) -> Executor:
+    def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""
-        from dsel.engine.executors.dask_futures import DaskFutures
+        from dsel.engine.executors.dask_futures import DaskExecutor
 
-        return DaskFutures(self.client, work, options, self.no_worker_limit)
+        return DaskExecutor(self.client, work, options, self.no_worker_limit)
 
     def _wait(self, keys: list[str], future: Any) -> Any:
         """Wait for the value of a future, and retry a failed task."""

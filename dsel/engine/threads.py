@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel._lib.blas import one_blas_thread
-from dsel.search.parallel.executor import Carriage, Executor, Work
+from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class ThreadEngine:
         """Return the values as they are: nothing is kept."""
         return values
 
-    def executor(self, work: Work, options: Carriage) -> Executor:
+    def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor in this process, or on local processes if the options need them."""
-        from dsel.engine.executors.process_pool import local_executor
+        from dsel.engine.executors.local_processes import local_executor
 
         return local_executor(work, options)
 

@@ -17,7 +17,7 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.base import SearchOutcome
 from dsel.search.greedy.rounds import Direction, LooRows
 from dsel.search.options import Options
-from dsel.search.parallel.executor import ExecutorFactory, Serial
+from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.pareto.criterion import Criterion
 from dsel.storage.paths import Place
@@ -66,7 +66,7 @@ class SearchTask:
     criterion: Criterion | None = None
     rows: LooRows | None = None
     data: Any = None
-    executor: ExecutorFactory = Serial
+    executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None
     shared_folder: Place | None = None
 

@@ -17,7 +17,7 @@ class Run:
     processors: int
     evaluations: int
     seconds: float
-    packages: int
+    tasks: int
     client: float
     rounds: int
 

@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 
 from dsel.engine.clusters.local import usable_cores
-from dsel.engine.executors.dask_futures import DaskFutures
+from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
 from dsel.search.method import OnSlice
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import AskingSearch, Dispatch
-from dsel.search.parallel.executor import Carriage, Work
+from dsel.search.parallel.dispatcher import AskTellSearch, Dispatcher
+from dsel.search.parallel.executor import ExecutorOptions, Work
 from dsel.search.parallel.rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
@@ -86,17 +86,17 @@ def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
 
 
 def timed(
-    client: Any, search: AskingSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
+    client: Any, search: AskTellSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
 ) -> Run:
     """Run a search on the workers of a client and return its measurements."""
-    dispatch = Dispatch(search, DaskFutures(client, work, Carriage()), Stop(iterations=iterations))
+    dispatcher = Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), Stop(iterations=iterations))
     before = search.evaluations
     start, busy = time.perf_counter(), time.process_time()
-    dispatch.run(on_slice)
+    dispatcher.run(on_slice)
     seconds, busy = time.perf_counter() - start, time.process_time() - busy
     N = getattr(search, "processors", 0)
     return Run(
-        workers, N, search.evaluations - before, seconds, dispatch.tally.packages, busy,
+        workers, N, search.evaluations - before, seconds, dispatcher.stats.tasks, busy,
         search.iteration // N if N else 0,
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def costly(client: Any, criterion: Costly, workers: int, processors: int, second
     work = EvaluateSubsets(criterion, None, tuple(range(n)))
     evaluations = seconds / COST * workers
     if processors:
-        search: AskingSearch = Pposs(n, K, processors=processors, seed=1)
+        search: AskTellSearch = Pposs(n, K, processors=processors, seed=1)
         rounds = max(round(evaluations / (0.55 * processors)), 4)
         return timed(client, search, work, rounds * processors, workers)
     search = AsyncPposs(n, K, seed=1)
@@ -238,12 +238,12 @@ def _never_below_forward(row: dict[str, Any], form: str) -> bool:
 
 
 def _table(title: str, runs: list[Run]) -> str:
-    header = (title, "N", "speed (1/s)", "speedup", "efficiency", "packages", "client CPU")
+    header = (title, "N", "speed (1/s)", "speedup", "efficiency", "tasks", "client CPU")
     alone = next(run for run in runs if run.workers == 1)
     return text_table(header, [
         [
             f"{run.workers} workers", str(run.processors or "-"), f"{run.speed:,.1f}", f"{run.speed / alone.speed:.2f}",
-            f"{run.speed / alone.speed / run.workers:.3f}", str(run.packages), f"{run.client:.2f} s",
+            f"{run.speed / alone.speed / run.workers:.3f}", str(run.tasks), f"{run.client:.2f} s",
         ]
         for run in runs
     ])  # fmt: skip

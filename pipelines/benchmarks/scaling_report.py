@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 
 from dsel._lib.types import Floats
-from dsel.search.parallel.dispatcher import PACKAGE_SECONDS
+from dsel.search.parallel.dispatcher import TASK_SECONDS
 from pipelines.benchmarks.measured_run import Run
 
 
@@ -22,27 +22,27 @@ from pipelines.benchmarks.measured_run import Run
 class Model:
     """A model of the efficiency on W workers. All costs are in seconds.
 
-    cost: one evaluation. gap: idle time of a worker between two packages (asynchronous). barrier: overhead of a round
-    (synchronous). package, evaluation: time that the client and scheduler, one process, spend per package and per
+    cost: one evaluation. gap: idle time of a worker between two tasks (asynchronous). barrier: overhead of a round
+    (synchronous). task, evaluation: time that the client and scheduler, one process, spend per task and per
     evaluation. valued: share of offspring that need an evaluation.
     """
 
     cost: float
     gap: float
     barrier: float
-    package: float
+    task: float
     evaluation: float
     valued: float
 
     @property
     def grouped(self) -> float:
-        """Evaluations per package of the asynchronous search."""
-        return max(1.0, PACKAGE_SECONDS // self.cost)
+        """Evaluations per task of the asynchronous search."""
+        return max(1.0, TASK_SECONDS // self.cost)
 
     def asynchronous(self, workers: Floats) -> Floats:
-        """Return the efficiency: workers lose a gap per package, until the client is saturated."""
+        """Return the efficiency: workers lose a gap per task, until the client is saturated."""
         g = self.grouped
-        client = 1.0 / (self.package / g + self.evaluation)
+        client = 1.0 / (self.task / g + self.evaluation)
         speed = np.minimum(workers * g / (g * self.cost + self.gap), client)
         return np.asarray(speed * self.cost / workers)
 
@@ -50,35 +50,35 @@ class Model:
         """Return the efficiency: workers share the evaluations of a round evenly, and the client's time adds to it."""
         E = np.maximum(self.valued * processors, 1.0)
         seconds = np.ceil(E / workers) * self.cost + self.barrier
-        seconds += self.package * np.minimum(workers, E) + self.evaluation * E
+        seconds += self.task * np.minimum(workers, E) + self.evaluation * E
         return np.asarray(E * self.cost / (workers * seconds))
 
     def __str__(self) -> str:
-        ms = {name: 1000.0 * getattr(self, name) for name in ("gap", "barrier", "package", "evaluation")}
+        ms = {name: 1000.0 * getattr(self, name) for name in ("gap", "barrier", "task", "evaluation")}
         return (
-            "Model, fitted to the runs of the waiting criterion: a worker idles for {gap:.1f} ms between packages. "
-            "A round has an overhead of {barrier:.1f} ms. Client and scheduler spend {package:.2f} ms per package and "
+            "Model, fitted to the runs of the waiting criterion: a worker idles for {gap:.1f} ms between tasks. "
+            "A round has an overhead of {barrier:.1f} ms. Client and scheduler spend {task:.2f} ms per task and "
             "{evaluation:.3f} ms per evaluation. One client can keep about {most:,.0f} workers busy."
-        ).format(**ms, most=self.grouped * self.cost / (self.package + self.grouped * self.evaluation))
+        ).format(**ms, most=self.grouped * self.cost / (self.task + self.grouped * self.evaluation))
 
 
 def fit(asynchronous: Sequence[Run], synchronous: Sequence[Run], single: Sequence[Run], cost: float) -> Model:
     """Fit the client's costs to its processor time by least squares, then the gap and the barrier to wall time.
 
-    single: runs with about one evaluation per package, which separate the two costs of the client.
+    single: runs with about one evaluation per task, which separate the two costs of the client.
     """
     both = [*asynchronous, *synchronous, *single]
-    A = np.array([[run.packages, run.evaluations] for run in both], float)
-    (package, evaluation), _ = scipy.optimize.nnls(A, np.array([run.client for run in both]))
-    gaps = [(run.workers * run.seconds - run.evaluations * cost) / run.packages for run in asynchronous]
+    A = np.array([[run.tasks, run.evaluations] for run in both], float)
+    (task, evaluation), _ = scipy.optimize.nnls(A, np.array([run.client for run in both]))
+    gaps = [(run.workers * run.seconds - run.evaluations * cost) / run.tasks for run in asynchronous]
     barriers = []
     for run in synchronous:
         E = run.evaluations / run.rounds
-        rest = np.ceil(E / run.workers) * cost + package * min(run.workers, E) + evaluation * E
+        rest = np.ceil(E / run.workers) * cost + task * min(run.workers, E) + evaluation * E
         barriers.append(run.seconds / run.rounds - rest)
     valued = sum(r.evaluations for r in synchronous) / sum(r.rounds * r.processors for r in synchronous)
     mean_gap, mean_barrier = max(float(np.mean(gaps)), 0.0), max(float(np.mean(barriers)), 0.0)
-    return Model(cost, mean_gap, mean_barrier, float(package), float(evaluation), valued)
+    return Model(cost, mean_gap, mean_barrier, float(task), float(evaluation), valued)
 
 
 def write(

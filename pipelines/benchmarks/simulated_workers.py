@@ -10,50 +10,50 @@ import numpy as np
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatch
-from dsel.search.parallel.executor import Answer, Lost, Package, Slice
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import LostTask, Slice, Task, TaskResult
 from dsel.search.parallel.iteration_slices import SliceEngine
 
 #: Simulated seconds per iteration.
 _SECONDS = 1e-6
-#: Largest relative deviation of a package's simulated time.
+#: Largest relative deviation of a task's simulated time.
 _JITTER = 0.5
 
 
 class SimulatedWorkers:
-    """An executor of N simulated workers, each with its own archive and one queued package, like `DaskFutures`."""
+    """An executor of N simulated workers, each with its own archive and one queued task, like `DaskExecutor`."""
 
     def __init__(self, objective: DenseObjective, k: int, seed: int, workers: int) -> None:
-        self.workers = self.spread = workers
+        self.workers = self.target_parallelism = workers
         self.now = 0.0
         self._engines = [SliceEngine(objective, k, seed) for _ in range(workers)]
-        self._busy: dict[int, tuple[float, Package]] = {}
-        self._waiting: list[Package] = []
+        self._busy: dict[int, tuple[float, Task]] = {}
+        self._waiting: list[Task] = []
         self._pace = np.random.default_rng(seed)
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         return 2 * self.workers - len(self._busy) - len(self._waiting)
 
-    def send(self, package: Package) -> None:
-        self._waiting.append(package)
+    def submit(self, task: Task) -> None:
+        self._waiting.append(task)
         self._begin()
 
     def _begin(self) -> None:
         for w in range(self.workers):
             if w not in self._busy and self._waiting:
-                package = self._waiting.pop(0)
-                seconds = _SECONDS * package.units * (1.0 + _JITTER * (2.0 * self._pace.random() - 1.0))
-                self._busy[w] = self.now + seconds, package
+                task = self._waiting.pop(0)
+                seconds = _SECONDS * task.units * (1.0 + _JITTER * (2.0 * self._pace.random() - 1.0))
+                self._busy[w] = self.now + seconds, task
 
-    def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        """Return the package that ends next."""
+    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+        """Return the task that ends next."""
         w = min(self._busy, key=lambda w: self._busy[w][0])
-        self.now, package = self._busy.pop(w)
-        assert isinstance(package.load, Slice)
-        found = self._engines[w].run(package.load)
+        self.now, task = self._busy.pop(w)
+        assert isinstance(task.payload, Slice)
+        found = self._engines[w].run(task.payload)
         self._begin()
-        return [(package, Answer(found, _SECONDS * package.units))]
+        return [(task, TaskResult(found, _SECONDS * task.units))]
 
     def close(self) -> None:
         self._waiting.clear()
@@ -63,5 +63,5 @@ def least_found(objective: DenseObjective, k: int, workers: int, iterations: int
     """Return the least f that PPOSS-asy finds on a number of simulated workers."""
     search = SlicedPposs(objective, k, seed=seed)
     executor = SimulatedWorkers(objective, k, seed, workers)
-    Dispatch(search, executor, Stop(iterations=iterations), clock=lambda: executor.now).run()
+    Dispatcher(search, executor, Stop(iterations=iterations), clock=lambda: executor.now).run()
     return search.best_value

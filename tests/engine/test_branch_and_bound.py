@@ -76,7 +76,7 @@ def test_the_subtrees_of_a_lost_worker_are_done_again(here):
 def test_a_part_is_a_pure_function(here):
     search = BranchAndBound(here.objective, 7)
     search.advance(50)
-    _, subs = search.take(5, 1e9, lambda sub: 1.0)
+    _, subs = search.checkout(5, 1e9, lambda sub: 1.0)
     lower = search.lower
     explorer = Explorer(search.problem, 7)
     first = explore_all(explorer, subs, search.best_value, 300)
@@ -107,8 +107,8 @@ def test_open_nodes_are_taken_by_number_and_by_size():
     search = BranchAndBound(hard_case(), 7)
     search.advance(50)
     bounds = [sub.lower for sub in search.open_subproblems()]
-    ticket, subs = search.take(4, 1e9, lambda sub: 1.0)
+    lease_id, subs = search.checkout(4, 1e9, lambda sub: 1.0)
     assert [sub.lower for sub in subs] == sorted(bounds)[:4]
-    search.give_back(ticket)
-    _, subs = search.take(4, 3.0, lambda sub: 2.0)
+    search.requeue(lease_id)
+    _, subs = search.checkout(4, 3.0, lambda sub: 2.0)
     assert len(subs) == 2

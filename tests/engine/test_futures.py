@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -16,19 +18,19 @@ from distributed import Client, LocalCluster
 
 import dsel
 from dsel.engine.dask import DaskEngine
-from dsel.engine.executors.dask_futures import DaskFutures
-from dsel.engine.executors.process_pool import ProcessPool
+from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.engine.executors.local_processes import LocalProcessExecutor
 from dsel.errors import ClusterError, CriterionError
 from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatch
-from dsel.search.parallel.executor import Carriage, Serial
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replayed import replayed
+from tests.search.parallel.replay import replayed
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of, cover
 
 COLUMNS = tuple(range(N_COLUMNS))
@@ -79,13 +81,6 @@ def wait_for_company(S, path: Path) -> None:
         time.sleep(0.01)
 
 
-class Stillborn:
-    """As a script without `if __name__ == "__main__"`: a process ends while it takes the work."""
-
-    def __reduce__(self):
-        return os._exit, (1,)
-
-
 def kept(client) -> tuple[int, int, int]:
     """Search engines, objectives and data that the workers hold, all together."""
 
@@ -94,7 +89,7 @@ def kept(client) -> tuple[int, int, int]:
         from dsel.objective import objective_file as stored
         from dsel.search.parallel import worker_tasks as work
 
-        return sum(map(len, work._engines.values())), len(stored._opened), len(columns._kept)
+        return sum(map(len, work._engines.values())), len(stored._loaded), len(columns._kept)
 
     return tuple(map(sum, zip(*client.run(here).values(), strict=True)))
 
@@ -116,40 +111,52 @@ def client():
 @pytest.fixture(scope="module")
 def calm() -> Pposs:
     search = Pposs(N_COLUMNS, K, processors=16, seed=3)
-    Dispatch(search, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=T)).run()
+    Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=T)).run()
     return search
 
 
 def run(executor, criterion, search=None, journal=None, on_slice=None, **carriage):
     search = search or Pposs(N_COLUMNS, K, processors=16, seed=3)
     work = EvaluateSubsets(criterion, None, COLUMNS)
-    dispatch = Dispatch(search, executor(work, Carriage(**carriage)), Stop(iterations=T), journal)
-    dispatch.run(on_slice)
-    return search, dispatch.tally
+    dispatcher = Dispatcher(search, executor(work, ExecutorOptions(**carriage)), Stop(iterations=T), journal)
+    dispatcher.run(on_slice)
+    return search, dispatcher.stats
+
+
+UNGUARDED = """
+import numpy as np, dsel
+X = np.random.default_rng(0).normal(size=(50, 8))
+print(dsel.select(X, X[:, 3], k=2, method="pposs", criterion=lambda S: len(S), processes=2, iterations=300).indices)
+"""
 
 
 class TestProcesses:
     def test_they_find_what_one_process_finds_and_ask_nothing_twice(self, calm, tmp_path) -> None:
         criterion = Noted(tmp_path / "calls")
-        search, _ = run(ProcessPool, criterion, processes=2)
+        search, _ = run(LocalProcessExecutor, criterion, processes=2)
         assert all_of(search) == all_of(calm)
         assert len(criterion.calls()) == len(set(criterion.calls())) == calm.evaluations
 
     def test_what_hangs_is_killed_and_what_dies_is_replaced(self, calm, tmp_path) -> None:
-        search, tally = run(
-            ProcessPool, Noted(tmp_path / "calls", bad=dies_and_hangs), processes=1, evaluation_limit=0.3
-        )
+        criterion = Noted(tmp_path / "calls", bad=dies_and_hangs)
+        search, stats = run(LocalProcessExecutor, criterion, processes=1, evaluation_limit=0.3)
         assert all_of(search) == all_of(calm)
-        assert tally.lost_packages == 2
+        assert stats.lost_tasks == 1  # the scheduler itself gives the task of a dead process to the next one
+        assert criterion.path.with_suffix(".died").exists()
 
-    def test_processes_that_die_before_they_begin_are_not_started_for_ever(self) -> None:
-        with pytest.raises(ClusterError, match="died before they began"):
-            run(ProcessPool, Stillborn(), processes=1)
+    def test_a_script_without_a_main_guard_is_told_so(self, tmp_path) -> None:
+        (tmp_path / "script.py").write_text(UNGUARDED)
+        found = subprocess.run(
+            [sys.executable, tmp_path / "script.py"], cwd=Path(__file__).parents[2], capture_output=True, text=True,
+            timeout=120, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        assert found.returncode == 1
+        assert 'needs `if __name__ == "__main__":`' in found.stderr.splitlines()[-1]
 
     def test_a_criterion_that_cannot_be_sent_is_refused(self) -> None:
         lock = threading.Lock()
         with pytest.raises(CriterionError, match="cannot be sent to a worker: TypeError"):
-            run(ProcessPool, lambda S: lock.locked(), processes=1)
+            run(LocalProcessExecutor, lambda S: lock.locked(), processes=1)
 
 
 class TestWorkers:
@@ -160,10 +167,10 @@ class TestWorkers:
 
     def test_they_find_what_one_process_finds_and_ask_nothing_twice(self, client, calm, tmp_path) -> None:
         criterion = Noted(tmp_path / "calls")
-        search, tally = run(DaskEngine(client).executor, criterion)
+        search, stats = run(DaskEngine(client).executor, criterion)
         assert all_of(search) == all_of(calm)
         assert len(criterion.calls()) == len(set(criterion.calls())) == calm.evaluations
-        assert tally.evaluations == calm.evaluations
+        assert stats.evaluations == calm.evaluations
 
     def test_without_waiting_nothing_is_asked_twice_and_the_journal_tells_the_archive(self, client, tmp_path) -> None:
         criterion, journal = Noted(tmp_path / "calls", 0.002), Journal(tmp_path / "journal")
@@ -178,7 +185,7 @@ class TestWorkers:
         search, journal = SlicedPposs(objective, 4, seed=2), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
         work = RunSlices(save_objective(objective, tmp_path), 4, 2)
-        Dispatch(search, DaskFutures(client, work, Carriage()), Stop(iterations=300_000), journal).run()
+        Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), Stop(iterations=300_000), journal).run()
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
@@ -189,7 +196,8 @@ class TestWorkers:
         objective, held = regression(*random_data(7, m=80, n=25)), []
         work = RunSlices(save_objective(objective, tmp_path), 4, 2)
         search = SlicedPposs(objective, 4, seed=2)
-        Dispatch(search, DaskFutures(client, work, Carriage()), Stop(**rules)).run(lambda _: held.append(kept(client)))
+        executor = DaskExecutor(client, work, ExecutorOptions())
+        Dispatcher(search, executor, Stop(**rules)).run(lambda _: held.append(kept(client)))
         assert max(held) > (0, 0, 0)
         wait_until_idle(client)  # a slice that nobody waits for any more is made to its end
         assert kept(client) == (0, 0, 0)
@@ -212,11 +220,11 @@ class TestWorkers:
             run(DaskEngine(client).executor, Noted(tmp_path / "calls", bad=raises))
 
     def test_one_that_hangs_is_started_anew_and_its_work_done_by_another(self, client, calm, tmp_path) -> None:
-        search, tally = run(
+        search, stats = run(
             DaskEngine(client).executor, Noted(tmp_path / "calls", bad=hangs_once), evaluation_limit=0.5
         )
         assert all_of(search) == all_of(calm)
-        assert tally.lost_packages == 1
+        assert stats.lost_tasks == 1
 
     def test_workers_killed_at_random_change_nothing(self, client, calm, tmp_path) -> None:
         """A Poisson process of SIGKILLs; what was being evaluated is evaluated again, and nothing else."""
@@ -241,7 +249,7 @@ class TestWorkers:
         assert all_of(search) == all_of(calm)
         assert killed
         again = len(criterion.calls()) - len(set(criterion.calls()))
-        assert again <= len(killed) * 2 * 16  # two packages of at most a round for each worker that died
+        assert again <= len(killed) * 2 * 16  # two tasks of at most a round for each worker that died
 
     def test_workers_may_come_and_go(self, client, calm, tmp_path) -> None:
         seen = set()

@@ -98,9 +98,10 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
                         dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR, security=tls,
                         protocol=None if tls is None else "tls://",
                     )  # fmt: skip
-            except (OSError, TimeoutError) as error:
+            except (OSError, TimeoutError, RuntimeError) as error:
                 raise ClusterError(
-                    f"Local workers did not start: {error}.", "Ask for fewer (cluster: local: workers)."
+                    f"Local workers did not start: {error}.",
+                    'Ask for fewer. A script that starts workers needs `if __name__ == "__main__":` around its code.',
                 ) from error
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 log.info("%d local workers, %s each", workers, format_bytes(memory))

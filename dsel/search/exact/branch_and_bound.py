@@ -363,11 +363,11 @@ class BranchAndBound(ExactSearch):
                 self._put_back()
         return self.done
 
-    def take(self, most: int, enough: float, size: Callable[[Subproblem], float]) -> tuple[int, list[Subproblem]]:
+    def checkout(self, most: int, enough: float, size: Callable[[Subproblem], float]) -> tuple[int, list[Subproblem]]:
         """Open nodes for someone else to explore, the least bound first, until they are so many or their sizes add up
-        to enough; and their ticket.
+        to enough; and their lease_id.
 
-        They stay open, in `lower` and `state`, until `report` or `give_back` is called with the ticket.
+        They stay open, in `lower` and `state`, until `report` or `requeue` is called with the lease_id.
         """
         if not self._explorer.idle:
             self._put_back()
@@ -386,14 +386,14 @@ class BranchAndBound(ExactSearch):
             self._away[self._taken] = taken
         return self._taken, taken
 
-    def give_back(self, ticket: int) -> None:
+    def requeue(self, lease_id: int) -> None:
         """What was taken is to be explored here after all."""
-        for sub in self._away.pop(ticket):
+        for sub in self._away.pop(lease_id):
             self._push(sub)
 
-    def report(self, ticket: int, explored: Explored) -> None:
+    def report(self, lease_id: int, explored: Explored) -> None:
         """What came of it: it is no longer open, but for what is left."""
-        claim = max(self._root, min((sub.lower for sub in self._away.pop(ticket)), default=0.0))
+        claim = max(self._root, min((sub.lower for sub in self._away.pop(lease_id)), default=0.0))
         self._nodes_before += explored.nodes
         self._not_finite_before += explored.not_finite
         self._pruned_before = min(self._pruned_before, explored.pruned)

@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from dsel.objective.base import Objective
 from dsel.search.base import FrontPoint, Improvement, improving
-from dsel.search.parallel.executor import Package, Slice
+from dsel.search.parallel.executor import Slice, Task
 from dsel.search.parallel.synchronous import Asking
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
 
-#: Subsets of one package that may be drawn from an archive still young, where values cost next to nothing.
+#: Subsets of one task that may be drawn from an archive still young, where values cost next to nothing.
 _YOUNG = 64
 
 #: Iterations drawn in one call where none of them needs an evaluation.
@@ -31,7 +31,7 @@ class AsyncPposs(Asking):
     """
 
     @property
-    def settled(self) -> int:
+    def completed(self) -> int:
         """Iterations that no longer wait for a value."""
         return self.iteration - len(self._out) - len(self._open)
 
@@ -39,7 +39,7 @@ class AsyncPposs(Asking):
         """Whether the count has come to its end and all values are in."""
         return self.iteration >= limit and not self.waiting
 
-    def ask(self, most: int, workers: int, limit: int) -> Package | None:
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
         """The subsets of the next iterations that need a value, at most `most`, fewer near the end.
 
         None where nothing needs one, for some thousand iterations or because the count is at its end.
@@ -53,17 +53,17 @@ class AsyncPposs(Asking):
             if S is not None and S in self._values:
                 self._recalled += 1
                 if self._put(S, self._values[S]):  # an equal one had taken its place
-                    self._news.append((S, self._values[S]))
+                    self._events.append((S, self._values[S]))
             elif S is not None and (S in self._out or S in self._open):
                 self._recalled += 1  # it is archived when its value comes in
             elif S is not None:
                 self._open.append(S)
             self.iteration += 1
-        return self._package(size)
+        return self._next_task(size)
 
-    def tell(self, package: Package, values: Sequence[Any]) -> None:
-        """f of the package's subsets (of the first ones, where fewer): put before the archive as it is now."""
-        for S in self._come_back(package, values):
+    def tell(self, task: Task, values: Sequence[Any]) -> None:
+        """f of the task's subsets (of the first ones, where fewer): put before the archive as it is now."""
+        for S in self._come_back(task, values):
             self._put(S, self._values[S])
 
     def state(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class AsyncPposs(Asking):
 
 
 class SlicedPposs:
-    """PPOSS-asy on a quadratic objective: a package is a slice of iterations on a snapshot of the archive.
+    """PPOSS-asy on a quadratic objective: a task is a slice of iterations on a snapshot of the archive.
 
     Iteration t draws from (seed, t) whoever runs it. What comes back is what a worker has that the snapshot did not; it
     is put before the archive as it is by then. Nothing but this archive is ever saved.
@@ -109,7 +109,7 @@ class SlicedPposs:
         self._trace: list[Improvement] = []
         self._open: list[tuple[int, int]] = []
         self._away: dict[str, tuple[int, int]] = {}
-        self._news: list[tuple[Subset, float]] = []
+        self._events: list[tuple[Subset, float]] = []
         self._merged = self._accepted = 0
         self._name, self._sent = uuid4().hex[:8], 0
 
@@ -129,7 +129,7 @@ class SlicedPposs:
         return self.iteration - sum(stop - start for start, stop in [*self._open, *self._away.values()])
 
     @property
-    def settled(self) -> int:
+    def completed(self) -> int:
         """Iterations whose outcome is in."""
         return self.evaluations
 
@@ -160,7 +160,7 @@ class SlicedPposs:
         """Whether the shared count has come to its end and all slices are in."""
         return self.iteration >= limit and not self.waiting
 
-    def ask(self, most: int, workers: int, limit: int) -> Package | None:
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
         """The next slice of at most `most` iterations, shorter near the end so that all workers end together."""
         size = min(most, max(most // 16, math.ceil((limit - self.iteration) / (2 * workers)), 1))
         if self._open:
@@ -174,34 +174,34 @@ class SlicedPposs:
         else:
             return None
         self._sent += 1
-        package = Package(f"{self._name}-{self._sent}", Slice(start, stop, self._snapshot()))
-        self._away[package.key] = (start, stop)
-        return package
+        task = Task(f"{self._name}-{self._sent}", Slice(start, stop, self._snapshot()))
+        self._away[task.key] = (start, stop)
+        return task
 
     def _snapshot(self) -> tuple[tuple[Subset, float], ...]:
         return tuple((z.members, z.value) for z in self.archive.points[1:])
 
-    def tell(self, package: Package, survivors: Sequence[tuple[Subset, float]]) -> None:
+    def tell(self, task: Task, survivors: Sequence[tuple[Subset, float]]) -> None:
         """What a worker has that the snapshot of the slice did not, in the order in which it was found."""
-        _, stop = self._away.pop(package.key)
+        _, stop = self._away.pop(task.key)
         for S, f in survivors:
             before = self.best_value
             self._merged += 1
             if self.archive.offer(S, f):
                 self._accepted += 1
-                self._news.append((S, f))
+                self._events.append((S, f))
                 if len(S) <= self.k and f < before:
                     self._trace.append(Improvement(stop, len(S), f))
                     self.last_gain = self.iteration
 
-    def news(self) -> list[tuple[Subset, float]]:
+    def drain_events(self) -> list[tuple[Subset, float]]:
         """What was put before the archive since the last call: for a journal."""
-        news, self._news = self._news, []
-        return news
+        events, self._events = self._events, []
+        return events
 
-    def give_back(self, package: Package, suspect: bool) -> None:
+    def requeue(self, task: Task, suspect: bool) -> None:
         """The slice was lost: its iterations are made again."""
-        self._open.append(self._away.pop(package.key))
+        self._open.append(self._away.pop(task.key))
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as JSON would hold it, with the iterations that are out."""

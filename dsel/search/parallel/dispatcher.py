@@ -1,7 +1,8 @@
-"""The loop between a search that asks and workers that answer: packages sized by the clock, lost ones sent again.
+"""The loop between an ask-and-tell search and an executor.
 
-Nothing here knows who the workers are. The search stands whole between any two lines of this loop, so it can be saved
-at each of them; what is out then is asked again.
+The loop chooses the size of tasks by their duration, and requeues lost ones. It does not know who the workers are. The
+search is consistent between any two lines of the loop, so it can be saved at each of them; tasks that are out at that
+moment are asked again.
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from typing import Any, Protocol
 
 from dsel.errors import ClusterError, DselError
 from dsel.search.anytime import AnytimeSearch, ReadableSearch, Stop
-from dsel.search.parallel.executor import Answer, Executor, Lost, Package, Slice
+from dsel.search.parallel.executor import Executor, LostTask, Slice, Task, TaskResult
 from dsel.search.parallel.journal import Journal, valued
 from dsel.search.pareto.archive import ParetoArchive, Subset
 from dsel.search.progress import Progress
 
-#: A package is to take about so long: what it costs to send and merge (5 to 10 ms) is then below 2 % of it.
-PACKAGE_SECONDS = 0.5
-#: So often a subset or slice is given to another worker after those that it broke.
+#: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
+TASK_SECONDS = 0.5
+#: How often a subset or slice is requeued after its workers failed.
 _MOST_ATTEMPTS = 3
-#: Between two looks at signals and clocks while nothing comes back.
+#: Interval between two looks at signals and clocks while no result arrives.
 _LOOK_SECONDS = 0.2
 
 
-class AskingSearch(ReadableSearch, Protocol):
-    """A search by ask and tell whose packages can be out side by side."""
+class AskTellSearch(ReadableSearch, Protocol):
+    """A search by ask and tell that allows several tasks at the same time."""
 
     archive: ParetoArchive
     iteration: int
@@ -37,71 +38,86 @@ class AskingSearch(ReadableSearch, Protocol):
 
     @property
     def evaluations(self) -> int:
-        """Values that came in (of slices: iterations)."""
+        """Number of values received (for slices: of iterations)."""
 
     @property
-    def settled(self) -> int:
-        """Iterations whose outcome is in."""
+    def completed(self) -> int:
+        """Number of iterations whose outcome is known."""
 
     def finished(self, limit: int) -> bool:
-        """Whether `limit` iterations are made and nothing is out."""
+        """Return whether `limit` iterations are complete and no task is out."""
 
-    def ask(self, most: int, workers: int, limit: int) -> Package | None:
-        """The next package, of at most `most` units, for so many workers; None where there is none for now."""
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
+        """Return the next task of at most `most` units, for so many workers, or None if there is none for now."""
 
-    def tell(self, package: Package, found: Sequence[Any]) -> None:
-        """What a package came to: see `Answer.found`."""
+    def tell(self, task: Task, found: Sequence[Any]) -> None:
+        """Merge the result of a task: see `TaskResult.found`."""
 
-    def news(self) -> list[tuple[Subset, float]]:
-        """What was put before the archive since the last call, in that order."""
+    def drain_events(self) -> list[tuple[Subset, float]]:
+        """Return what was offered to the archive since the last call, in that order."""
 
-    def give_back(self, package: Package, suspect: bool) -> None:
-        """The package was lost: its units are asked again; suspect: each alone."""
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """Ask for the units of a lost task again; if it is suspect, for each unit alone."""
 
 
 @dataclass
-class Tally:
-    """What the packages of a run came to. busy: seconds of work on workers; there: seconds that workers were there."""
+class DispatchStats:
+    """Statistics of the tasks of a run.
 
-    packages: int = 0
+    busy: seconds that workers spent on tasks. available: seconds that workers were available.
+    """
+
+    tasks: int = 0
     evaluations: int = 0
-    lost_packages: int = 0
+    lost_tasks: int = 0
     lost_evaluations: int = 0
     busy: float = 0.0
-    there: float = 0.0
+    available: float = 0.0
 
     @property
     def utilisation(self) -> float:
-        """The share of the workers' time that was spent on the packages."""
-        return min(self.busy / self.there, 1.0) if self.there > 0.0 else 0.0
+        """Fraction of the workers' time that was spent on tasks."""
+        return min(self.busy / self.available, 1.0) if self.available > 0.0 else 0.0
 
     def counts(self) -> dict[str, Any]:
-        """For the result."""
+        """Return the entries for the result."""
         return {
-            "packages": self.packages, "lost_packages": self.lost_packages, "lost_evaluations": self.lost_evaluations,
+            "packages": self.tasks, "lost_packages": self.lost_tasks, "lost_evaluations": self.lost_evaluations,
             "utilisation": round(self.utilisation, 3),
         }  # fmt: skip
 
 
-class Dispatch:
-    """Runs a search on an executor until `stop` says so.
+class Dispatcher:
+    """Runs a search on an executor until a stopping rule applies.
 
-    journal: where events are written, if anywhere. named: a subset's columns as the user knows them.
+    Parameters
+    ----------
+    search : AskTellSearch
+    executor : Executor
+        The dispatcher closes it.
+    stop : Stop
+        Stopping rules; `iterations` is required.
+    journal : Journal, optional
+        Where events are written.
+    clock : callable
+        Returns the time in seconds.
+    in_data : callable
+        Maps a subset to the columns that the user knows, for error messages.
     """
 
     def __init__(
-        self, search: AskingSearch, executor: Executor, stop: Stop, journal: Journal | None = None,
-        clock: Callable[[], float] = time.monotonic, named: Callable[[Subset], Sequence[int]] = list,
+        self, search: AskTellSearch, executor: Executor, stop: Stop, journal: Journal | None = None,
+        clock: Callable[[], float] = time.monotonic, in_data: Callable[[Subset], Sequence[int]] = list,
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         self.search = search
         self.executor = executor
         self.stop = stop
         self.limit = stop.iterations
-        self.tally = Tally()
+        self.stats = DispatchStats()
         self._journal = journal
         self._clock = clock
-        self._named = named
+        self._in_data = in_data
         self._attempts: Counter[Any] = Counter()
         self._unit_seconds: float | None = None
         self._out: set[str] = set()
@@ -110,15 +126,24 @@ class Dispatch:
         self._before = search.iteration, search.evaluations
 
     def run(self, on_slice: Callable[[AnytimeSearch], None] | None = None) -> str:
-        """Until the end; returns which rule ended it. `on_slice` sees the search between packages, and may raise.
+        """Run the search to its end, and return which rule ended it.
 
-        Errors: CriterionError with the subset and the traceback, ClusterError when workers break under the same
-        package again and again, or are gone. The search holds all that came back before.
+        Parameters
+        ----------
+        on_slice : callable, optional
+            Called with the search between tasks. What it raises ends the run.
+
+        Raises
+        ------
+        CriterionError
+            If the criterion fails, with the subset and the traceback. The search holds all earlier results.
+        ClusterError
+            If workers fail repeatedly under the same task, or are gone.
         """
         try:
             while (ended := self._ended()) is None:
                 self._look(on_slice)
-                self._send()
+                self._submit()
                 if self._out and self._ended() is None:
                     self._collect(_LOOK_SECONDS)
             self._look(on_slice)
@@ -128,75 +153,78 @@ class Dispatch:
             self.executor.close()
 
     def _ended(self) -> str | None:
-        met = self.stop.met(self.search, self.search.settled, self._clock() - self._began)
+        met = self.stop.met(self.search, self.search.completed, self._clock() - self._began)
         return met or ("iterations" if self.search.finished(self.limit) else None)
 
-    def _send(self) -> None:
-        """Packages for all who have room, as long as the search has any to give."""
-        while self.executor.room > 0 and self._ended() is None:
-            if self._unit_seconds is None and len(self._out) >= self.executor.spread:
-                return  # of unknown length: no more than one for each
+    def _submit(self) -> None:
+        """Submit tasks as long as there are free slots and the search has some."""
+        while self.executor.free_slots > 0 and self._ended() is None:
+            if self._unit_seconds is None and len(self._out) >= self.executor.target_parallelism:
+                return  # durations are unknown: one task per worker
             before = self.search.iteration
-            package = self.search.ask(self._most(), self.executor.spread, self.limit)
-            if again := self.search.news():
-                self._write("merged", key=None, found=valued(again))
-            if package is None:
+            task = self.search.ask(self._most_units(), self.executor.target_parallelism, self.limit)
+            if events := self.search.drain_events():
+                self._write("merged", key=None, found=valued(events))
+            if task is None:
                 if self.search.iteration == before or self._clock() - self._looked > _LOOK_SECONDS:
                     return
                 continue
-            self._write("sent", key=package.key, units=package.units)
-            self._out.add(package.key)
-            self.executor.send(package)
+            self._write("sent", key=task.key, units=task.units)
+            self._out.add(task.key)
+            self.executor.submit(task)
 
-    def _most(self) -> int:
-        """Units for a package of the target's length."""
+    def _most_units(self) -> int:
+        """Return the number of units in a task of the target duration."""
         if self._unit_seconds is None:
             return self.search.first_units
-        return max(1, math.floor(PACKAGE_SECONDS / max(self._unit_seconds, 1e-9)))
+        return max(1, math.floor(TASK_SECONDS / max(self._unit_seconds, 1e-9)))
 
     def _collect(self, seconds: float) -> None:
         failed: DselError | None = None
-        for package, outcome in self.executor.back(seconds):
-            self._out.discard(package.key)
-            if isinstance(outcome, Lost):
-                self._send_again(package, outcome)
+        for task, outcome in self.executor.poll(seconds):
+            self._out.discard(task.key)
+            if isinstance(outcome, LostTask):
+                self._requeue(task, outcome)
             else:
-                self._take_in(package, outcome)
+                self._merge(task, outcome)
                 failed = failed or outcome.error
         if failed is not None:
             self._write("failed", error=str(failed))
             raise failed
 
-    def _take_in(self, package: Package, answer: Answer) -> None:
-        self.search.tell(package, answer.found)
-        self._write("merged", key=package.key, seconds=round(answer.seconds, 6), found=valued(self.search.news()))
-        self.tally.packages += 1
-        self.tally.busy += answer.seconds
-        done = package.units if isinstance(package.load, Slice) else len(answer.found)
-        self.tally.evaluations += done
+    def _merge(self, task: Task, result: TaskResult) -> None:
+        self.search.tell(task, result.found)
+        events = valued(self.search.drain_events())
+        self._write("merged", key=task.key, seconds=round(result.seconds, 6), found=events)
+        self.stats.tasks += 1
+        self.stats.busy += result.seconds
+        done = task.units if isinstance(task.payload, Slice) else len(result.found)
+        self.stats.evaluations += done
         if done:
-            each = answer.seconds / done
+            each = result.seconds / done
             self._unit_seconds = each if self._unit_seconds is None else 0.5 * (self._unit_seconds + each)
 
-    def _send_again(self, package: Package, lost: Lost) -> None:
-        self._write("lost", key=package.key, units=package.units, why=lost.why)
-        self.tally.lost_packages += 1
-        self.tally.lost_evaluations += package.units
-        self.search.give_back(package, lost.suspect)
+    def _requeue(self, task: Task, lost: LostTask) -> None:
+        self._write("lost", key=task.key, units=task.units, why=lost.why)
+        self.stats.lost_tasks += 1
+        self.stats.lost_evaluations += task.units
+        self.search.requeue(task, lost.suspect)
         if not lost.suspect:
             return
-        for item in (package.load.start,) if isinstance(package.load, Slice) else package.load:
+        for item in (task.payload.start,) if isinstance(task.payload, Slice) else task.payload:
             self._attempts[item] += 1
             if self._attempts[item] > _MOST_ATTEMPTS:
-                what = f"The columns {list(self._named(item))}" if isinstance(item, tuple) else "A slice of the search"
+                what = (
+                    f"The columns {list(self._in_data(item))}" if isinstance(item, tuple) else "A slice of the search"
+                )
                 raise ClusterError(
-                    f"{what} broke {self._attempts[item]} workers one after another: {lost.why}.",
-                    "See the workers' logs. Started again, the job goes on with all that came back.",
+                    f"{what} made {self._attempts[item]} workers fail one after another: {lost.why}.",
+                    "See the workers' logs. Started again, the job continues with all earlier results.",
                 )
 
     def _look(self, on_slice: Callable[[AnytimeSearch], None] | None) -> None:
         now, workers = self._clock(), self.executor.workers
-        self.tally.there += workers * (now - self._looked)
+        self.stats.available += workers * (now - self._looked)
         self._looked = now
         if workers != self._workers:
             self._write("workers", number=workers)
@@ -211,7 +239,7 @@ class Dispatch:
         left = elapsed * (self.limit - search.iteration) / iterations if iterations > 0 else None
         return Progress(
             search.iteration, self.limit, search.evaluations, search.best_value, len(search.archive),
-            evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.tally.utilisation, left,
+            evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.stats.utilisation, left,
         )  # fmt: skip
 
     def _write(self, event: str, **values: Any) -> None:

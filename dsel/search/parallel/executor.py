@@ -1,4 +1,4 @@
-"""What goes to a worker and what comes back, and who carries it: the interface of all executors."""
+"""The executor protocol: how a search sends tasks to workers and gets their results back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from dsel.search.pareto.archive import Subset
 
 @dataclass(frozen=True)
 class Slice:
-    """Iterations [start, stop) from a snapshot of the archive: (subset, f), oldest first, the empty set left out."""
+    """Iterations [start, stop) from a snapshot of the archive.
+
+    solutions: (subset, f) of the snapshot, oldest first, without the empty set.
+    """
 
     start: int
     stop: int
@@ -22,24 +25,39 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Package:
-    """The work of one future. key: its own among all. load: the subsets to be valued, or a Slice."""
+class Task:
+    """One unit of work for a worker.
+
+    Parameters
+    ----------
+    key : str
+        Unique among all tasks.
+    payload : tuple of Subset, or Slice
+        The subsets to evaluate, or the iterations to run.
+    """
 
     key: str
-    load: tuple[Subset, ...] | Slice
+    payload: tuple[Subset, ...] | Slice
 
     @property
     def units(self) -> int:
-        """Evaluations, or iterations, in it."""
-        return self.load.stop - self.load.start if isinstance(self.load, Slice) else len(self.load)
+        """Number of evaluations, or iterations, in the task."""
+        return self.payload.stop - self.payload.start if isinstance(self.payload, Slice) else len(self.payload)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a package came to, after so many seconds of work.
+class TaskResult:
+    """What a worker returns for a task.
 
-    found: f of its subsets, in their order (the first ones where `error` stopped it), or (subset, f) of what
-    a slice leaves that its snapshot did not hold.
+    Parameters
+    ----------
+    found : tuple
+        For subsets: f of each, in their order; only of the first ones if `error` stopped the task. For a slice:
+        (subset, f) of each archived solution that the snapshot did not hold.
+    seconds : float
+        Duration of the work.
+    error : DselError, optional
+        What stopped the task.
     """
 
     found: tuple[Any, ...]
@@ -48,87 +66,118 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """A package that never came back; whether it is itself under suspicion (its workers died or hung under it)."""
+class LostTask:
+    """A task without a result.
+
+    Parameters
+    ----------
+    why : str
+        Reason, for logs and errors.
+    suspect : bool
+        Whether the task may be the cause: its workers died or hung while they ran it.
+    """
 
     why: str
     suspect: bool
 
 
-#: Small to send: lets go of something that a process keeps from one package to the next.
-LetGo = Callable[[], None]
+#: Small picklable function that releases what a process caches between tasks.
+Cleanup = Callable[[], None]
 
 
 class Work(Protocol):
-    """What is done with a package, on a worker: picklable."""
+    """Picklable function that a worker calls with each task."""
 
-    def __call__(self, package: Package) -> Answer: ...
+    def __call__(self, task: Task) -> TaskResult: ...
 
-    def let_go(self) -> tuple[LetGo, ...]:
-        """For every process that did some of it, once it is done: so that nothing of it stays in memory."""
+    def cleanup(self) -> tuple[Cleanup, ...]:
+        """Return functions to call after the search in every process that ran tasks, so that no memory stays in use."""
 
 
 class Executor(Protocol):
-    """Carries packages to where the work is done. Packages come back in any order, each once, well or lost."""
+    """Runs tasks. Each task comes back once, in any order, as a result or as lost."""
 
     @property
     def workers(self) -> int:
-        """Packages that can be worked on at the same time, now; at least 1."""
+        """Number of tasks that can run at the same time now, at least 1."""
 
     @property
-    def spread(self) -> int:
-        """Packages to cut the work into, at least `workers`: more where workers may yet come."""
+    def target_parallelism(self) -> int:
+        """Number of tasks to divide the work into: more than `workers` if more workers may join."""
 
     @property
-    def room(self) -> int:
-        """Packages that may be sent now so that no worker is idle."""
+    def free_slots(self) -> int:
+        """Number of tasks to submit now so that no worker is idle."""
 
-    def send(self, package: Package) -> None:
-        """Errors: ClusterError where there is nobody to take it any more."""
+    def submit(self, task: Task) -> None:
+        """Submit a task.
 
-    def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        """What has come back, waited for at most so long. Errors: ClusterError when nothing can come back again."""
+        Raises
+        ------
+        ClusterError
+            If no worker can take it any more.
+        """
+
+    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+        """Return the tasks that have ended, after waiting for the first one at most so many seconds.
+
+        Raises
+        ------
+        ClusterError
+            If no result can arrive any more.
+        """
 
     def close(self) -> None:
-        """Let go of everything that is out."""
+        """Cancel all tasks and release the workers' memory."""
 
 
 @dataclass(frozen=True)
-class Carriage:
-    """What an executor is asked to heed: seconds that one evaluation may take, processes where it starts its own."""
+class ExecutorOptions:
+    """Options of an executor.
+
+    Parameters
+    ----------
+    evaluation_limit : float, optional
+        Seconds that one evaluation may take. None: no limit.
+    processes : int, default 1
+        Number of local processes to start if there is no cluster.
+    """
 
     evaluation_limit: float | None = None
     processes: int = 1
 
 
-ExecutorFactory = Callable[[Work, Carriage], Executor]
+ExecutorFactory = Callable[[Work, ExecutorOptions], Executor]
 
 
-class Serial:
-    """In this process, one package after another: where everything is that the search needs."""
+class SerialExecutor:
+    """Runs one task after another in this process."""
 
-    workers = spread = 1
+    workers = target_parallelism = 1
 
-    def __init__(self, work: Work, carriage: Carriage | None = None) -> None:
+    def __init__(self, work: Work, options: ExecutorOptions | None = None) -> None:
         self._work = work
-        self._waiting: deque[Package] = deque()
+        self._submitted: deque[Task] = deque()
 
     @property
-    def room(self) -> int:
-        """One at a time: the next one is made with all that is known."""
-        return 1 - len(self._waiting)
+    def free_slots(self) -> int:
+        """One task at a time, so that the next one uses all results so far."""
+        return 1 - len(self._submitted)
 
-    def send(self, package: Package) -> None:
-        self._waiting.append(package)
+    def submit(self, task: Task) -> None:
+        """Queue a task; `poll` runs it."""
+        self._submitted.append(task)
 
-    def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        if not self._waiting:
+    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+        """Run the next task."""
+        if not self._submitted:
             time.sleep(seconds)
             return []
-        package = self._waiting.popleft()
-        return [(package, self._work(package))]
+        task = self._submitted.popleft()
+        return [(task, self._work(task))]
 
     def close(self) -> None:
-        self._waiting.clear()
-        for let_go in self._work.let_go():
-            let_go()
+        """Drop what is queued, and release memory."""
+        self._submitted.clear()
+        for function in self._work.cleanup():
+            function()

@@ -1,11 +1,10 @@
-"""The journal of a search on workers: one JSON line an event, written as it happens.
+"""The journal of a search on workers: one JSON line per event, written as it happens.
 
-Events (each with `at`, seconds since 1970): started and resumed (with the archive then, and what its subsets are of:
-see `dsel.search.parallel.replay.Columns`), sent, merged (what was put before the archive, in that order), lost,
-workers (their
-number changed), checkpoint, failed, ended. A process that is
-killed in the middle of a line leaves half a line, which readers pass over and the next writer cuts off. In object
-storage, where nothing can be appended to, it is put anew at every checkpoint, now and then between, and at the end.
+Each event has the key `at`, in seconds since 1970. Events: started and resumed (with the archive at that moment, and
+what its columns are in the data: see `columns_of`), sent, merged (what was offered to the archive, in that order),
+lost, workers (their number changed), checkpoint, failed, ended. A process that is killed while it writes leaves half a
+line. Readers skip it, and the next writer removes it. Object storage cannot append: there the whole journal is uploaded
+at every checkpoint, every few seconds, and at the end.
 """
 
 from __future__ import annotations
@@ -19,18 +18,34 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dsel.errors import OutputError
+from dsel.objective.base import Objective
 from dsel.search.pareto.archive import Subset
 from dsel.storage.paths import Place, Remote
 
-#: An event waits at most about so many seconds (and for the next one) until it is in object storage.
+#: The first event after this time uploads the journal to object storage.
 _PUBLISH_SECONDS = 10.0
 
 
 class Journal:
-    """Appends events to a file. path: where it can be read, which for object storage is a copy on disk.
+    """Appends events to a file.
 
-    Errors: OutputError where it cannot be written, those of `Remote` in object storage.
+    Parameters
+    ----------
+    place : Path or Remote
+        The journal's file.
+
+    Attributes
+    ----------
+    path : Path
+        Where the journal can be read. For object storage, a copy on disk.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
     """
 
     def __init__(self, place: Place) -> None:
@@ -44,7 +59,7 @@ class Journal:
             raise _cannot_write(self.path, error) from error
 
     def write(self, event: str, **values: Any) -> None:
-        """One event, handed to the system in one piece."""
+        """Append one event by a single system call."""
         line = json.dumps({"event": event, "at": round(time.time(), 3), **values}) + "\n"
         try:
             _write_whole(self._file, line.encode())
@@ -54,13 +69,13 @@ class Journal:
             self.publish()
 
     def publish(self) -> None:
-        """Put it in object storage, if that is its place."""
+        """Upload the journal if it is in object storage."""
         if self._remote is not None:
             self._remote.write_bytes(self.path.read_bytes())
             self._last = time.monotonic()
 
     def close(self) -> None:
-        """No more events."""
+        """Publish and close the journal."""
         os.close(self._file)
         if self._remote is not None:
             try:
@@ -70,14 +85,14 @@ class Journal:
 
 
 def _write_whole(file: int, line: bytes) -> None:
-    """A disk that fills up takes the beginning, and says so only when it is asked to take the rest."""
+    """Write the line. A disk that fills up accepts the beginning, and reports an error only for the rest."""
     rest = line[os.write(file, line) :]
     if rest:
         os.write(file, rest)
 
 
 def _fetched(place: Remote) -> Path:
-    """A copy on disk of what stands there so far."""
+    """Return a copy on disk of the journal so far."""
     handle, name = tempfile.mkstemp(prefix="dsel-journal-", suffix=".jsonl")
     with os.fdopen(handle, "wb") as copy:
         if place.exists():
@@ -95,8 +110,19 @@ def _cut_half_line(path: Path) -> None:
         os.truncate(path, whole)
 
 
+def columns_of(objective: Objective, k: int) -> dict[str, Any]:
+    """Return what a started or resumed event says of the columns of a search for k of them.
+
+    Local column i is the i-th column of the data that is not in `without`. The columns in `included` belong to every
+    subset and do not count towards k.
+    """
+    columns = np.asarray(objective.columns, np.int64)
+    without = np.setdiff1d(np.arange(columns.max(initial=-1) + 1), columns)
+    return {"k": k, "included": [int(j) for j in objective.included], "without": without.tolist()}
+
+
 def read_journal(path: Place) -> Iterator[dict[str, Any]]:
-    """The events in order; half a line at the end is passed over."""
+    """Yield the events in order. Half a line at the end is skipped."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -106,16 +132,16 @@ def read_journal(path: Place) -> Iterator[dict[str, Any]]:
 
 
 def valued(found: Iterable[tuple[Subset, float]]) -> list[list[Any]]:
-    """Subsets and f as JSON holds them (None: +inf)."""
+    """Return subsets and their f in JSON's form (None: +inf)."""
     return [[list(S), f if f < math.inf else None] for S, f in found]
 
 
 def found_in(event: dict[str, Any]) -> Iterator[tuple[Subset, float]]:
-    """What a merged event put before the archive, in that order."""
+    """Yield what a merged event offered to the archive, in that order."""
     for S, f in event["found"]:
         yield tuple(S), math.inf if f is None else f
 
 
 def journalled_values(path: Path) -> dict[Subset, float]:
-    """The value of every subset that the journal holds one of: what need not be evaluated again."""
+    """Return the value of every subset in the journal, so that none is evaluated again."""
     return {S: f for event in read_journal(path) if event["event"] == "merged" for S, f in found_in(event)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
@@ -16,10 +15,9 @@ from dsel.search.anytime import Stop
 from dsel.search.base import SearchOutcome
 from dsel.search.method import SearchTask
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatch
-from dsel.search.parallel.executor import Carriage, Work
-from dsel.search.parallel.journal import journalled_values
-from dsel.search.parallel.replay import Columns
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import ExecutorOptions, Work
+from dsel.search.parallel.journal import columns_of, journalled_values
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, ValueOf
 from dsel.search.pareto.archive import Isolation, IsolationFunction
@@ -88,12 +86,12 @@ def run_on_workers(task: SearchTask, search: Pposs | AsyncPposs | SlicedPposs, w
         if not isinstance(search, SlicedPposs):
             search.recall(journalled_values(journal.path))
         event = "started" if task.state is None else "resumed"
-        columns = asdict(Columns.of(task.objective, task.k))
+        columns = columns_of(task.objective, task.k)
         journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
-    executor = task.executor(work, Carriage(options.evaluation_limit, options.processes))
-    dispatch = Dispatch(search, executor, stop, journal, named=_data_columns(task.objective))
-    ended = dispatch.run(task.on_slice)
-    counts: dict[str, Any] = {**search.counts(), **dispatch.tally.counts()}
+    executor = task.executor(work, ExecutorOptions(options.evaluation_limit, options.processes))
+    dispatcher = Dispatcher(search, executor, stop, journal, in_data=_data_columns(task.objective))
+    ended = dispatcher.run(task.on_slice)
+    counts: dict[str, Any] = {**search.counts(), **dispatcher.stats.counts()}
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 

@@ -12,7 +12,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.base import SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.executor import Serial, Slice
+from dsel.search.parallel.executor import SerialExecutor, Slice
 from dsel.search.parallel.iteration_slices import SliceEngine
 from dsel.search.parallel.on_workers import (
     WorkerOptions,
@@ -58,7 +58,7 @@ def run(task: SearchTask) -> SearchOutcome:
         sliced = SlicedPposs.restore(objective, task.state)
     if not objective.has_gram:
         log.info("the rows of a wide matrix are in this process: the search is, too")
-        task = replace(task, executor=Serial, shared_folder=None)
+        task = replace(task, executor=SerialExecutor, shared_folder=None)
     with objective_for_workers(task) as shared:
         slices = RunSlices(shared, task.k, task.seed, options.isolation, options.memory)
         return run_on_workers(task, sliced, slices, stop)

@@ -11,18 +11,18 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.errors import OptionError
-from dsel.search.parallel.executor import Package
+from dsel.search.parallel.executor import Task
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.evaluation_memo import Remembered, number
 
-#: A package is no shorter than this part of what it is to be at most: a shorter one costs more to send than it takes.
+#: A task is no shorter than this part of what it is to be at most: a shorter one costs more to send than it takes.
 _LEAST = 50
 
 
 class Asking(Remembered):
     """A search that gives out subsets to be valued, keeps account of those that are out, and gives none out twice."""
 
-    #: Evaluations in a first package, before their time is known.
+    #: Evaluations in a first task, before their time is known.
     first_units = 1
 
     def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
@@ -31,41 +31,41 @@ class Asking(Remembered):
         self._away: dict[str, tuple[Subset, ...]] = {}
         self._out: set[Subset] = set()
         self._alone: set[Subset] = set()
-        self._news: list[tuple[Subset, float]] = []
+        self._events: list[tuple[Subset, float]] = []
         self._name, self._sent = uuid4().hex[:8], 0
 
-    def _package(self, size: int) -> Package | None:
+    def _next_task(self, size: int) -> Task | None:
         """At most `size` of the open subsets; one that was lost before goes alone."""
         if not self._open:
             return None
         size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._alone), size)
         subsets, self._open = tuple(self._open[:size]), self._open[size:]
         self._sent += 1
-        package = Package(f"{self._name}-{self._sent}", subsets)
-        self._away[package.key] = subsets
+        task = Task(f"{self._name}-{self._sent}", subsets)
+        self._away[task.key] = subsets
         self._out.update(subsets)
-        return package
+        return task
 
-    def _come_back(self, package: Package, values: Sequence[Any]) -> list[Subset]:
+    def _come_back(self, task: Task, values: Sequence[Any]) -> list[Subset]:
         """Remember the values; the subsets that have none are open again. Returns those that have."""
-        subsets = self._away.pop(package.key)
+        subsets = self._away.pop(task.key)
         self._out.difference_update(subsets)
         for members, value in zip(subsets, values, strict=False):
             self._values[members] = number(value, members)
-            self._news.append((members, self._values[members]))
+            self._events.append((members, self._values[members]))
         self._open = [*subsets[len(values) :], *self._open]
         return list(subsets[: len(values)])
 
-    def give_back(self, package: Package, suspect: bool) -> None:
-        """The package was lost: its subsets are open again, and where they are suspect each goes alone."""
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """The task was lost: its subsets are open again, and where they are suspect each goes alone."""
         if suspect:
-            self._alone.update(self._away[package.key])
-        self._come_back(package, ())
+            self._alone.update(self._away[task.key])
+        self._come_back(task, ())
 
-    def news(self) -> list[tuple[Subset, float]]:
+    def drain_events(self) -> list[tuple[Subset, float]]:
         """What a journal is to hold: subsets with f, told or put before the archive again since the last call."""
-        news, self._news = self._news, []
-        return news
+        events, self._events = self._events, []
+        return events
 
     @property
     def waiting(self) -> bool:
@@ -91,7 +91,7 @@ class Pposs(Asking):
         self._share = 1
 
     @property
-    def settled(self) -> int:
+    def completed(self) -> int:
         """Offspring of the rounds that are merged."""
         return self.iteration
 
@@ -99,7 +99,7 @@ class Pposs(Asking):
         """Whether another round would go beyond `limit` offspring; one round is always made."""
         return self.iteration > 0 and self.iteration + self.processors > limit
 
-    def ask(self, most: int, workers: int, limit: int) -> Package | None:
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
         """Subsets of the present round that need a value: at most `most`, and a worker's even share of the round.
 
         None where it needs none any more: with nothing out, the round is then merged (`iteration` moves on).
@@ -115,11 +115,11 @@ class Pposs(Asking):
             self._merge(self._round)
             self._round = None
             return None
-        return self._package(min(most, max(self._share, most // _LEAST)))
+        return self._next_task(min(most, max(self._share, most // _LEAST)))
 
-    def tell(self, package: Package, values: Sequence[Any]) -> None:
-        """f of the package's subsets (of the first ones, where fewer). The archive waits for the whole round."""
-        self._come_back(package, values)
+    def tell(self, task: Task, values: Sequence[Any]) -> None:
+        """f of the task's subsets (of the first ones, where fewer). The archive waits for the whole round."""
+        self._come_back(task, values)
 
     def _merge(self, offspring: list[Subset]) -> None:
         """Section 3.4: offspring are first held against the old archive alone, the survivors R against each other.

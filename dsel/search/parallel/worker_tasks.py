@@ -1,6 +1,6 @@
-"""What is done on a worker with a package: values of subsets by a criterion, or a slice of iterations.
+"""What a worker does with a task: evaluate subsets, or run a slice of iterations.
 
-Module-level caches are what a worker keeps from one package to the next; `let_go` empties them when all is done.
+Module-level caches hold what a worker reuses between tasks. `cleanup` returns functions that empty them.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from uuid import uuid4
 from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
-from dsel.search.parallel.executor import Answer, LetGo, Package, Slice
+from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
 from dsel.search.parallel.iteration_slices import SliceEngine
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.evaluation_memo import failure, number
 
-#: Evaluations that run in this process: key of the package -> subset, and since when (time.monotonic).
+#: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}
-#: Search engines with their archives and tables, by the run they belong to: the last run's alone, for they are large.
+#: Search engines with their archives and tables, by run. Only the last run has any: they are large.
 _engines: dict[str, list[SliceEngine]] = {}
-#: Runs that are over: a slice that was still being made then leaves nothing behind.
-_over: deque[str] = deque(maxlen=1000)
+#: Runs that have ended. A slice that ends later leaves nothing in memory.
+_ended: deque[str] = deque(maxlen=1000)
 _lock = threading.Lock()
 
 
 def running() -> dict[str, tuple[Subset, float]]:
-    """Evaluations that run in this process now: the subset, and for how many seconds so far."""
+    """Return the evaluations that run in this process: task key -> subset, and seconds so far."""
     now = time.monotonic()
     return {key: (S, now - since) for key, (S, since) in dict(_running).items()}
 
 
 def takes_data(criterion: Callable[..., Any]) -> bool:
-    """Whether a criterion is f(S, data) by its signature: it has two parameters without a default, or more."""
+    """Return whether a criterion is f(S, data): it has at least two parameters without a default."""
     try:
         parameters = inspect.signature(criterion).parameters.values()
     except (TypeError, ValueError):
@@ -49,15 +49,24 @@ def takes_data(criterion: Callable[..., Any]) -> bool:
 
 
 def bind(criterion: Callable[..., Any], data: Any) -> Callable[[Subset], Any]:
-    """The criterion as a function of the subset alone."""
+    """Return the criterion as a function of the subset alone."""
     return (lambda S: criterion(S, data)) if takes_data(criterion) else criterion
 
 
 @dataclass(frozen=True)
 class EvaluateSubsets:
-    """f of each subset of a package. columns: of the local ones, those of the data; included: always with them.
+    """Work that evaluates a criterion on each subset of a task.
 
-    data: second argument of the criterion, for f(S, data). The criterion is asked for ascending columns of the data.
+    Parameters
+    ----------
+    criterion : callable
+        f(S), or f(S, data). S are ascending columns of the data.
+    data : object
+        Second argument of the criterion.
+    columns : tuple of int
+        Column of the data for each local column.
+    included : tuple of int
+        Columns of the data that belong to every subset.
     """
 
     criterion: Callable[..., Any]
@@ -65,28 +74,28 @@ class EvaluateSubsets:
     columns: tuple[int, ...]
     included: tuple[int, ...] = ()
 
-    def __call__(self, package: Package) -> Answer:
-        assert not isinstance(package.load, Slice)
+    def __call__(self, task: Task) -> TaskResult:
+        assert not isinstance(task.payload, Slice)
         criterion = bind(self.criterion, self.data)
         values: list[float] = []
         start = time.perf_counter()
         error = None
-        for S in package.load:
+        for S in task.payload:
             members = tuple(sorted([*self.included, *(self.columns[j] for j in S)]))
-            _running[package.key] = members, time.monotonic()
+            _running[task.key] = members, time.monotonic()
             try:
                 values.append(self._value(criterion, members))
             except CriterionError as failed:
                 error = failed
                 break
             finally:
-                _running.pop(package.key, None)
-        return Answer(tuple(values), time.perf_counter() - start, error)
+                _running.pop(task.key, None)
+        return TaskResult(tuple(values), time.perf_counter() - start, error)
 
-    def let_go(self) -> tuple[LetGo, ...]:
-        """Of the data and of the objective."""
-        data: tuple[LetGo, ...] = () if self.data is None else self.data.let_go()
-        return (*data, *_of(self.criterion.objective)) if isinstance(self.criterion, ValueOf) else data
+    def cleanup(self) -> tuple[Cleanup, ...]:
+        """Return functions that release the data and the objective."""
+        data: tuple[Cleanup, ...] = () if self.data is None else self.data.cleanup()
+        return (*data, *_cleanup_of(self.criterion.objective)) if isinstance(self.criterion, ValueOf) else data
 
     def _value(self, criterion: Callable[[Subset], Any], members: Subset) -> float:
         try:
@@ -98,7 +107,7 @@ class EvaluateSubsets:
 
 @dataclass(frozen=True)
 class ValueOf:
-    """f of a quadratic objective, as a criterion. objective: where its arrays stand, or they themselves."""
+    """Criterion that returns f of a quadratic objective. objective: its arrays, or the file that holds them."""
 
     objective: ObjectiveFile | Objective
 
@@ -107,24 +116,39 @@ class ValueOf:
         return opened.value(S)
 
 
-def _of(objective: ObjectiveFile | Objective) -> tuple[LetGo, ...]:
+def _cleanup_of(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ...]:
     return (partial(unload, objective.digest),) if isinstance(objective, ObjectiveFile) else ()
 
 
-def _end(run: str) -> None:
-    """Let go of the engines of a run that is over."""
+def _release_run(run: str) -> None:
+    """Release the search engines of a run that has ended."""
     with _lock:
-        _over.append(run)
+        _ended.append(run)
         _engines.pop(run, None)
 
 
 @dataclass(frozen=True)
 class RunSlices:
-    """The iterations of a slice by the compiled engine. objective: where its arrays stand, or they themselves. memory:
-    bytes for the tables of an archive; there is one for each slice that a worker makes at a time. run: the name of the
-    run, that workers may tell it from others.
+    """Work that runs the iterations of a slice in compiled code.
 
-    Errors: CapacityError where the tables need more than `memory`."""
+    Parameters
+    ----------
+    objective : ObjectiveFile or Objective
+        The arrays, or the file that holds them.
+    k : int
+        Largest subset size.
+    seed : int
+    isolation : {"none", "min-index"}
+    memory : int
+        Bytes for the tables of one archive. A worker has one archive per slice that it runs at the same time.
+    run : str
+        Name of the run. Workers use it to tell runs apart.
+
+    Raises
+    ------
+    CapacityError
+        If the tables need more than `memory`.
+    """
 
     objective: ObjectiveFile | Objective
     k: int
@@ -133,24 +157,24 @@ class RunSlices:
     memory: int = 8 << 30
     run: str = field(default_factory=lambda: uuid4().hex)
 
-    def __call__(self, package: Package) -> Answer:
-        assert isinstance(package.load, Slice)
+    def __call__(self, task: Task) -> TaskResult:
+        assert isinstance(task.payload, Slice)
         with _lock:
             idle = _engines.get(self.run)
-            engine = idle.pop() if idle else None  # taken out: another thread takes another one
+            engine = idle.pop() if idle else None  # no other thread may use it now
         if engine is None:
             opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
             engine = SliceEngine(opened, self.k, self.seed, self.isolation, self.memory)
         start = time.perf_counter()
-        survivors = engine.run(package.load)
+        found = engine.run(task.payload)
         seconds = time.perf_counter() - start
         with _lock:
             for other in [other for other in _engines if other != self.run]:
                 del _engines[other]
-            if self.run not in _over:
+            if self.run not in _ended:
                 _engines.setdefault(self.run, []).append(engine)
-        return Answer(survivors, seconds)
+        return TaskResult(found, seconds)
 
-    def let_go(self) -> tuple[LetGo, ...]:
-        """Of the engines and of the objective."""
-        return (partial(_end, self.run), *_of(self.objective))
+    def cleanup(self) -> tuple[Cleanup, ...]:
+        """Return functions that release the search engines and the objective."""
+        return (partial(_release_run, self.run), *_cleanup_of(self.objective))

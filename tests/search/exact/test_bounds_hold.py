@@ -174,8 +174,8 @@ def test_a_worker_tells_what_was_not_finite():
     search = BranchAndBound(regression(X, Y), 4, pairs=False)
     other = BranchAndBound(regression(X, Y), 4, pairs=False)._explorer
     other._memory[at.ROOT_CROSS][0] = np.nan
-    ticket, subs = search.take(10, 1.0, lambda _: 1.0)
-    search.report(ticket, explore_all(other, subs, search.best_value, 10**6))
+    lease_id, subs = search.checkout(10, 1.0, lambda _: 1.0)
+    search.report(lease_id, explore_all(other, subs, search.best_value, 10**6))
     assert search.not_finite > 0
     state = search.state()
     assert BranchAndBound.restore(search.objective, state).not_finite == search.not_finite

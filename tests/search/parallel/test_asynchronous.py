@@ -25,9 +25,9 @@ T = 2000
 def test_one_subset_at_a_time_it_is_poss(f) -> None:
     search, poss = AsyncPposs(N_COLUMNS, K, seed=3), CriterionPoss(f, N_COLUMNS, K, seed=3)
     while not search.finished(T):
-        package = search.ask(1, 1, T)
-        if package is not None:
-            search.tell(package, [f(S) for S in package.load])
+        task = search.ask(1, 1, T)
+        if task is not None:
+            search.tell(task, [f(S) for S in task.payload])
     poss.advance(T)
     assert search.archived == poss.archived
     assert search.counts() == poss.counts()
@@ -39,53 +39,53 @@ def test_with_an_isolation_function_too(isolation) -> None:
     poss = CriterionPoss(cover, N_COLUMNS, K, seed=3, isolation=isolation)
     own = isolation if callable(isolation) else None
     while not search.finished(T):
-        package = search.ask(1, 1, T)
-        if package is not None:
-            search.tell(package, [cover(S) for S in package.load])
+        task = search.ask(1, 1, T)
+        if task is not None:
+            search.tell(task, [cover(S) for S in task.payload])
             search = AsyncPposs.restore(search.state(), own)
     poss.advance(T)
     assert search.archived == poss.archived
 
 
 @pytest.mark.parametrize("f", [cover, tied])
-def test_out_of_order_lost_and_resumed_nothing_is_asked_twice_and_the_news_tell_the_archive(f) -> None:
+def test_out_of_order_lost_and_resumed_nothing_is_asked_twice_and_the_events_tell_the_archive(f) -> None:
     rng, search = random.Random(2), AsyncPposs(N_COLUMNS, K, seed=5)
-    out, answered, news = [], [], []
+    out, answered, events = [], [], []
     while not search.finished(T):
-        package = search.ask(rng.randint(1, 6), 3, T)
-        news += search.news()
-        if package is not None:
-            out.append(package)
-            assert not set(package.load) & {S for p in out[:-1] for S in p.load}
-        if out and (package is None or rng.random() < 0.4):
+        task = search.ask(rng.randint(1, 6), 3, T)
+        events += search.drain_events()
+        if task is not None:
+            out.append(task)
+            assert not set(task.payload) & {S for p in out[:-1] for S in p.payload}
+        if out and (task is None or rng.random() < 0.4):
             back = out.pop(rng.randrange(len(out)))
             if rng.random() < 0.2:
-                search.give_back(back, suspect=False)
+                search.requeue(back, suspect=False)
             else:
-                search.tell(back, [f(S) for S in back.load])
-                answered += back.load
-                news += search.news()
+                search.tell(back, [f(S) for S in back.payload])
+                answered += back.payload
+                events += search.drain_events()
         if rng.random() < 0.02:
             search = AsyncPposs.restore(json.loads(json.dumps(search.state(), allow_nan=False)))
             out = []
     assert search.iteration == T
     assert len(answered) == len(set(answered)) == search.evaluations
     replayed = type(search.archive)(K)
-    for S, value in news:
+    for S, value in events:
         replayed.offer(S, value)
     assert replayed.points == search.archived
 
 
 def test_values_recalled_come_in_for_what_was_out() -> None:
     search = AsyncPposs(N_COLUMNS, K, seed=5)
-    package = search.ask(4, 1, T)
-    assert package is not None
+    task = search.ask(4, 1, T)
+    assert task is not None
     again = AsyncPposs.restore(search.state())
-    again.recall({S: cover(S) for S in package.load[:2]})
+    again.recall({S: cover(S) for S in task.payload[:2]})
     rest = again.ask(4, 1, T)
     assert rest is not None
-    assert not set(rest.load) & set(package.load[:2])
-    assert set(package.load[2:]) <= set(rest.load)
+    assert not set(rest.payload) & set(task.payload[:2])
+    assert set(task.payload[2:]) <= set(rest.payload)
     assert len(again.archive) > 1
 
 
@@ -97,8 +97,8 @@ class TestSlices:
         search, poss = SlicedPposs(objective, 4, seed=2), Poss(objective, 4, seed=2)
         engine = SliceEngine(objective, 4, 2)
         while not search.finished(6000):
-            package = search.ask(350, 1, 6000)
-            search.tell(package, engine.run(package.load))
+            task = search.ask(350, 1, 6000)
+            search.tell(task, engine.run(task.payload))
         poss.advance(6000)
         assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
         assert search.best_value == poss.best_value
@@ -109,8 +109,8 @@ class TestSlices:
         search = SlicedPposs(objective, 4, seed=2, isolation="min-index")
         poss, engine = Poss(objective, 4, seed=2, isolation="min-index"), SliceEngine(objective, 4, 2, "min-index")
         while not search.finished(6000):
-            package = search.ask(350, 1, 6000)
-            search.tell(package, engine.run(package.load))
+            task = search.ask(350, 1, 6000)
+            search.tell(task, engine.run(task.payload))
             search = SlicedPposs.restore(objective, json.loads(json.dumps(search.state())))
         poss.advance(6000)
         assert {(z.members, z.value) for z in search.archived} == {(z.members, z.value) for z in poss.archived}
@@ -121,16 +121,16 @@ class TestSlices:
         objective = regression(self.X, self.Y)
         search, engines = SlicedPposs(objective, 4, seed=2), [SliceEngine(objective, 4, 2) for _ in range(2)]
         while not search.finished(9000):
-            package = search.ask(300, 1, 9000)
-            engine = engines[package.load.start // 300 % 2]
-            found = engine.run(package.load)
-            snapshot = dict(package.load.solutions)
+            task = search.ask(300, 1, 9000)
+            engine = engines[task.payload.start // 300 % 2]
+            found = engine.run(task.payload)
+            snapshot = dict(task.payload.solutions)
             assert not snapshot.keys() & {S for S, _ in found}
             here = {z.members: z.value for z in engine._poss.archived[1:]}
             assert all(here[S] == f for S, f in found)
-            for S, f in package.load.solutions:  # it is here, or what weakly dominates it
+            for S, f in task.payload.solutions:  # it is here, or what weakly dominates it
                 assert any(len(z) <= len(S) and v <= f for z, v in here.items())
-            search.tell(package, found)
+            search.tell(task, found)
             assert {z.members: z.value for z in search.archived[1:]} == here
             for S, f in here.items():
                 assert f == pytest.approx(objective.value(S))
@@ -156,15 +156,15 @@ class TestSlices:
         objective = regression(self.X, self.Y)
         rng, search, out, made = random.Random(4), SlicedPposs(objective, 4, seed=2), [], []
         while not search.finished(5000):
-            package = search.ask(rng.randint(50, 400), 2, 5000)
-            if package is not None:
-                out.append(package)
-            if out and (package is None or rng.random() < 0.5):
+            task = search.ask(rng.randint(50, 400), 2, 5000)
+            if task is not None:
+                out.append(task)
+            if out and (task is None or rng.random() < 0.5):
                 back = out.pop(rng.randrange(len(out)))
                 if rng.random() < 0.3:
-                    search.give_back(back, suspect=False)
+                    search.requeue(back, suspect=False)
                 else:
-                    made += range(back.load.start, back.load.stop)
+                    made += range(back.payload.start, back.payload.stop)
                     search.tell(back, ())
             if rng.random() < 0.05:
                 search, out = SlicedPposs.restore(objective, json.loads(json.dumps(search.state()))), []

@@ -1,4 +1,4 @@
-"""The loop between a search and workers: sizes by the clock, lost packages, errors, the journal."""
+"""The loop between a search and workers: sizes by the clock, lost tasks, errors, the journal."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ import pytest
 from dsel.errors import ClusterError, CriterionError, OutputError
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import PACKAGE_SECONDS, Dispatch
-from dsel.search.parallel.executor import Answer, Lost, Package, Serial, Slice
+from dsel.search.parallel.dispatcher import TASK_SECONDS, Dispatcher
+from dsel.search.parallel.executor import LostTask, SerialExecutor, Slice, Task, TaskResult
 from dsel.search.parallel.journal import Journal, journalled_values, read_journal
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices, bind, takes_data
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.search import Poss
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replayed import replayed
+from tests.search.parallel.replay import replayed
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of, cover, tied
 
 COLUMNS = tuple(range(N_COLUMNS))
 
 
 class Unreliable:
-    """Some workers that answer in any order, lose packages, and say how long they took."""
+    """Some workers that answer in any order, lose tasks, and say how long they took."""
 
     def __init__(self, work, seed=0, workers=3, losses=0.2, suspect=False, unit_seconds=0.05) -> None:
         self.work, self.workers, self.losses, self.suspect = work, workers, losses, suspect
         self.rng, self.unit_seconds = random.Random(seed), unit_seconds
-        self.out: list[Package] = []
+        self.out: list[Task] = []
         self.sizes: list[int] = []
         self.closed = False
 
     @property
-    def spread(self) -> int:
+    def target_parallelism(self) -> int:
         return self.workers
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         return 2 * self.workers - len(self.out)
 
-    def send(self, package: Package) -> None:
-        assert self.room > 0
-        self.out.append(package)
-        self.sizes.append(package.units)
+    def submit(self, task: Task) -> None:
+        assert self.free_slots > 0
+        self.out.append(task)
+        self.sizes.append(task.units)
 
-    def back(self, seconds: float) -> list[tuple[Package, Answer | Lost]]:
-        package = self.out.pop(self.rng.randrange(len(self.out)))
+    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+        task = self.out.pop(self.rng.randrange(len(self.out)))
         self.workers = self.rng.randint(1, 6)  # they come and go
         if self.rng.random() < self.losses:
-            return [(package, Lost("it went away", self.suspect))]
-        answer = self.work(package)
-        return [(package, Answer(answer.found, self.unit_seconds * package.units, answer.error))]
+            return [(task, LostTask("it went away", self.suspect))]
+        answer = self.work(task)
+        return [(task, TaskResult(answer.found, self.unit_seconds * task.units, answer.error))]
 
     def close(self) -> None:
         self.closed = True
@@ -74,36 +74,37 @@ def counting(f, calls: Counter[Subset]):
 @pytest.mark.parametrize("f", [cover, tied])
 def test_in_rounds_no_worker_and_no_loss_shows(f) -> None:
     calm = Pposs(N_COLUMNS, K, processors=16, seed=3)
-    assert Dispatch(calm, Serial(EvaluateSubsets(f, None, COLUMNS)), Stop(iterations=1600)).run() == "iterations"
+    executor = SerialExecutor(EvaluateSubsets(f, None, COLUMNS))
+    assert Dispatcher(calm, executor, Stop(iterations=1600)).run() == "iterations"
     for seed in range(4):
         calls: Counter[Subset] = Counter()
         search = Pposs(N_COLUMNS, K, processors=16, seed=3)
         executor = Unreliable(EvaluateSubsets(counting(f, calls), None, COLUMNS), seed)
-        dispatch = Dispatch(search, executor, Stop(iterations=1600))
-        dispatch.run()
+        dispatcher = Dispatcher(search, executor, Stop(iterations=1600))
+        dispatcher.run()
         assert all_of(search) == all_of(calm)
         assert executor.closed
-        assert dispatch.tally.lost_packages > 0
+        assert dispatcher.stats.lost_tasks > 0
         assert set(calls.values()) == {1}  # lost here is lost before it was begun
-        assert dispatch.tally.evaluations == len(calls)
+        assert dispatcher.stats.evaluations == len(calls)
 
 
 def test_packages_take_about_half_a_second() -> None:
     search = AsyncPposs(60, 6, seed=1)
     executor = Unreliable(EvaluateSubsets(lambda S: 1.0 + sum(S), None, tuple(range(60))), losses=0.0)
-    Dispatch(search, executor, Stop(iterations=20_000)).run()
+    Dispatcher(search, executor, Stop(iterations=20_000)).run()
     assert executor.sizes[0] == 1  # nothing is known of the time
-    assert max(executor.sizes) == PACKAGE_SECONDS / 0.05
+    assert max(executor.sizes) == TASK_SECONDS / 0.05
     slow = Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0, unit_seconds=3.0)
-    Dispatch(AsyncPposs(N_COLUMNS, K), slow, Stop(iterations=500)).run()
+    Dispatcher(AsyncPposs(N_COLUMNS, K), slow, Stop(iterations=500)).run()
     assert max(slow.sizes) == 1
 
 
 def test_a_round_is_shared_evenly_but_not_into_crumbs() -> None:
     def sizes(most: int) -> list[int]:
         search = Pposs(300, 5, processors=64, seed=1)
-        packages = iter(lambda: search.ask(most, 4, 64), None)
-        return [package.units for package in packages]
+        tasks = iter(lambda: search.ask(most, 4, 64), None)
+        return [task.units for task in tasks]
 
     assert sum(sizes(100)) == 39
     assert sizes(100) == [10, 10, 10, 9]
@@ -119,8 +120,8 @@ def test_a_subset_that_breaks_worker_after_worker_is_named() -> None:
         return [j + 100 for j in S]
 
     executor = Unreliable(work, losses=1.0, suspect=True)
-    with pytest.raises(ClusterError, match=r"The columns \[1\d\d.*\] broke 4 workers one after another: it went away"):
-        Dispatch(search, executor, Stop(iterations=1600), named=in_data).run()
+    with pytest.raises(ClusterError, match=r"The columns \[1\d\d.*\] made 4 workers fail .*: it went away"):
+        Dispatcher(search, executor, Stop(iterations=1600), in_data=in_data).run()
     assert executor.closed
     assert search.evaluations == 0
 
@@ -136,18 +137,18 @@ def test_a_criterion_that_raises_loses_nothing_that_was_valued(tmp_path: Path) -
         return cover(S)
 
     calm = Pposs(N_COLUMNS, K, processors=16, seed=3)
-    Dispatch(calm, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=1600)).run()
+    Dispatcher(calm, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=1600)).run()
     search, journal = Pposs(N_COLUMNS, K, processors=16, seed=3), Journal(tmp_path / "journal")
     work = EvaluateSubsets(moody, None, COLUMNS)
     with pytest.raises(CriterionError, match=r"failed on the columns \[.*\n(.*\n)*ZeroDivisionError: no folds left"):
-        Dispatch(search, Serial(work), Stop(iterations=1600), journal).run()
+        Dispatcher(search, SerialExecutor(work), Stop(iterations=1600), journal).run()
     assert search.evaluations == 40
     assert len(journalled_values(journal.path)) == 40
     assert [e["event"] for e in read_journal(journal.path)][-1] == "failed"
-    Dispatch(Pposs.restore(search.state()), Serial(work), Stop(iterations=1600), journal).run()
+    Dispatcher(Pposs.restore(search.state()), SerialExecutor(work), Stop(iterations=1600), journal).run()
     again = Pposs(N_COLUMNS, K, processors=16, seed=3)
     again.recall(journalled_values(journal.path))
-    Dispatch(again, Serial(EvaluateSubsets(moody, None, COLUMNS)), Stop(iterations=1600)).run()
+    Dispatcher(again, SerialExecutor(EvaluateSubsets(moody, None, COLUMNS)), Stop(iterations=1600)).run()
     assert all_of(again) == all_of(calm)
     assert sorted(calls.values())[-2:] == [1, 2]  # the one that failed
 
@@ -156,7 +157,7 @@ class TestStopping:
     def search(self, **rules):
         search = Pposs(N_COLUMNS, K, processors=10, seed=3)
         rules = {"iterations": 3000, **rules}
-        return search, Dispatch(search, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(**rules)).run()
+        return search, Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(**rules)).run()
 
     def test_rules_are_asked_after_every_round(self) -> None:
         whole, ended = self.search()
@@ -175,7 +176,8 @@ class TestStopping:
 
 def test_patience_is_not_lost_on_what_is_still_out() -> None:
     search = AsyncPposs(N_COLUMNS, K, seed=2)
-    ended = Dispatch(search, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=10_000, patience=1)).run()
+    executor = SerialExecutor(EvaluateSubsets(cover, None, COLUMNS))
+    ended = Dispatcher(search, executor, Stop(iterations=10_000, patience=1)).run()
     assert ended == "patience"
     assert search.evaluations > 0
 
@@ -184,8 +186,8 @@ def test_it_says_how_it_gets_on() -> None:
     said = []
     search, executor = AsyncPposs(N_COLUMNS, K, seed=2), Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
     ticks = iter(range(10**6))
-    dispatch = Dispatch(search, executor, Stop(iterations=600), clock=lambda: float(next(ticks)))
-    dispatch.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
+    dispatcher = Dispatcher(search, executor, Stop(iterations=600), clock=lambda: float(next(ticks)))
+    dispatcher.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
     first, last = said[0], said[-1]
     assert first.seconds_left is None
     assert (last.iterations, last.limit, last.evaluations) == (600, 600, search.evaluations)
@@ -202,7 +204,7 @@ class TestJournal:
     def test_it_replays_an_asynchronous_run(self, tmp_path: Path, f) -> None:
         search, journal = AsyncPposs(N_COLUMNS, K, seed=2), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        Dispatch(search, Unreliable(EvaluateSubsets(f, None, COLUMNS), 1), Stop(iterations=3000), journal).run()
+        Dispatcher(search, Unreliable(EvaluateSubsets(f, None, COLUMNS), 1), Stop(iterations=3000), journal).run()
         assert replayed(journal.path, K).points == search.archived
         kinds = {event["event"] for event in read_journal(journal.path)}
         assert kinds == {"started", "sent", "merged", "lost", "workers", "ended"}
@@ -213,7 +215,7 @@ class TestJournal:
         search, journal = SlicedPposs(objective, 4, seed=2), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
         executor = Unreliable(RunSlices(objective, 4, 2), 1, unit_seconds=1e-3)
-        Dispatch(search, executor, Stop(iterations=12_000), journal).run()
+        Dispatcher(search, executor, Stop(iterations=12_000), journal).run()
         assert [(z.members, z.value) for z in replayed(journal.path, 4).points[1:]] == [
             (z.members, z.value) for z in search.archived[1:]
         ]
@@ -271,6 +273,6 @@ def test_the_signature_says_whether_a_criterion_wants_the_data() -> None:
 def test_a_subset_is_given_in_the_data_s_columns_with_the_included_ones() -> None:
     seen = []
     work = EvaluateSubsets(lambda S: seen.append(S) or 1.0, None, (2, 5, 7), (3,))
-    assert work(Package("a", ((0, 2), (1,)))).found == (1.0, 1.0)
+    assert work(Task("a", ((0, 2), (1,)))).found == (1.0, 1.0)
     assert seen == [(2, 3, 7), (3, 5)]
-    assert Package("b", Slice(3, 10, ())).units == 7
+    assert Task("b", Slice(3, 10, ())).units == 7

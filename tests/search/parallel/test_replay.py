@@ -7,14 +7,13 @@ import pytest
 
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs
-from dsel.search.parallel.dispatcher import Dispatch
-from dsel.search.parallel.executor import Serial
-from dsel.search.parallel.journal import Journal
-from dsel.search.parallel.replay import Columns
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import SerialExecutor
+from dsel.search.parallel.journal import Journal, columns_of
 from dsel.search.parallel.worker_tasks import EvaluateSubsets
 from dsel.search.pareto.archive import min_index
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replayed import replayed
+from tests.search.parallel.replay import Columns, replayed
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, cover
 
 COLUMNS = tuple(range(N_COLUMNS))
@@ -26,7 +25,7 @@ def test_local_columns_are_those_of_the_data() -> None:
         (range(25), []), ([0, 3, 4, 9, 24], []), ([0, 3, 4, 9, 24], [0, 3]), ([1, 2, 3], [2]), ([7], []),
     ):  # fmt: skip
         objective = whole.restrict(np.asarray(keep)).condition(included)
-        columns = Columns.of(objective, 3)
+        columns = Columns.from_event(columns_of(objective, 3))
         assert columns.in_data(tuple(range(objective.n))) == tuple(objective.in_data(range(objective.n)))
         assert columns.in_data(()) == tuple(objective.included)
 
@@ -39,7 +38,7 @@ def test_it_goes_the_way_of_the_search_and_back_where_a_process_died(tmp_path, i
     journal.write("started", solutions=[])
 
     def run(search: AsyncPposs, until: int) -> None:
-        Dispatch(search, Serial(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=until), journal).run()
+        Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=until), journal).run()
 
     run(search, 60)
     kept = search.state()

@@ -40,10 +40,10 @@ def advance(search: Pposs, until: int, f=cover, most: int = 3, workers: int = 2)
     """Answer whatever is asked; returns the subsets in the order asked."""
     asked = []
     while search.iteration < until:
-        package = search.ask(most, workers, until)
-        if package is not None:
-            asked += package.load
-            search.tell(package, [f(S) for S in package.load])
+        task = search.ask(most, workers, until)
+        if task is not None:
+            asked += task.payload
+            search.tell(task, [f(S) for S in task.payload])
     return asked
 
 
@@ -108,29 +108,29 @@ def test_how_a_round_is_parted_and_answered_changes_nothing() -> None:
     rng = random.Random(1)
     out = []
     while parted.iteration < 1600:
-        package = parted.ask(rng.randint(1, 5), rng.randint(1, 20), 1600)
-        if package is not None:
-            out.append(package)
-        if out and (package is None or rng.random() < 0.5):
+        task = parted.ask(rng.randint(1, 5), rng.randint(1, 20), 1600)
+        if task is not None:
+            out.append(task)
+        if out and (task is None or rng.random() < 0.5):
             back = out.pop(rng.randrange(len(out)))
             fate = rng.random()
             if fate < 0.2:
-                parted.give_back(back, suspect=fate < 0.1)
+                parted.requeue(back, suspect=fate < 0.1)
             else:  # sometimes the last ones are missing
-                parted.tell(back, [cover(S) for S in back.load][: len(back.load) - (fate > 0.9)])
+                parted.tell(back, [cover(S) for S in back.payload][: len(back.payload) - (fate > 0.9)])
     assert all_of(parted) == all_of(whole)
 
 
 def test_what_a_worker_broke_under_is_asked_alone() -> None:
     search = Pposs(N_COLUMNS, K, processors=32, seed=2)
-    package = search.ask(10, 1, 32)
-    assert package is not None
-    assert len(package.load) > 3
-    search.give_back(package, suspect=True)
-    for S in package.load:
+    task = search.ask(10, 1, 32)
+    assert task is not None
+    assert len(task.payload) > 3
+    search.requeue(task, suspect=True)
+    for S in task.payload:
         again = search.ask(10, 1, 32)
         assert again is not None
-        assert again.load == (S,)
+        assert again.payload == (S,)
 
 
 def test_saved_in_the_middle_of_a_round_it_goes_on_as_it_was() -> None:
@@ -139,10 +139,10 @@ def test_saved_in_the_middle_of_a_round_it_goes_on_as_it_was() -> None:
     search, asked = Pposs(N_COLUMNS, K, processors=8, seed=4), []
     rng = random.Random(0)
     while search.iteration < 800:
-        package = search.ask(2, 1, 800)
-        if package is not None:
-            asked += package.load
-            search.tell(package, [cover(S) for S in package.load])
+        task = search.ask(2, 1, 800)
+        if task is not None:
+            asked += task.payload
+            search.tell(task, [cover(S) for S in task.payload])
         if rng.random() < 0.2:
             search = Pposs.restore(json.loads(json.dumps(search.state(), allow_nan=False)))
     assert all_of(search) == all_of(whole)

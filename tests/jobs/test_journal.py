@@ -1,0 +1,100 @@
+"""The journal of a pposs-asy job replays to what the job saved: its checkpoint, and the front of its result."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dsel
+from dsel.config.job import read_job
+from dsel.jobs.runner import run_job
+from dsel.search.base import improving
+from dsel.search.parallel.journal import read_journal
+from dsel.search.pareto.archive import IsolationFunction, min_index
+from tests.cli_runner import run, start, wait_for
+from tests.jobs.test_runner import write_job
+from tests.search.parallel.replay import Columns, Replay
+from tests.stores import make_store, regression
+
+X, Y = regression(m=400, n=18)
+X[:, 5] = 1.0  # constant: no candidate
+
+OWN = """
+import time
+
+def score(S, data):
+    time.sleep(0.003)
+    return float(abs(data.Y[:, 0] - data.columns(S).sum(axis=1)).mean())
+
+def parity(S):
+    return sum(S) % 2
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 18))
+
+
+def replay(folder: Path, isolation: IsolationFunction | None = None) -> tuple[Replay, Columns, list[Any]]:
+    """Return the replayed journal of a run, its columns, and the archive after every event. isolation: of columns of
+    the data."""
+    events = list(read_journal(folder / "journal.jsonl"))
+    columns = Columns.from_event(events[0])
+    own = isolation or (lambda S: 0)
+    found = Replay(columns.k, lambda S: own(tuple(sorted(columns.in_data(S)))))
+    archives = []
+    for event in events:
+        found.add(event)
+        archives.append(found.archive.state())
+    return found, columns, archives
+
+
+def test_stopped_and_resumed_with_a_custom_criterion(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (store.parent / "own.py").write_text(OWN)
+    monkeypatch.chdir(store.parent)
+    monkeypatch.syspath_prepend(str(store.parent))
+    job = write_job(
+        store, k=4, method="pposs-asy", criterion="own:score", include=[3], exclude=[0], seed=5,
+        options={"iterations": 1500, "isolation": "own:parity"}, cluster={"local": {"workers": 2, "memory": "600MB"}},
+    )  # fmt: skip
+    folder = store.parent / "job.result"
+    journal = folder / "journal.jsonl"
+    process = start("run", job)
+    wait_for(lambda: (journal.exists() and journal.read_text().count("merged") > 4) or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 75, err
+    stopped, _, archives = replay(folder, lambda S: sum(S) % 2)
+    saved = json.loads((folder / "checkpoint.json").read_text())["state"]
+    assert list(saved["solutions"]) in archives
+    assert not stopped.ended
+
+    code, _, err = run("resume", folder)
+    assert code == 0, err
+    found = dsel.open_selection(folder)
+    whole, columns, _ = replay(folder, lambda S: sum(S) % 2)
+    assert (whole.lives, whole.ended) == (2, "iterations")
+    best = whole.steps[-1]
+    assert set(columns.in_data(best.members)) == set(found.indices)
+    assert best.value == found.criterion
+    front = [(columns.in_data(point.members), point.value) for point in improving(whole.points) if point.size]
+    assert front == [(row.indices, row.criterion) for row in found.front if row.size > 1]
+
+
+def test_slices_on_the_quadratic_objective(store: Path) -> None:
+    options = {"isolation": "min-index", "iterations": 20_000}
+    cluster = {"local": {"workers": 1, "memory": "600MB"}}
+    found = run_job(read_job(write_job(store, k=4, method="pposs-asy", options=options, include=[3], cluster=cluster)))
+    events = list(read_journal(store.parent / "job.result" / "journal.jsonl"))
+    columns = Columns.from_event(events[0])
+    whole = Replay(columns.k, min_index)
+    for event in events:
+        whole.add(event)
+    front = [columns.in_data(point.members) for point in improving(whole.points) if point.size]
+    assert front == [row.indices for row in found.front if row.size > 1]
+    assert found.trace[-1].error == whole.steps[-1].value
