@@ -370,7 +370,7 @@ def _selection(
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(statistics.unusable(settings.preprocess))),
         counts=outcome.counts,
         notes=notes,
-        dataset=dataset.name,
+        source=dataset.name,
         fingerprint=dataset.fingerprint,
         seconds=seconds,
         versions=versions(),

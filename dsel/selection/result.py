@@ -104,7 +104,7 @@ class Selection:
     constant: tuple[str, ...] = ()
     counts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    dataset: str = ""
+    source: str = ""
     fingerprint: str | None = None
     bytes_read: int = 0
     passes: int = 0
