@@ -71,12 +71,12 @@ def run(
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import run_job
     from dsel.selection.render import render
-    from dsel.storage.paths import as_place
+    from dsel.storage.paths import as_path
 
     typer.echo(
         render(
             run_job(
-                read_job(job, None if out is None else as_place(out), cluster), Reporter.for_terminal(log_format.value)
+                read_job(job, None if out is None else as_path(out), cluster), Reporter.for_terminal(log_format.value)
             )
         )
     )
@@ -95,9 +95,9 @@ def plan(
     from dsel.config.job import read_job
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
-    from dsel.storage.paths import as_place
+    from dsel.storage.paths import as_path
 
-    made, dataset = plan_job(read_job(job, None if out is None else as_place(out), cluster))
+    made, dataset = plan_job(read_job(job, None if out is None else as_path(out), cluster))
     made = calibrated(made, dataset)
     typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
     made.require()
@@ -112,9 +112,9 @@ def resume(
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import resume_job
     from dsel.selection.render import render
-    from dsel.storage.paths import as_place
+    from dsel.storage.paths import as_path
 
-    typer.echo(render(resume_job(as_place(folder), Reporter.for_terminal(log_format.value))))
+    typer.echo(render(resume_job(as_path(folder), Reporter.for_terminal(log_format.value))))
 
 
 @app.command()
@@ -132,10 +132,10 @@ def certify(
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render
-    from dsel.storage.paths import as_place
+    from dsel.storage.paths import as_path
 
     effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(as_place(folder), effort, workers, Reporter.for_terminal(log_format.value))))
+    typer.echo(render(certify_run(as_path(folder), effort, workers, Reporter.for_terminal(log_format.value))))
 
 
 @app.command()

@@ -22,7 +22,7 @@ from dsel.jobs.signals import Interrupts
 from dsel.search.parallel.journal import Journal
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from dsel.storage.locks import FolderLockFile, locked
+from dsel.storage.locks import locked
 from tests.search.cases import random_data
 
 X, Y = random_data(3, m=50, n=14)
@@ -48,7 +48,7 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
 
     dataset, described, journal = as_dataset(X, Y), job(folder), Journal(folder / "journal.jsonl")
     run = f"life-{os.getpid()}"
-    with locked(FolderLockFile(folder), run, str(folder)) as lock, Interrupts() as interrupts:
+    with locked(folder, run) as lock, Interrupts() as interrupts:
         checkpoints = Checkpoints(described, RunFolder(folder), {}, interrupts, Reporter(), lock, journal)
         context = RunContext(
             state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,

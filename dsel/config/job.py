@@ -28,18 +28,18 @@ from dsel.config.secrets import refuse_passwords
 from dsel.config.types import Duration, Float, Int, first_error, not_bool
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.errors import MissingInputError, OptionError
-from dsel.storage.paths import Place, Remote, as_place
+from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
 
-def _place(value: Any) -> Place:
-    if not isinstance(value, str | Place):
+def _place(value: Any) -> AnyPath:
+    if not isinstance(value, str | AnyPath):
         raise ValueError("it must be a path, or an s3://, gs:// or az:// URL")
     if value == "":
         raise ValueError("it is empty: name a path, or an s3://, gs:// or az:// URL")
-    return as_place(value)
+    return as_path(value)
 
 
-_Place = Annotated[Place, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
+_Place = Annotated[AnyPath, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 
 
 def _column(value: Any) -> Any:
@@ -146,7 +146,7 @@ class JobFile(BaseModel):
         return self.model_dump(mode="json", exclude=exclude)
 
 
-def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) -> JobFile:
+def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None) -> JobFile:
     """Read and check a job file; `out` overrides its own, and the file `cluster` its cluster section, so that the same
     job file serves everywhere.
 
@@ -166,7 +166,7 @@ def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) 
     named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
     beside: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
     if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
-        held_out = _from_folder(folder, as_place(job.options["held_out"]))
+        held_out = _from_folder(folder, as_path(job.options["held_out"]))
         beside["options"] = {**job.options, "held_out": str(held_out)}
     beside["cluster"] = job.cluster.seen_from((cluster or path).absolute().parent)
     job = job.model_copy(update=beside)
@@ -177,8 +177,8 @@ def read_job(path: Path, out: Place | None = None, cluster: Path | None = None) 
     return job
 
 
-def _from_folder(folder: Path, place: Place) -> Place:
-    return place if isinstance(place, Remote) else folder / os.path.expanduser(place)
+def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
+    return place if isinstance(place, ObjectPath) else folder / os.path.expanduser(place)
 
 
 def _cluster_section(path: Path) -> Any:

@@ -22,7 +22,7 @@ from dsel.data.store.reader import Store, open_store
 from dsel.data.store.sparse import ObsColumns, SparseRows, SparseStore, is_sparse, open_sparse
 from dsel.data.weights import Weights, as_weights, find_weights, given_weights, named
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import Place, as_place
+from dsel.storage.paths import AnyPath, as_path
 
 Labels = NDArray[np.object_]
 
@@ -167,10 +167,10 @@ def as_dataset(
     Errors: OptionError for targets that are not there, DataError naming what X or Y is and should be.
     """
     targets = None if targets is None else as_columns(targets, "targets")
-    if isinstance(X, str | Place):
+    if isinstance(X, str | AnyPath):
         if Y is not None:
             raise OptionError("A store holds its own Y.", "Leave Y out, or open the store and pass arrays.")
-        if is_sparse(as_place(X)):
+        if is_sparse(as_path(X)):
             return _sparse_source(open_sparse(X), targets, unsupervised, sample_weight)
         store = open_store(X)
         return _weighted(_from_store(store, targets, unsupervised), find_weights(store, sample_weight))

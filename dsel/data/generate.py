@@ -13,7 +13,7 @@ from dsel.data.ingest import write_source
 from dsel.data.schema import ATTR_GENERATOR, default_labels
 from dsel.data.store.writer import IngestReport, Progress
 from dsel.errors import OptionError
-from dsel.storage.paths import Place, as_place
+from dsel.storage.paths import AnyPath, as_path
 
 GROUP_ELEMENTS: Final = 4_000_000
 GROUP_ROWS: Final = 1000
@@ -21,7 +21,7 @@ MODEL_STREAM: Final = 1 << 32  # the key of the model's own generator; groups of
 
 
 def generate_regression(
-    store: str | Place,
+    store: str | AnyPath,
     *,
     samples: int,
     features: int,
@@ -51,7 +51,7 @@ def generate_regression(
     model = RegressionSource(samples, features, informative, noise, correlation, dtype, seed)
     return write_source(
         model,
-        as_place(store),
+        as_path(store),
         worker_memory=worker_memory,
         chunks=chunks,
         overwrite=overwrite,

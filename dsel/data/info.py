@@ -11,7 +11,7 @@ from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.store.array import is_complete, open_array
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.sparse import SparseStore, is_sparse, open_sparse
-from dsel.storage.paths import Place, as_place, walk
+from dsel.storage.paths import AnyPath, as_path, walk
 
 SLOW_BYTES = 5 * TARGET_BYTES
 TINY_BYTES = TARGET_BYTES // 40
@@ -36,7 +36,7 @@ class VariableInfo:
 class StoreInfo:
     """A store at a glance. `absent` are the chunk files that are not there, `notes` is advice."""
 
-    path: Place
+    path: AnyPath
     variables: tuple[VariableInfo, ...]
     features: tuple[str, ...]
     targets: tuple[str, ...]
@@ -61,9 +61,9 @@ class StoreInfo:
         return text
 
 
-def describe(path: str | Place) -> StoreInfo:
+def describe(path: str | AnyPath) -> StoreInfo:
     """Look at a store without reading its values. Cost: one listing of its files. Errors as `open_store`."""
-    if is_sparse(as_place(path)):
+    if is_sparse(as_path(path)):
         return _describe_sparse(open_sparse(path))
     store = open_store(path)
     present = [name for name in names.DIMENSIONS if (store.path / name / names.METADATA_FILE).is_file()]
@@ -127,7 +127,7 @@ def _describe_sparse(store: SparseStore) -> StoreInfo:
     )
 
 
-def _variable(path: Place, name: str) -> VariableInfo:
+def _variable(path: AnyPath, name: str) -> VariableInfo:
     array = open_array(str(path), name).array
     codecs = [type(codec).__name__.removesuffix("Codec").lower() for codec in array.compressors]
     compression = [codec for codec in codecs if codec != "crc32c"] or ["uncompressed"]

@@ -15,16 +15,16 @@ from dsel.data.formats.base import Array, Reader, Source, put, wanted_dtype
 from dsel.data.schema import require_unique
 from dsel.data.store.writer import COMPRESSIONS, IngestReport, Plan, Progress, write_store
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import Place, as_place
+from dsel.storage.paths import AnyPath, as_path
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
 
 def ingest(
-    source: str | Place,
-    store: str | Place,
+    source: str | AnyPath,
+    store: str | AnyPath,
     *,
-    y: str | Place | None = None,
+    y: str | AnyPath | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     weight: str | int | None = None,
@@ -52,11 +52,11 @@ def ingest(
     Errors: MissingInputError, OptionError, DataError, MissingExtraError about the source; OutputError and
     CapacityError about the store.
     """
-    targets = None if y is None else as_place(y)
-    opened = open_source(as_place(source), y=targets, target=tuple(target), index=index, dtype=dtype, weight=weight)
+    targets = None if y is None else as_path(y)
+    opened = open_source(as_path(source), y=targets, target=tuple(target), index=index, dtype=dtype, weight=weight)
     return write_source(
         opened,
-        as_place(store),
+        as_path(store),
         compression=compression,
         worker_memory=worker_memory,
         chunks=chunks,
@@ -68,7 +68,7 @@ def ingest(
 
 def ingest_arrays(
     x: Array,
-    store: str | Place,
+    store: str | AnyPath,
     *,
     y: Array | None = None,
     features: Sequence[str] | None = None,
@@ -89,7 +89,7 @@ def ingest_arrays(
     source = ArraySource(x, y, features, targets, samples, weight)
     return write_source(
         source,
-        as_place(store),
+        as_path(store),
         compression=compression,
         chunks=chunks,
         overwrite=overwrite,
@@ -99,7 +99,7 @@ def ingest_arrays(
 
 def write_source(
     source: Source,
-    store: Place,
+    store: AnyPath,
     *,
     compression: str = "none",
     worker_memory: int | None = None,

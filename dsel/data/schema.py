@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from dsel.errors import DataError
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 X: Final = "X"
 Y: Final = "Y"
@@ -55,7 +55,7 @@ ATTR_GENERATOR: Final = "dsel_generator"  # dict, parameters and truth of genera
 METADATA_FILE: Final = "zarr.json"
 
 
-def staging_path(store: Place) -> Place:
+def staging_path(store: AnyPath) -> AnyPath:
     """The folder beside `store` in which it is built: there only while an ingest runs or was interrupted."""
     return store.with_name(store.name + ".ingesting")
 

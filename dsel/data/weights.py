@@ -21,7 +21,7 @@ from dsel.data.store.array import StoredArray, open_array
 from dsel.data.store.reader import Store
 from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import names_in
+from dsel.storage.paths import list_names
 
 #: Stored weights are looked through so many rows at a time.
 _ROWS = 1 << 20
@@ -56,7 +56,7 @@ def find_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
         return stored_weights(store.column(name, "sample_weight"), store.shape[0])
     array = StoredArray(str(store.path), name)
     if not (store.path / name / names.METADATA_FILE).is_file():
-        found = sorted(part for part in names_in(store.path) if (store.path / part / names.METADATA_FILE).is_file())
+        found = sorted(part for part in list_names(store.path) if (store.path / part / names.METADATA_FILE).is_file())
         raise DataError(
             f"{store.path} has no variable {name} of weights; it has {names.shorten(found)}.",
             "Name one of them with sample_weight, or leave it out.",

@@ -22,7 +22,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import by_gain, candidates_of, in_data_units, statistics_of
 from dsel.selection.result import FrontRow, Selection
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
@@ -49,7 +49,8 @@ class Effort:
 
 def certify_selection(
     dataset: Dataset, settings: Settings, selection: Selection, effort: Effort, context: RunContext | None = None,
-    folder: Place | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
+    folder: AnyPath | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None,
+    runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """The selection with certificates; a better subset that the proof found takes its place.
 
@@ -107,7 +108,7 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: Objective, settings: Settings, selection: Selection, effort: Effort, folder: Place | None,
+    objective: Objective, settings: Settings, selection: Selection, effort: Effort, folder: AnyPath | None,
     on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     base = len(objective.included)
@@ -152,13 +153,13 @@ class _Keeper:
 
     objective: Objective
     size: int
-    folder: Place | None
+    folder: AnyPath | None
     fingerprint: str | None
     chosen: bool  # whether this is the size that was asked for
     save_seconds: float
 
     @property
-    def _path(self) -> Place | None:
+    def _path(self) -> AnyPath | None:
         name = _PROOF if self.chosen else f"proof-{self.size}.json"
         return None if self.folder is None else self.folder / name
 

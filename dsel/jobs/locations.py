@@ -11,7 +11,7 @@ from dsel.data.dataset import Dataset
 from dsel.errors import OutputError
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.rows import held_out_store
-from dsel.storage.paths import Remote, inside
+from dsel.storage.paths import ObjectPath, is_inside
 
 
 def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def require_separate(job: JobFile) -> None:
     """Refuse a job that would write into the store that it reads, with an OutputError."""
     assert job.out is not None
     for name, place in (("out", job.out), ("artefacts", job.artefacts)):
-        if place is not None and inside(place, job.store):
+        if place is not None and is_inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
-    if inside(job.store, job.out / "selection.zarr"):
+    if is_inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 
 
@@ -39,8 +39,9 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
     if job.artefacts is not None:
         return StatisticsCache(job.artefacts)
     sibling = job.store.with_name(job.store.name + ".artefacts")
-    if isinstance(sibling, Remote):  # buckets of data are often read-only
-        writable = isinstance(job.out, Remote) and (job.out.scheme, job.out.bucket) == (sibling.scheme, sibling.bucket)
+    if isinstance(sibling, ObjectPath):  # buckets of data are often read-only
+        bucket = (sibling.scheme, sibling.bucket)
+        writable = isinstance(job.out, ObjectPath) and (job.out.scheme, job.out.bucket) == bucket
     else:
         writable = os.access(sibling if sibling.exists() else sibling.parent, os.W_OK)
     return StatisticsCache(sibling if writable else job.out / "artefacts")

@@ -17,7 +17,7 @@ from dsel.errors import DselError, OutputError
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.progress import Progress
 from dsel.storage.log_handler import log_handler
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
@@ -109,7 +109,7 @@ class Reporter:
             log.propagate = before[1]
 
     @contextmanager
-    def logging_to(self, path: Place) -> Iterator[None]:
+    def logging_to(self, path: AnyPath) -> Iterator[None]:
         """Write the same lines to a file, and the error that ends the block, if any.
 
         Raises

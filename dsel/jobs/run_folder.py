@@ -19,10 +19,9 @@ from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.selection.result import SELECTION, Selection, open_selection
-from dsel.storage.bucket_lock import BucketLockFile
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.locks import FolderLockFile, Lock, locked
-from dsel.storage.paths import Place, Remote, make_folder
+from dsel.storage.locks import Lock, locked
+from dsel.storage.paths import AnyPath, make_folder
 
 log = logging.getLogger("dsel")
 
@@ -35,11 +34,11 @@ class RunFolder:
 
     Parameters
     ----------
-    path : Path or Remote
+    path : Path or ObjectPath
         The folder. It need not exist yet.
     """
 
-    def __init__(self, path: Place) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self.path = path
         self.checkpoint = path / "checkpoint.json"
         self.journal = path / "journal.jsonl"
@@ -58,11 +57,10 @@ class RunFolder:
             make_folder(self.path)
         except OSError as error:
             raise OutputError(f"The result folder {self.path} cannot be written: {error.strerror}.") from error
-        file = BucketLockFile(self.path) if isinstance(self.path, Remote) else FolderLockFile(self.path)
         with (
             reporter.showing(),
             Interrupts(),  # while it waits for another run
-            locked(file, reporter.run, str(self.path)) as lock,
+            locked(self.path, reporter.run) as lock,
             reporter.logging_to(self.log),
             Interrupts() as interrupts,
         ):

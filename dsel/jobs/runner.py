@@ -31,7 +31,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import held_out_rows, plan_selection, run_selection
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock
-from dsel.storage.paths import Place, Remote
+from dsel.storage.paths import AnyPath, ObjectPath
 
 log = logging.getLogger("dsel")
 
@@ -81,7 +81,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
         return selection
 
 
-def resume_job(folder: Place, reporter: Reporter | None = None) -> Selection:
+def resume_job(folder: AnyPath, reporter: Reporter | None = None) -> Selection:
     """Continue the job that `folder` was written by, or raise MissingInputError if there is none."""
     _, job = RunFolder(folder).job()
     return run_job(job, reporter)
@@ -129,7 +129,7 @@ def _run(
         interrupts.raise_received()
 
     name = f"dsel-{reporter.run}"
-    logs = None if isinstance(folder.path, Remote) else folder.path / "workers"
+    logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
         closing(journal) if journal is not None else nullcontext(),
         connect(job.cluster, name=name, logs=logs) as client,
@@ -185,12 +185,12 @@ def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[Anytim
     return on_slice
 
 
-def certify_run(folder: Place, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+def certify_run(folder: AnyPath, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
     """Add certificates to the result in `folder`, or improve them. An unfinished proof continues.
 
     Parameters
     ----------
-    folder : Path or Remote
+    folder : Path or ObjectPath
         Folder of a finished job.
     effort : Effort
         How long to prove, and for which sizes.

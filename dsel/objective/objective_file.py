@@ -12,7 +12,7 @@ import numpy as np
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
-from dsel.storage.paths import Place, make_folder, write_bytes
+from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 #: Objectives read in this process, by digest. They are large: only the last one is kept, no longer than its search.
 _loaded: dict[str, DenseObjective] = {}
@@ -22,7 +22,7 @@ _loaded: dict[str, DenseObjective] = {}
 class ObjectiveFile:
     """The place of the arrays (.npz), and their digest."""
 
-    place: Place
+    place: AnyPath
     digest: str
 
     def load(self) -> DenseObjective:
@@ -46,10 +46,10 @@ def unload(digest: str) -> None:
     _loaded.pop(digest, None)
 
 
-def save_objective(objective: Objective, folder: Place) -> ObjectiveFile:
+def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
     """Write an objective, completely or not at all; the same objective is written once.
 
-    M is written, too, where the searches use it. Errors: OutputError, and those of `Remote` in object storage.
+    M is written, too, where the searches use it. Errors: OutputError, and those of `ObjectPath` in object storage.
     """
     digest = objective_digest(objective)
     place = folder / f"objective-{digest}.npz"

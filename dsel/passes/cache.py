@@ -23,7 +23,15 @@ from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.passes.column_statistics import ColumnStatistics
 from dsel.passes.eigendecomposition import Eigen
 from dsel.passes.statistics import Statistics
-from dsel.storage.paths import Place, Remote, drop_unfinished, make_folder, new_file, new_tree, put_in_place
+from dsel.storage.paths import (
+    AnyPath,
+    ObjectPath,
+    discard_tree,
+    make_folder,
+    open_for_writing,
+    publish_tree,
+    staging_tree,
+)
 
 log = logging.getLogger("dsel")
 
@@ -44,7 +52,7 @@ class StatisticsCache:
     An entry is named by the digest of its key: format, kind, fingerprint of the data, options.
     """
 
-    def __init__(self, folder: Place) -> None:
+    def __init__(self, folder: AnyPath) -> None:
         self.folder = folder
 
     @staticmethod
@@ -52,7 +60,7 @@ class StatisticsCache:
         """Return the key of an entry. kind: gram (Statistics), columns (ColumnStatistics) or eigen (Eigen)."""
         return {"format": FORMAT, "kind": kind, "input": fingerprint, "options": options}
 
-    def path(self, key: dict[str, Any]) -> Place:
+    def path(self, key: dict[str, Any]) -> AnyPath:
         """Return the folder of an entry."""
         digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
         return self.folder / f"{key['kind']}-{digest}"
@@ -80,14 +88,14 @@ class StatisticsCache:
             return None
         return found
 
-    def save(self, key: dict[str, Any], value: Cached) -> Place | None:
+    def save(self, key: dict[str, Any], value: Cached) -> AnyPath | None:
         """Write an entry and return its folder. An entry that another process has saved meanwhile stays.
 
         Where it cannot be written, log a warning and return None: the next run computes it again.
         """
         path = self.path(key)
         try:
-            if isinstance(path, Remote) and self.load(key) is not None:
+            if isinstance(path, ObjectPath) and self.load(key) is not None:
                 return path
             self._write(key, value, path)
         except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
@@ -98,8 +106,8 @@ class StatisticsCache:
             return None
         return path
 
-    def _write(self, key: dict[str, Any], value: Cached, path: Place) -> None:
-        staging = path if isinstance(path, Remote) else new_tree(self.folder, path.name)
+    def _write(self, key: dict[str, Any], value: Cached, path: AnyPath) -> None:
+        staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)
         try:
             make_folder(staging)
             manifest: dict[str, Any] = {"key": key, "versions": versions()}
@@ -108,25 +116,25 @@ class StatisticsCache:
                 arrays = _save_factors(staging, value)
             else:
                 arrays = {field.name: np.asarray(getattr(value, field.name)) for field in fields(value)}
-            with new_file(staging / "arrays.npz") as file:
+            with open_for_writing(staging / "arrays.npz") as file:
                 np.savez(file, **arrays)
-            with new_file(staging / _MANIFEST) as file:
+            with open_for_writing(staging / _MANIFEST) as file:
                 file.write(json.dumps(manifest, indent=2).encode())
             self._publish(key, staging, path)
         finally:
-            drop_unfinished(staging)
+            discard_tree(staging)
 
-    def _publish(self, key: dict[str, Any], staging: Place, path: Place) -> None:
+    def _publish(self, key: dict[str, Any], staging: AnyPath, path: AnyPath) -> None:
         if staging == path or self.load(key) is not None:
             return
         try:
-            put_in_place(staging, path.name)
+            publish_tree(staging, path.name)
         except OSError:
             if self.load(key) is None:
                 raise
 
 
-def _load_statistics(path: Place, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
+def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
     kind = _KINDS[key["kind"]]
     with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         values = {field.name: arrays[field.name] for field in fields(kind)}
@@ -134,7 +142,7 @@ def _load_statistics(path: Place, key: dict[str, Any]) -> Statistics | ColumnSta
     return found if found.consistent else None
 
 
-def _load_eigen(path: Place, manifest: dict[str, Any]) -> Eigen | None:
+def _load_eigen(path: AnyPath, manifest: dict[str, Any]) -> Eigen | None:
     with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         values, U = arrays["D_y"], arrays["U"]
     store = open_store(path / "W.zarr")
@@ -143,7 +151,7 @@ def _load_eigen(path: Place, manifest: dict[str, Any]) -> Eigen | None:
     return Eigen(W, values, U, **scalars) if W.shape[0] == values.size else None
 
 
-def _save_factors(folder: Place, eigen: Eigen) -> dict[str, Any]:
+def _save_factors(folder: AnyPath, eigen: Eigen) -> dict[str, Any]:
     """Write W as a store in column chunks; return the small arrays of eq. (8): D_y, P (diagonal, as Y = X) and U."""
     r, n = eigen.W.shape
     columns = choose_chunks((n, r), 8, worker_memory=_CHUNK_MEMORY)[0]

@@ -20,7 +20,7 @@ from dsel.search.options import Options
 from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.pareto.criterion import Criterion
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 OnSlice = Callable[[AnytimeSearch], None]
 
@@ -53,7 +53,7 @@ class SearchTask:
         Makes the executor that a search on workers submits its tasks to; by default one in this process.
     journal : Journal, optional
         Records the events of a search on workers.
-    shared_folder : Place, optional
+    shared_folder : AnyPath, optional
         A folder that the workers can read. The arrays of the objective are written there. Without one they are sent.
     """
 
@@ -68,7 +68,7 @@ class SearchTask:
     data: Any = None
     executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None
-    shared_folder: Place | None = None
+    shared_folder: AnyPath | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class CrossValidation:
         Whether rounds insert columns, remove them, or do both.
     penalties : int
         How many values of lam are compared before the first round; 0 where lam is given.
-    held_out : str, Place or pair of arrays, optional
+    held_out : str, AnyPath or pair of arrays, optional
         Rows that every step is tested on.
     loss : {"squared", "zero-one"}
         The loss of a left-out row.

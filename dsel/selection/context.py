@@ -12,7 +12,7 @@ from dsel.engine.threads import THREADS
 from dsel.passes.cache import StatisticsCache
 from dsel.search.method import OnSlice
 from dsel.search.parallel.journal import Journal
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunContext:
         Called with the name of each stage before it begins.
     journal : Journal, optional
         Where a search on workers writes its events.
-    shared_folder : Path or Remote, optional
+    shared_folder : Path or ObjectPath, optional
         Folder that the workers read, too. The arrays of an objective go there; without it they are sent.
     scratch : Path, optional
         Folder for a cache that can be made again. It is kept if the run is interrupted.
@@ -47,6 +47,6 @@ class RunContext:
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None
     journal: Journal | None = None
-    shared_folder: Place | None = None
+    shared_folder: AnyPath | None = None
     scratch: Path | None = None
     isolated_cluster: str = ""

@@ -41,7 +41,7 @@ from dsel.search.parallel.worker_tasks import bind, takes_data
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
@@ -400,7 +400,7 @@ def _plain(value: Any) -> Any:
     """Tuples of numbers as lists; data in memory by name only."""
     if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
         return list(value)
-    return str(value) if isinstance(value, Place) else "data in memory"
+    return str(value) if isinstance(value, AnyPath) else "data in memory"
 
 
 def in_data_units(

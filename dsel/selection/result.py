@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import (
-    Place,
-    as_place,
-    aside,
-    drop_unfinished,
-    final_name,
+    AnyPath,
+    as_path,
+    discard_tree,
     make_folder,
-    new_tree,
-    put_in_place,
-    sweep,
+    publish_tree,
+    published_name,
+    remove_stale,
+    staged_write,
+    staging_tree,
     zarr_store,
 )
 
@@ -125,14 +125,14 @@ class Selection:
 
         return render(self).rstrip()
 
-    def save(self, path: str | Place, *, overwrite: bool = False) -> Place:
+    def save(self, path: str | AnyPath, *, overwrite: bool = False) -> AnyPath:
         """Write selection.json (all but the large arrays) and selection.zarr (those) to the folder `path`.
 
         Each is written under a temporary name and renamed, the JSON last. In object storage the arrays keep a name of
         their own, selection-*.zarr, which the JSON says. Errors: OutputError where there is a
         selection already (unless `overwrite`) or the folder cannot be written.
         """
-        folder = as_place(path)
+        folder = as_path(path)
         if (folder / SELECTION).is_file() and not overwrite:
             raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
         try:
@@ -142,22 +142,22 @@ class Selection:
             raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
         return folder
 
-    def _write(self, folder: Place) -> None:
+    def _write(self, folder: AnyPath) -> None:
         import zarr
 
         before = read_json(folder / SELECTION)
-        sweep(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
-        staging = new_tree(folder, _ZARR)
-        text = json.dumps({**self.as_dict(), "arrays": final_name(staging, _ZARR)}, indent=1) + "\n"
+        remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
+        staging = staging_tree(folder, _ZARR)
+        text = json.dumps({**self.as_dict(), "arrays": published_name(staging, _ZARR)}, indent=1) + "\n"
         try:
             group = zarr.create_group(zarr_store(staging), zarr_format=3)
             for name, (array, dims) in self._arrays().items():
                 group.create_array(name, data=array, dimension_names=dims)
-            with aside(folder / SELECTION, text.encode()) as put:
-                put_in_place(staging, _ZARR)
+            with staged_write(folder / SELECTION, text.encode()) as put:
+                publish_tree(staging, _ZARR)
                 put()
         finally:
-            drop_unfinished(staging)
+            discard_tree(staging)
 
     def _arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
         width = max((row.size for row in self.front), default=1) or 1
@@ -183,12 +183,12 @@ class Selection:
         return {"format": FORMAT, **values}
 
 
-def open_selection(path: str | Place) -> Selection:
+def open_selection(path: str | AnyPath) -> Selection:
     """Open a saved Selection: its folder, or the selection.json in it.
 
     Errors: MissingInputError where there is none, DataError where it is not whole.
     """
-    folder = as_place(path)
+    folder = as_path(path)
     if folder.name == SELECTION:
         folder = folder.parent
     if not (folder / SELECTION).is_file():

@@ -1,4 +1,4 @@
-"""Connections to buckets, opened once a process with the credentials of its own environment."""
+"""Connections to buckets, opened once per process with the credentials of its own environment."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dsel.errors import AccessError, MissingExtraError
-from dsel.storage import retries as bucket_errors
-from dsel.storage.retries import REMEDIES, explained
+from dsel.storage import retries as retry_settings
+from dsel.storage.retries import REMEDIES, translate_error
 
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-#: A request is made at most once more than this, with the pauses of dsel.storage.retries.
+#: How often obstore repeats a request, with the delays of dsel.storage.retries.
 RETRIES = 8
-#: A connection that carries nothing for so long is given up, and the request made again.
-SILENCE = timedelta(seconds=60)
+#: A connection that carries no data for this long is closed, and the request repeated.
+READ_TIMEOUT = timedelta(seconds=60)
 
 _METADATA_ADDRESS = ("169.254.169.254", 80)
 
-#: Environment variables of which one names the credentials, and the variable that allows plain http.
+#: Environment variables that name credentials (one is enough), and the variable that allows plain http.
 _CREDENTIALS = {
     "s3": (
         ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -45,7 +45,7 @@ _CREDENTIALS = {
 
 
 def obstore_module() -> ModuleType:
-    """obstore. Errors: MissingExtraError."""
+    """Return the module obstore. Raises MissingExtraError if it is not installed."""
     try:
         import obstore
     except ImportError as error:
@@ -57,9 +57,9 @@ def obstore_module() -> ModuleType:
 
 @lru_cache(maxsize=64)
 def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store | GCSStore | AzureStore:
-    """This process's own connections to a bucket, or to what stands below `prefix` there.
+    """Return this process's connection to a bucket, or to the objects below `prefix` in it.
 
-    Errors: MissingExtraError, AccessError without credentials.
+    Raises MissingExtraError without obstore, AccessError without credentials.
     """
     obstore_module()
     from obstore.store import AzureStore, GCSStore, S3Store
@@ -67,11 +67,11 @@ def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store |
     _require_credentials(scheme, bucket)
     client: Any = {
         "allow_http": os.environ.get(_CREDENTIALS[scheme][1], "").lower() in ("1", "true", "yes"),
-        "read_timeout": SILENCE, "timeout": timedelta(minutes=10), "connect_timeout": timedelta(seconds=5),
+        "read_timeout": READ_TIMEOUT, "timeout": timedelta(minutes=10), "connect_timeout": timedelta(seconds=5),
     }  # fmt: skip
     retries: Any = {
         "max_retries": RETRIES, "retry_timeout": timedelta(minutes=3),
-        "backoff": {"init_backoff": bucket_errors.FIRST_PAUSE, "max_backoff": bucket_errors.LONGEST_PAUSE, "base": 2},
+        "backoff": {"init_backoff": retry_settings.FIRST_DELAY, "max_backoff": retry_settings.LONGEST_DELAY, "base": 2},
     }  # fmt: skip
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
     try:
@@ -79,12 +79,12 @@ def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store |
             bucket, prefix=prefix, client_options=client, retry_config=retries
         )
     except Exception as error:
-        raise explained(error, f"{scheme}://{bucket}") from None
+        raise translate_error(error, f"{scheme}://{bucket}") from None
     return store
 
 
 def _require_credentials(scheme: str, bucket: str) -> None:
-    """Without any in the environment there is the machine's role, if its address answers at all."""
+    """Raise AccessError if the environment names no credentials and the machine has no role to provide them."""
     variables, _ = _CREDENTIALS[scheme]
     home = os.path.expanduser("~/.config/gcloud/application_default_credentials.json")
     if any(os.environ.get(name) for name in variables) or (scheme == "gs" and os.path.exists(home)):

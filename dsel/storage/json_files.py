@@ -1,4 +1,4 @@
-"""Small files that are there whole or not at all."""
+"""Small JSON files, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import json
 from typing import Any
 
 from dsel.errors import OutputError
-from dsel.storage.paths import Place, write_bytes
+from dsel.storage.paths import AnyPath, write_bytes
 
 
-def write_json(path: Place, value: Any) -> None:
-    """Write JSON so that readers see the old value or the new one, whole. Errors: OutputError."""
+def write_json(path: AnyPath, value: Any) -> None:
+    """Write a value as JSON; readers see the old value or the new. Raises OutputError."""
     try:
         write_bytes(path, json.dumps(value).encode())
     except OSError as error:
         raise OutputError(
-            f"{path} cannot be written: {error.strerror}.", "Free some space there, or mend the folder's permissions."
+            f"{path} cannot be written: {error.strerror}.",
+            "Free some space there, or change the folder's permissions.",
         ) from error
 
 
-def read_json(path: Place) -> Any | None:
-    """The value, or None where there is no whole file."""
+def read_json(path: AnyPath) -> Any | None:
+    """Return the value of a JSON file, or None if the file is missing or incomplete."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,9 +1,15 @@
-"""One run at a time in a folder, across machines: a lock file that its owner keeps alive.
+"""One run at a time in a folder, across machines, on shared file systems and in object storage.
 
-A lock that is enforced by the file system (flock) is no help on network file systems that do not pass it on, and none
-on object stores. So the owner writes down who it is, and counts up a number there every `BEAT_SECONDS`. Whoever finds
-the file watches that number by a clock of his own: clocks of two machines are never compared. An owner on the same
-machine whose process is gone need not be watched.
+The lock is a numbered file: `.lock`, `.lock-1`, `.lock-2` and so on; the highest number counts. A contender that finds
+the lock free, or its owner dead, creates the file with the next number. Creating a new file is atomic on every storage,
+so of several contenders one succeeds. No contender changes the file of another. So a delayed one cannot destroy a lock
+that was taken meanwhile.
+
+The owner rewrites its file every `BEAT_SECONDS`. Others watch it by their own clock; clocks of two machines are never
+compared. An owner on the same machine is looked up by its process instead.
+
+Why not flock, or the package filelock? Network file systems may not forward flock. The lease of filelock (4.2) takes a
+dead owner's lock over by exchanging two names. NFS, SMB, Lustre and CephFS refuse that, so there the lock would stay.
 """
 
 from __future__ import annotations
@@ -11,213 +17,217 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
-from uuid import uuid4
+from typing import Any
 
 import psutil
 
 from dsel.errors import AccessError, DselError, OutputError, StorageError
+from dsel.storage.paths import AnyPath, ObjectPath, create_file, list_names, make_folder, write_bytes
 
 log = logging.getLogger("dsel")
 
-LOCK_NAME = ".lock"
-#: How often the owner says that it lives, and how long its silence lasts before others take it for dead.
+#: How often the owner rewrites its file, and after which silence others take it for dead.
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 30.0
-#: How long a file without links may stay empty between being made and being written, before it counts as damaged.
-EMPTY_SECONDS = 1.0
-
-
-class LockFile(Protocol):
-    """A small file that can be made by one only. Errors: OSError, OutputError, StorageError."""
-
-    def create(self, text: str) -> bool:
-        """Write it where there is none; False where there is one already."""
-
-    def read(self) -> str | None:
-        """Its text, or None where there is none."""
-
-    def replace(self, text: str) -> None:
-        """Write it anew, whole at any moment."""
-
-    def remove(self) -> None:
-        """Remove it, if it is there."""
-
-
-class FolderLockFile:
-    """In a folder that several machines may share: that a file is new is decided by the server, over NFS too."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / LOCK_NAME
-
-    def create(self, text: str) -> bool:
-        """Write it where there is none, whole from the first moment; False where there is one already."""
-        temporary = self._written(text)
-        try:
-            os.link(temporary, self._path)
-        except FileExistsError:  # NFS may say so of an own link, when its answer was lost and the request made again
-            return temporary.stat().st_nlink == 2
-        except OSError:  # a file system without hard links
-            return self._create_in_place(text)
-        finally:
-            temporary.unlink()
-        return True
-
-    def _create_in_place(self, text: str) -> bool:
-        try:
-            with self._path.open("x") as file:
-                file.write(text)
-        except FileExistsError:
-            return False
-        return True
-
-    def _written(self, text: str) -> Path:
-        temporary = self._path.with_name(f"{LOCK_NAME}-{uuid4().hex[:8]}")
-        try:
-            temporary.write_text(text)
-        except OSError:  # a full disk
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        return temporary
-
-    def read(self) -> str | None:
-        """Its text, or None where there is none."""
-        end = time.monotonic() + EMPTY_SECONDS
-        try:
-            while not (text := self._path.read_text()) and time.monotonic() < end:
-                time.sleep(0.01)  # made in place, and about to be written
-        except FileNotFoundError:
-            return None
-        return text
-
-    def replace(self, text: str) -> None:
-        """Write it anew, whole at any moment."""
-        os.replace(self._written(text), self._path)
-
-    def remove(self) -> None:
-        """Remove it, if it is there."""
-        self._path.unlink(missing_ok=True)
 
 
 class Lock:
-    """A lock that is held. It can be lost: a machine that slept for long finds that another run has taken over."""
+    """A lock that this process holds, until another run takes it over because this one was silent for too long."""
 
-    def __init__(self, file: LockFile, owner: dict[str, Any], place: str) -> None:
-        self._file, self._owner, self._place = file, owner, place
+    def __init__(self, folder: AnyPath, number: int, owner: dict[str, Any], name: str) -> None:
+        self._folder, self._number, self._owner, self._name = folder, number, owner, name
         self._beat = 0
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name="dsel-lock", daemon=True)
 
     def require(self) -> None:
-        """To be called before anything is written. Errors: OutputError where the lock is another run's by now."""
-        found = _parsed(self._file.read())
-        if found is None or found.get("run") != self._owner["run"]:
-            by = "nobody" if found is None else _named(found)
+        """Raise OutputError if another run has taken the lock over. Call it before anything is written."""
+        if not self._is_held():
+            time.sleep(BEAT_SECONDS / 4)  # a contender that was too late withdraws its file at once
+        if not self._is_held():
+            text = _latest(self._folder)[1]
+            holder = _describe(_parse(text)) if text else "nobody"
             raise OutputError(
-                f"This run lost its hold on {self._place}: it is held by {by}.",
-                "It was silent for too long (a suspended job?); the other run goes on in its place.",
+                f"This run lost its lock on {self._name}, which is now held by {holder}.",
+                "It was silent for too long (a suspended job?). The other run continues in its place.",
             )
 
-    def _text(self) -> str:
-        return json.dumps({**self._owner, "beat": self._beat})
+    def start(self) -> None:
+        """Start the heartbeat."""
+        self._thread.start()
 
-    def _take(self) -> bool:
-        try:
-            return self._file.create(self._text())
-        except OSError as error:
-            raise OutputError(f"{self._place} cannot be written: {error.strerror}.") from error
+    def _is_held(self) -> bool:
+        number, text = _latest(self._folder)
+        return number == self._number and _parse(text).get("run") == self._owner["run"]
 
-    def _keep_alive(self) -> None:
-        while not self._over.wait(BEAT_SECONDS):
-            try:
-                self.require()
-                self._beat += 1
-                self._file.replace(self._text())
-            except OutputError:
-                return  # the next `require` says so where it can be heard
-            except (OSError, StorageError, AccessError) as error:
-                log.warning("the lock of %s could not be kept alive: %s", self._place, error)
+    def release(self) -> None:
+        """Stop the heartbeat and free the lock, if this run still holds it.
 
-    def _release(self) -> None:
-        self._over.set()
+        On disk the first file is removed. A higher number shows that a run was taken for dead. That run may wake up
+        later, so no number is used again: the file stays, empty. So it does in object storage, where a run may have
+        permission to write but not to delete.
+        """
+        self._stopped.set()
         self._thread.join()
         with suppress(OSError, DselError):
             self.require()
-            self._file.remove()
+            file = _file(self._folder, self._number)
+            if self._number == 0 and isinstance(file, Path):
+                file.unlink()
+            else:
+                write_bytes(file, b"")
+
+    def _keep_alive(self) -> None:
+        while not self._stopped.wait(BEAT_SECONDS):
+            try:
+                self.require()
+                self._beat += 1
+                write_bytes(_file(self._folder, self._number), _text(self._owner, self._beat))
+            except OutputError:
+                return  # the next `require` reports it in the main thread
+            except (OSError, StorageError, AccessError) as error:
+                log.warning("the lock on %s could not be refreshed: %s", self._name, error)
 
 
 @contextmanager
-def locked(file: LockFile, run: str, place: str) -> Iterator[Lock]:
-    """Hold the lock for the run of that id while the block lasts; `place` is its name in messages.
+def locked(folder: AnyPath, run: str, name: str | None = None) -> Iterator[Lock]:
+    """Hold the lock of `folder` for the run with this id; create the folder if needed.
 
-    What a dead owner left is taken over, with a message: at once where it was a process of this machine, else after
-    `SILENCE_SECONDS` of watching. Errors: OutputError where another run is alive.
+    `name` is what messages call the folder, by default its path. A dead owner's lock is taken over with a warning: at
+    once if its process ran on this machine, otherwise after `SILENCE_SECONDS`. Raises OutputError if it is alive.
     """
+    name = name or str(folder)
     me = psutil.Process()
-    lock = Lock(file, {"run": run, "host": _host(), "pid": me.pid, "started": me.create_time()}, place)
-    while not lock._take():
-        found = _parsed(file.read())
-        if found is None:
-            continue  # released, or taken over, just now
-        if _alive(file, found, place):
-            raise OutputError(
-                f"Another run is writing to {place}: {_named(found)}.", "Wait for it, or choose another --out."
-            )
-        now = _parsed(file.read())
-        if now is not None and now.get("run") == found.get("run"):  # nobody else was quicker
-            log.warning("taking over %s from %s, which is dead", place, _named(found))
-            file.remove()
-    lock._thread.start()
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    owner = {"run": run, "host": _host(), "pid": me.pid, "started": me.create_time(), "since": since}
+    try:
+        lock = Lock(folder, _acquire(folder, owner, name), owner, name)
+    except OSError as error:
+        raise OutputError(
+            f"{name} cannot be written: {error.strerror}.", "Check the permissions of the folder and the disk."
+        ) from error
+    lock.start()
     try:
         yield lock
     finally:
-        lock._release()
+        lock.release()
 
 
-def _alive(file: LockFile, owner: dict[str, Any], place: str, clock: Callable[[], float] = time.monotonic) -> bool:
-    """Whether the owner lives: its process, on this machine; its heartbeat, on another one."""
+def remove_free_folder(folder: AnyPath) -> None:
+    """Remove a folder with nothing in it but free locks. A lock that another run holds stays."""
+    with suppress(OSError, DselError):
+        for number in _numbers(folder):
+            if not _read(folder, number):
+                _file(folder, number).unlink(missing_ok=True)
+        if not isinstance(folder, ObjectPath):
+            folder.rmdir()
+
+
+def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
+    """Return the number of the file that makes `owner` the holder."""
+    make_folder(folder)
+    while True:
+        number, text = _latest(folder)
+        if text and _is_alive(folder, number, text, name):
+            raise OutputError(
+                f"Another run is writing to {name}: {_describe(_parse(text))}.",
+                "Wait until it ends, or write to another place.",
+            )
+        if _latest(folder) == (number, text) and _claim(folder, number, text, owner):
+            if text:
+                log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(text)))
+            return number + 1
+
+
+def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]) -> bool:
+    """Create the next file, and return whether that makes `owner` the holder.
+
+    Between reading and creating, others may have taken and freed the lock. Then the file judged before is gone or
+    changed, or a higher number exists, and the new file is withdrawn.
+    """
+    if not create_file(_file(folder, number + 1), _text(owner, 0)):
+        return False
+    if max(_numbers(folder), default=-1) == number + 1 and _read(folder, number) == text:
+        with suppress(OSError, AccessError):
+            for old in sorted(_numbers(folder)):
+                if old <= number:
+                    _file(folder, old).unlink(missing_ok=True)
+        return True
+    _file(folder, number + 1).unlink(missing_ok=True)
+    return False
+
+
+def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
+    """Return whether the owner is alive: its process on this machine, its heartbeat on another one."""
+    owner = _parse(text)
     if owner.get("host") == _host():
         with suppress(psutil.Error, KeyError, TypeError, ValueError):
             started: float = psutil.Process(owner["pid"]).create_time()
             return abs(started - float(owner["started"])) < 1.0
         return False
-    log.info("%s is held by %s: watching whether it is alive", place, _named(owner))
-    start = clock()
-    while clock() - start < SILENCE_SECONDS:
+    log.info("%s is locked by %s: watching whether it is alive", name, _describe(owner))
+    start = time.monotonic()
+    while time.monotonic() - start < SILENCE_SECONDS:
         time.sleep(BEAT_SECONDS / 4)
-        now = _parsed(file.read())
-        if now is None:
-            return False
-        if now.get("run") != owner.get("run") or now.get("beat") != owner.get("beat"):
-            return True
+        latest = _latest(folder)
+        if latest != (number, text):
+            return bool(latest[1])
     return False
 
 
+def _numbers(folder: AnyPath) -> set[int]:
+    found = (re.fullmatch(r"\.lock(?:-(\d+))?", name) for name in list_names(folder))
+    return {int(match[1] or 0) for match in found if match}
+
+
+def _latest(folder: AnyPath) -> tuple[int, str | None]:
+    """Return the highest number and the text of its file, empty if the lock is free; -1 and None without a file."""
+    while (number := max(_numbers(folder), default=-1)) >= 0:
+        if (text := _read(folder, number)) is not None:
+            return number, text
+    return -1, None
+
+
+def _read(folder: AnyPath, number: int) -> str | None:
+    try:
+        return None if number < 0 else _file(folder, number).read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+
+
+def _file(folder: AnyPath, number: int) -> AnyPath:
+    return folder / (".lock" if number == 0 else f".lock-{number}")
+
+
+def _text(owner: dict[str, Any], beat: int) -> bytes:
+    return json.dumps({**owner, "beat": beat}).encode()
+
+
+def _parse(text: str | None) -> dict[str, Any]:
+    """Return the owner that a lock file names; an empty dict if it is free or damaged."""
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _describe(owner: dict[str, Any]) -> str:
+    host = str(owner["host"]).split(" ")[0] if "host" in owner else "an unknown machine"
+    since = f", since {owner['since']}" if "since" in owner else ""
+    return f"run {owner.get('run', 'unknown')} (process {owner.get('pid', 'unknown')} on {host}{since})"
+
+
 def _host() -> str:
-    """This machine, or container: process numbers mean nothing outside it."""
+    """Return the name of this machine or container, in which process numbers are unique."""
     try:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return socket.gethostname()
-
-
-def _named(owner: dict[str, Any]) -> str:
-    host = str(owner.get("host", "an unknown machine")).split(" ")[0]
-    return f"run {owner.get('run', 'unknown')} (process {owner.get('pid')} on {host})"
-
-
-def _parsed(text: str | None) -> dict[str, Any] | None:
-    """What the file says; a damaged one is of an unknown owner."""
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

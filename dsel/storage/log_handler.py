@@ -1,4 +1,4 @@
-"""A log in object storage, where nothing can be appended to: all of it is put there anew, now and then."""
+"""A log file in object storage. Objects cannot grow, so the whole log is uploaded from time to time."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import logging
 import time
 
 from dsel.errors import DselError
-from dsel.storage.paths import Place, Remote
+from dsel.storage.paths import AnyPath, ObjectPath
 
-#: A line waits at most about so many seconds (and for the next line) until it is put there.
+#: A new line triggers an upload if the last one is this many seconds ago.
 UPLOAD_SECONDS = 10.0
 
 
-def log_handler(path: Place) -> logging.Handler:
-    """A handler that adds lines to the file. Errors: OSError on disk, those of `Remote` in object storage."""
-    return RemoteLog(path) if isinstance(path, Remote) else logging.FileHandler(path)
+def log_handler(path: AnyPath) -> logging.Handler:
+    """Return a handler that appends to the file. Raises OSError, or in object storage the errors of `ObjectPath`."""
+    return ObjectLogHandler(path) if isinstance(path, ObjectPath) else logging.FileHandler(path)
 
 
-class RemoteLog(logging.Handler):
-    """Keeps the lines in memory, those of earlier runs first; the log is small. Storage that fails on the way does not
-    stop the run: what it cost is said on standard error, and the next line tries again."""
+class ObjectLogHandler(logging.Handler):
+    """Keep the log in memory, after the lines of earlier runs, and upload it.
 
-    def __init__(self, place: Remote) -> None:
+    A failed upload does not stop the run: a warning goes to standard error, and the next line tries again.
+    """
+
+    def __init__(self, path: ObjectPath) -> None:
         super().__init__()
-        self._place = place
+        self._path = path
         try:
-            self._text = place.read_bytes()
+            self._text = path.read_bytes()
         except FileNotFoundError:
             self._text = b""
-        self._put_there = self._text
+        self._uploaded = self._text
         self._last = -UPLOAD_SECONDS
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -37,13 +39,13 @@ class RemoteLog(logging.Handler):
             self.flush()
 
     def flush(self) -> None:
-        """Put all lines there."""
-        if self._text == self._put_there:
+        """Upload all lines."""
+        if self._text == self._uploaded:
             return
         text, self._last = self._text, time.monotonic()
         try:
-            self._place.write_bytes(text)
-            self._put_there = text
+            self._path.write_bytes(text)
+            self._uploaded = text
         except DselError as error:
             logging.lastResort.handle(  # type: ignore[union-attr]
                 logging.LogRecord("dsel", logging.WARNING, __file__, 0, "the log is not saved: %s", (error,), None)

@@ -1,8 +1,11 @@
-"""Where things stand: a Path, or a name in object storage. What differs between the two is here, once.
+"""Paths on disk and in object storage behind one set of functions.
 
-A file is replaced by a rename, an object by one request: `aside` and `write_bytes` do either, and readers see the old
-content or the new. A tree of files cannot be put in place by one request where nothing can be renamed: there it is
-written under a name of its own, and the file that names it is written last.
+`AnyPath` is a `pathlib.Path` or an `ObjectPath`. The two have most methods in common. The functions here cover the
+rest, above all how to write something so that readers see the old content or the new, never a part:
+
+- a file: on disk it is written under a temporary name and renamed, in object storage one request replaces it;
+- a folder: on disk it is renamed as well. Object storage cannot rename. There the folder keeps a unique name, and the
+  file that refers to it is written last.
 """
 
 from __future__ import annotations
@@ -10,142 +13,178 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from dsel.errors import OptionError
-from dsel.storage.object_store import SCHEMES, Entry, Remote
-from dsel.storage.zarr_store import zarr_objects
+from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
+from dsel.storage.zarr_store import object_zarr_store
 
 __all__ = [
-    "Entry",
-    "Place",
-    "Remote",
-    "as_place",
-    "aside",
-    "drop_unfinished",
-    "final_name",
-    "inside",
-    "look",
+    "AnyPath",
+    "FileInfo",
+    "ObjectPath",
+    "as_path",
+    "create_file",
+    "discard_tree",
+    "is_inside",
+    "list_names",
     "make_folder",
-    "names_in",
-    "new_file",
-    "new_tree",
-    "put_in_place",
-    "sweep",
+    "open_for_writing",
+    "publish_tree",
+    "published_name",
+    "remove_stale",
+    "staged_write",
+    "staging_tree",
+    "stat",
     "walk",
     "write_bytes",
     "zarr_store",
 ]
 
-Place = Path | Remote
+AnyPath = Path | ObjectPath
 
 
-def as_place(where: str | Place) -> Place:
-    """A Path (of a str, ~ is the home folder), or a Remote for s3://, gs:// and az://. Errors: OptionError for other
-    URLs, and for one short of a slash, which would be a folder named s3: here."""
-    if isinstance(where, Remote):
-        return where
-    text = str(where)
-    if where == "":  # an unset variable of a shell, which would be the folder one stands in
-        raise OptionError("A path is empty.", "Name a path, or an s3://, gs:// or az:// URL.")
+def as_path(path: str | AnyPath) -> AnyPath:
+    """Return a Path, or an ObjectPath for an s3://, gs:// or az:// URL. In a str, ~ is the home folder.
+
+    Raises OptionError for other URLs, and for a URL that lacks a slash: that would be a local folder named "s3:".
+    """
+    if isinstance(path, ObjectPath):
+        return path
+    text = str(path)
+    if path == "":  # an unset shell variable; as a Path it would be the current folder
+        raise OptionError("A path is empty.", "Give a path, or an s3://, gs:// or az:// URL.")
     scheme, colon, rest = text.partition(":")
-    if isinstance(where, Path):
+    if isinstance(path, Path):
         if colon and scheme in SCHEMES:  # Path("s3://a/b") has lost a slash
             raise OptionError(f"A {scheme}:// URL was given as a Path, which changes it.", "Give it as a str.")
-        return where
+        return path
     if not rest.startswith("//"):
         if colon and scheme in SCHEMES:
             raise OptionError(f"{scheme}: is followed by one slash or none.", f"Write {scheme}://bucket/path.")
         return Path(os.path.expanduser(text))
     if scheme not in SCHEMES:
-        raise OptionError(f"{scheme}:// is not known.", "Use a local path, s3://, gs:// or az://.")
-    return Remote.from_url(text)
+        raise OptionError(f"{scheme}:// is not supported.", "Use a local path, s3://, gs:// or az://.")
+    return ObjectPath.from_url(text)
 
 
-def walk(folder: Place) -> Iterator[Entry]:
-    """All files below, with sizes and tags (times of change, or the storage's own)."""
-    if isinstance(folder, Remote):
+def walk(folder: AnyPath) -> Iterator[FileInfo]:
+    """Yield all files below `folder`. The tag is the time of change, or in object storage the ETag."""
+    if isinstance(folder, ObjectPath):
         yield from folder.walk()
         return
     for parent, _, files in os.walk(folder):
         relative = os.path.relpath(parent, folder).replace(os.sep, "/")
         for file in files:
             status = os.stat(os.path.join(parent, file))
-            yield Entry(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
+            yield FileInfo(file if relative == "." else f"{relative}/{file}", status.st_size, str(status.st_mtime_ns))
 
 
-def names_in(folder: Place) -> set[str]:
-    """What stands directly below; nothing where there is no folder."""
-    if isinstance(folder, Remote):
-        return folder.names()
-    return {part.name for part in folder.iterdir()} if folder.is_dir() else set()
+def list_names(folder: AnyPath) -> set[str]:
+    """Return the names directly below `folder`; none if the folder does not exist."""
+    if isinstance(folder, ObjectPath):
+        return folder.list_names()
+    return {child.name for child in folder.iterdir()} if folder.is_dir() else set()
 
 
-def look(file: Place) -> Entry:
-    """Size and tag. Errors: FileNotFoundError."""
-    if isinstance(file, Remote):
-        found = file.look()
-        if found is None:
-            raise FileNotFoundError(f"There is no object {file}.")
-        return found
+def stat(file: AnyPath) -> FileInfo:
+    """Return the size and the tag of a file. Raises FileNotFoundError."""
+    if isinstance(file, ObjectPath):
+        return file.stat()
     status = file.stat()
-    return Entry(file.name, status.st_size, str(status.st_mtime_ns))
+    return FileInfo(file.name, status.st_size, str(status.st_mtime_ns))
 
 
-def inside(place: Place, folder: Place) -> bool:
-    """Whether `place` is `folder` or lies in it."""
-    if isinstance(place, Remote) or isinstance(folder, Remote):
-        return isinstance(place, Remote) and isinstance(folder, Remote) and place.is_relative_to(folder)
-    return place.resolve().is_relative_to(folder.resolve())
+def is_inside(path: AnyPath, folder: AnyPath) -> bool:
+    """Return whether `path` is `folder` or lies below it."""
+    if isinstance(path, ObjectPath) or isinstance(folder, ObjectPath):
+        return isinstance(path, ObjectPath) and isinstance(folder, ObjectPath) and path.is_relative_to(folder)
+    return path.resolve().is_relative_to(folder.resolve())
 
 
-def make_folder(folder: Place) -> None:
-    """With those above it. In object storage there is nothing to make."""
-    if not isinstance(folder, Remote):
+def make_folder(folder: AnyPath) -> None:
+    """Create a folder and its parents. Object storage has no folders, so there it does nothing."""
+    if not isinstance(folder, ObjectPath):
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def zarr_store(place: Place) -> Any:
-    """What Zarr takes for a store. It knows nothing above `place`, where Zarr would write metadata of parents."""
-    return zarr_objects(place) if isinstance(place, Remote) else place
+def zarr_store(path: AnyPath) -> Any:
+    """Return what Zarr accepts as a store, rooted at `path`, so that Zarr writes no metadata above it."""
+    return object_zarr_store(path) if isinstance(path, ObjectPath) else path
 
 
 @contextmanager
-def aside(file: Place, data: bytes) -> Iterator[Any]:
-    """Yields a function that puts `data` in the place of `file`, at once; up to there it is beside it, on disk."""
-    if isinstance(file, Remote):
+def staged_write(file: AnyPath, data: bytes) -> Iterator[Callable[[], None]]:
+    """Write `data` to a temporary file on disk, and yield a function that puts it in the place of `file`.
+
+    In object storage nothing is written before the function is called. Raises OSError.
+    """
+    if isinstance(file, ObjectPath):
         yield lambda: file.write_bytes(data)
         return
+    with _temporary_file(file, data) as temporary:
+        yield lambda: os.replace(temporary, file)
+
+
+def write_bytes(file: AnyPath, data: bytes) -> None:
+    """Write or replace a file; readers see the old content or the new. Raises OSError."""
+    with staged_write(file, data) as publish:
+        publish()
+
+
+def create_file(file: AnyPath, data: bytes) -> bool:
+    """Write a new file; return False if it exists already. Of several callers, one succeeds. Raises OSError.
+
+    NFS, too, creates hard links atomically. A file system without hard links shows the file empty for a moment.
+    """
+    if isinstance(file, ObjectPath):
+        return file.create(data)
+    with _temporary_file(file, data) as temporary:
+        try:
+            os.link(temporary, file)
+        except FileExistsError:  # NFS also says so if its first answer was lost and it repeated the request
+            return temporary.stat().st_nlink == 2
+        except OSError:
+            return _create_without_links(file, data)
+    return True
+
+
+def _create_without_links(file: Path, data: bytes) -> bool:
+    try:
+        out = file.open("xb")
+    except FileExistsError:
+        return False
+    with out:
+        out.write(data)
+    return True
+
+
+@contextmanager
+def _temporary_file(file: Path, data: bytes) -> Iterator[Path]:
+    """Yield a file with `data` in the folder of `file`, flushed to disk; remove it at the end if it is still there."""
     temporary = file.with_name(f".{file.name}-{uuid4().hex[:8]}")
     try:
         with temporary.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        yield lambda: os.replace(temporary, file)
+        yield temporary
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
-def write_bytes(file: Place, data: bytes) -> None:
-    """Whole or not at all, and in the place of what was there. Errors: OSError."""
-    with aside(file, data) as put:
-        put()
-
-
 @contextmanager
-def new_file(file: Place) -> Iterator[IO[bytes]]:
-    """A file to write to, flushed to disk at the end; in object storage it appears then, whole. Errors: OSError."""
-    if isinstance(file, Remote):
+def open_for_writing(file: AnyPath) -> Iterator[IO[bytes]]:
+    """Open a file for writing; flush it to disk at the end. An object appears at the end, complete. Raises OSError."""
+    if isinstance(file, ObjectPath):
         with tempfile.TemporaryFile() as out:
             yield out
-            out.seek(0)
-            file.put(out)
+            file.upload(out)
         return
     with file.open("wb") as out:
         yield out
@@ -153,37 +192,37 @@ def new_file(file: Place) -> Iterator[IO[bytes]]:
         os.fsync(out.fileno())
 
 
-def new_tree(folder: Place, name: str) -> Place:
-    """Where to write a tree that is to become `folder`/`name`: under another name, which nobody reads."""
+def staging_tree(folder: AnyPath, name: str) -> AnyPath:
+    """Return a unique path in `folder` at which to write a tree that will be published as `name`."""
     stem, dot, suffix = name.partition(".")
     token = uuid4().hex[:8]
-    return folder / (f"{stem}-{token}{dot}{suffix}" if isinstance(folder, Remote) else f".{name}-{token}")
+    return folder / (f"{stem}-{token}{dot}{suffix}" if isinstance(folder, ObjectPath) else f".{name}-{token}")
 
 
-def final_name(tree: Place, name: str) -> str:
-    """The name under which a tree from `new_tree` will stand."""
-    return tree.name if isinstance(tree, Remote) else name
+def published_name(tree: AnyPath, name: str) -> str:
+    """Return the name that `publish_tree` gives to a tree: `name`, or in object storage its unique name."""
+    return tree.name if isinstance(tree, ObjectPath) else name
 
 
-def put_in_place(tree: Place, name: str) -> None:
-    """The tree takes its final name, and the place of what was there."""
-    if not isinstance(tree, Remote):
+def publish_tree(tree: AnyPath, name: str) -> None:
+    """Rename a tree to `name` and replace what had that name. In object storage it keeps its unique name."""
+    if not isinstance(tree, ObjectPath):
         target = tree.with_name(name)
         shutil.rmtree(target, ignore_errors=True)
         os.rename(tree, target)
 
 
-def drop_unfinished(tree: Place) -> None:
-    """Remove what `put_in_place` has not moved. In object storage the next writer does it (`sweep`)."""
-    if not isinstance(tree, Remote):
+def discard_tree(tree: AnyPath) -> None:
+    """Remove a tree that was not published. In object storage the next writer does it (`remove_stale`)."""
+    if not isinstance(tree, ObjectPath):
         shutil.rmtree(tree, ignore_errors=True)
 
 
-def sweep(folder: Place, name: str, keep: str | None) -> None:
-    """Remove trees from `new_tree` that interrupted or replaced writers left in object storage, but for `keep`."""
-    if not isinstance(folder, Remote):
+def remove_stale(folder: AnyPath, name: str, keep: str | None) -> None:
+    """Remove trees called `name` that earlier writers left in object storage, except the one called `keep`."""
+    if not isinstance(folder, ObjectPath):
         return
     stem, dot, suffix = name.partition(".")
-    for top in sorted(folder.names()):
-        if top.startswith(f"{stem}-") and top.endswith(f"{dot}{suffix}") and top != keep:
-            (folder / top).remove_tree()
+    for found in sorted(folder.list_names()):
+        if found.startswith(f"{stem}-") and found.endswith(f"{dot}{suffix}") and found != keep:
+            (folder / found).remove_tree()

@@ -1,4 +1,4 @@
-"""Object storage as Zarr sees it, with errors of dsel."""
+"""A Zarr store over object storage that repeats failed requests and raises the errors of dsel."""
 
 from __future__ import annotations
 
@@ -8,54 +8,51 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from dsel.storage.connection import connection, obstore_module
-from dsel.storage.object_store import Remote
-from dsel.storage.retries import Patience
+from dsel.storage.object_store import ObjectPath
+from dsel.storage.retries import RetryPolicy
 
 T = TypeVar("T")
 
 
 @lru_cache(maxsize=64)
-def zarr_objects(place: Remote) -> Any:
-    """What stands below `place` as Zarr sees it, with errors of dsel."""
+def object_zarr_store(path: ObjectPath) -> Any:
+    """Return a Zarr store of the objects below `path`."""
     from zarr.storage import ObjectStore
 
-    class Objects(ObjectStore[Any]):
+    class RetryingStore(ObjectStore[Any]):
         async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
             get = super().get
-            return await _ask_async(f"{place}/{key}", lambda: get(key, *args, **kwargs))
+            return await _request(f"{path}/{key}", lambda: get(key, *args, **kwargs))
 
         async def set(self, key: str, value: Any) -> None:
             obstore = obstore_module()
-
-            data = value.as_buffer_like()  # one request, so that no part is left behind
-            await _ask_async(
-                f"{place}/{key}", lambda: obstore.put_async(self.store, key, data, use_multipart=False)
-            )  # fmt: skip
+            data = value.as_buffer_like()  # one request, so that it leaves no part behind
+            await _request(f"{path}/{key}", lambda: obstore.put_async(self.store, key, data, use_multipart=False))
 
         async def set_if_not_exists(self, key: str, value: Any) -> None:
-            set_if_not_exists = super().set_if_not_exists  # what a lost answer leaves to find is the same
-            await _ask_async(f"{place}/{key}", lambda: set_if_not_exists(key, value))
+            set_if_not_exists = super().set_if_not_exists  # a repeated request finds the same content
+            await _request(f"{path}/{key}", lambda: set_if_not_exists(key, value))
 
         async def exists(self, key: str) -> bool:
             exists = super().exists
-            return await _ask_async(f"{place}/{key}", lambda: exists(key))
+            return await _request(f"{path}/{key}", lambda: exists(key))
 
         async def list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-            listed = super().list_dir
+            list_dir = super().list_dir
 
             async def names() -> list[str]:
-                return [name async for name in listed(prefix)]
+                return [name async for name in list_dir(prefix)]
 
-            for name in await _ask_async(f"{place}/{prefix}", names):
+            for name in await _request(f"{path}/{prefix}", names):
                 yield name
 
-    return Objects(connection(place.scheme, place.bucket, place.key))
+    return RetryingStore(connection(path.scheme, path.bucket, path.key))
 
 
-async def _ask_async(where: str, request: Callable[[], Awaitable[T]]) -> T:
-    patience = Patience(where)
+async def _request(where: str, request: Callable[[], Awaitable[T]]) -> T:
+    policy = RetryPolicy(where)
     while True:
         try:
             return await request()
         except Exception as error:
-            await asyncio.sleep(patience.after(error))
+            await asyncio.sleep(policy.delay_after(error))

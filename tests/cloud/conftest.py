@@ -1,4 +1,4 @@
-"""A real S3 server on loopback (moto's), and the proxy before it through which everything goes."""
+"""A real S3 server on the loopback interface (moto), behind a proxy that makes requests fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from dsel.storage import connection as bucket_connection
-from dsel.storage import retries as bucket_errors
+from dsel.storage import retries as retry_settings
 from dsel.storage import zarr_store as bucket_zarr
 from tests.cloud.faults import FaultProxy
 
@@ -39,15 +39,15 @@ def s3_server() -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    """All is well with it; the environment leads to it."""
+    """The proxy without faults; the environment points to it."""
     s3_server.reset()
     for name, value in {
         **SECRETS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{s3_server.port}", "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": "us-east-1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(bucket_errors, "FIRST_PAUSE", timedelta(milliseconds=5))
-    monkeypatch.setattr(bucket_errors, "LONGEST_PAUSE", timedelta(milliseconds=20))
+    monkeypatch.setattr(retry_settings, "FIRST_DELAY", timedelta(milliseconds=5))
+    monkeypatch.setattr(retry_settings, "LONGEST_DELAY", timedelta(milliseconds=20))
     forget_connections()
     yield s3_server
     forget_connections()
@@ -63,6 +63,6 @@ def url(proxy: FaultProxy, request: pytest.FixtureRequest) -> str:
 
 
 def forget_connections() -> None:
-    """They keep the environment that they were opened in."""
+    """Close connections: they keep the environment that they were opened in."""
     bucket_connection.connection.cache_clear()
-    bucket_zarr.zarr_objects.cache_clear()
+    bucket_zarr.object_zarr_store.cache_clear()

@@ -17,8 +17,8 @@ import pytest
 from dsel.data.dataset import as_dataset
 from dsel.errors import AccessError, MissingExtraError, MissingInputError, OptionError, StorageError
 from dsel.storage import connection as bucket_connection
-from dsel.storage.object_store import Remote, TakenError
-from dsel.storage.paths import as_place, inside, new_file
+from dsel.storage.object_store import ObjectPath
+from dsel.storage.paths import as_path, is_inside, open_for_writing
 from tests.cloud.conftest import SECRETS, forget_connections
 from tests.cloud.faults import KINDS, FaultProxy, Kind, always, drawn
 from tests.stores import make_store, regression
@@ -27,52 +27,52 @@ BYTES = os.urandom(50_000)
 
 
 @pytest.fixture
-def place(url: str) -> Remote:
-    found = as_place(f"{url}/some/folder")
-    assert isinstance(found, Remote)
+def place(url: str) -> ObjectPath:
+    found = as_path(f"{url}/some/folder")
+    assert isinstance(found, ObjectPath)
     return found
 
 
 class TestNames:
     def test_a_url_is_a_name_and_anything_else_a_path(self) -> None:
         for url in ("s3://b/a/c.csv", "gs://b/a/c.csv", "az://b/a/c.csv"):
-            place = as_place(url)
-            assert isinstance(place, Remote)
+            place = as_path(url)
+            assert isinstance(place, ObjectPath)
             assert str(place) == url
             assert (place.name, place.suffix, str(place.with_name("d"))) == ("c.csv", ".csv", f"{url[:2]}://b/a/d")
             assert str(place / "x/y") == f"{url}/x/y"
-        assert as_place("a/b") == Path("a/b")
-        assert inside(as_place("s3://b/a/c"), as_place("s3://b/a"))
-        assert not inside(as_place("s3://b/ab"), as_place("s3://b/a"))
-        assert not inside(as_place("s3://c/a/c"), as_place("s3://b/a"))
-        assert not inside(Path("a"), as_place("s3://b/a"))
+        assert as_path("a/b") == Path("a/b")
+        assert is_inside(as_path("s3://b/a/c"), as_path("s3://b/a"))
+        assert not is_inside(as_path("s3://b/ab"), as_path("s3://b/a"))
+        assert not is_inside(as_path("s3://c/a/c"), as_path("s3://b/a"))
+        assert not is_inside(Path("a"), as_path("s3://b/a"))
 
     @pytest.mark.parametrize("url", ["http://b/a", "s3://b", "s3:///a", "s3://b/../a", "hdfs://b/a", "s3:/b/a"])
     def test_others_are_refused(self, url: str) -> None:
         with pytest.raises(OptionError):
-            as_place(url)
+            as_path(url)
         with pytest.raises(OptionError, match="as a str"):
-            as_place(Path("s3://b/a"))
+            as_path(Path("s3://b/a"))
 
     @pytest.mark.parametrize("url", ["s3://AKIA:geheim@b/a", "az://b/a?sig=geheim", "s3://b/a?X-Amz-Signature=geheim"])
     def test_secrets_in_them_are_refused_and_not_repeated(self, url: str) -> None:
         with pytest.raises(OptionError, match="from the environment") as caught:
-            as_place(url)
+            as_path(url)
         assert "geheim" not in str(caught.value)
 
 
 class TestObjects:
-    def test_what_is_written_is_read_and_listed_and_removed(self, place: Remote) -> None:
+    def test_what_is_written_is_read_and_listed_and_removed(self, place: ObjectPath) -> None:
         assert not place.exists()
         (place / "a").write_bytes(BYTES)
         (place / "b/c").write_bytes(b"c")
-        with new_file(place / "d") as file:
+        with open_for_writing(place / "d") as file:
             file.write(BYTES * 200)  # in parts
         assert place.exists()
         assert not place.is_file()
         assert (place / "a").read_bytes() == BYTES
         assert {e.key: e.size for e in place.walk()} == {"a": len(BYTES), "b/c": 1, "d": 200 * len(BYTES)}
-        assert place.names() == {"a", "b", "d"}
+        assert place.list_names() == {"a", "b", "d"}
         (place / "a").unlink()
         (place / "a").unlink()
         with pytest.raises(FileNotFoundError):
@@ -80,7 +80,7 @@ class TestObjects:
         place.remove_tree()
         assert not place.exists()
 
-    def test_a_file_of_it_is_read_anywhere_until_it_is_replaced(self, place: Remote) -> None:
+    def test_a_file_of_it_is_read_anywhere_until_it_is_replaced(self, place: ObjectPath) -> None:
         (place / "a").write_bytes(BYTES * 400)
         with (place / "a").open("rb") as file:
             assert file.read(10) == BYTES[:10]
@@ -93,31 +93,26 @@ class TestObjects:
             with pytest.raises(StorageError, match="replaced while it was read"):
                 file.read(10)
 
-    def test_a_conditional_put_replaces_only_what_it_was_told_to(self, place: Remote) -> None:
-        tag = place.put(b"one", "create")
-        with pytest.raises(TakenError):
-            place.put(b"two", "create")
-        other = place.put(b"two", tag)
-        assert other != tag
-        with pytest.raises(TakenError):
-            place.put(b"three", tag)
-        assert place.read_bytes() == b"two"
+    def test_an_object_is_created_once(self, place: ObjectPath) -> None:
+        assert place.create(b"one")
+        assert not place.create(b"two")
+        assert place.read_bytes() == b"one"
 
 
-OPERATIONS: dict[str, Callable[[Remote], Any]] = {
+OPERATIONS: dict[str, Callable[[ObjectPath], Any]] = {
     "get": lambda p: (p / "a").read_bytes(),
-    "absent": lambda p: (p / "absent").look(),
+    "absent": lambda p: (p / "absent").is_file(),
     "range": lambda p: (p / "a").open("rb").read(),
     "put": lambda p: (p / "new").write_bytes(BYTES),
     "list": lambda p: {e.key for e in p.walk()} - {"new"},
-    "names": lambda p: p.names() - {"new"},
+    "names": lambda p: p.list_names() - {"new"},
     "unlink": lambda p: (p / "new").unlink(),
 }
 
 
 class TestFaults:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_every_request_is_made_again_until_it_works(self, place: Remote, proxy: FaultProxy, kind: Kind) -> None:
+    def test_every_request_is_made_again_until_it_works(self, place: ObjectPath, proxy: FaultProxy, kind: Kind) -> None:
         (place / "a").write_bytes(BYTES)
         (place / "b").write_bytes(b"b")
         expected = {name: operation(place) for name, operation in OPERATIONS.items()}
@@ -130,7 +125,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("before", ["500", "reset"])
     def test_what_obstore_does_not_repeat_is_asked_again_whatever_went_wrong_before(
-        self, place: Remote, proxy: FaultProxy, before: Kind
+        self, place: ObjectPath, proxy: FaultProxy, before: Kind
     ) -> None:
         proxy.rule = lambda r: (before, "truncate")[r.times] if r.times < 2 else None
         with pytest.raises(FileNotFoundError):
@@ -138,10 +133,10 @@ class TestFaults:
         assert [fault for _, fault in proxy.record] == [before, "truncate", ""]
 
     def test_an_answer_that_does_not_come_is_given_up(
-        self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+        self, place: ObjectPath, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place.write_bytes(BYTES)
-        monkeypatch.setattr(bucket_connection, "SILENCE", timedelta(seconds=0.2))
+        monkeypatch.setattr(bucket_connection, "READ_TIMEOUT", timedelta(seconds=0.2))
         forget_connections()
         proxy.reset()
         proxy.slow_seconds = 1.0
@@ -153,7 +148,7 @@ class TestFaults:
         ("kind", "why"), [("500", "status 500 .InternalError."), ("503", "SlowDown"), ("reset", "connection")]
     )
     def test_there_is_a_limit_and_the_error_names_object_attempts_and_remedy(
-        self, place: Remote, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, kind: Kind, why: str
+        self, place: ObjectPath, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, kind: Kind, why: str
     ) -> None:
         monkeypatch.setattr(bucket_connection, "RETRIES", 3)
         forget_connections()
@@ -163,8 +158,8 @@ class TestFaults:
             (place / "x").read_bytes()
         assert len(proxy.record) == 4
         assert str(place / "x") in caught.value.what
-        assert "asked 4 times" in caught.value.what
-        assert "goes on" in caught.value.remedy
+        assert "tried 4 times" in caught.value.what
+        assert "continues" in caught.value.remedy
         assert pickle.loads(pickle.dumps(caught.value)).attempts == 4
 
     def test_zarr_asks_again_too_and_a_store_is_read_to_the_bit(self, url: str, proxy: FaultProxy) -> None:
@@ -180,7 +175,7 @@ class TestFaults:
 
 
 class TestRefusals:
-    def test_they_are_not_asked_twice(self, place: Remote, proxy: FaultProxy) -> None:
+    def test_they_are_not_asked_twice(self, place: ObjectPath, proxy: FaultProxy) -> None:
         proxy.rule = always("403")
         for operation in (OPERATIONS["get"], OPERATIONS["put"], OPERATIONS["list"]):
             proxy.record.clear()
@@ -192,15 +187,15 @@ class TestRefusals:
         assert AccessError.exit_code == 77
 
     def test_a_bucket_that_is_not_there_is_named(self, proxy: FaultProxy) -> None:
-        place = as_place("s3://no-such-bucket/x")
-        assert isinstance(place, Remote)
+        place = as_path("s3://no-such-bucket/x")
+        assert isinstance(place, ObjectPath)
         for operation in (place.read_bytes, lambda: place.write_bytes(b""), lambda: list(place.walk())):
             with pytest.raises(MissingInputError, match="no bucket s3://no-such-bucket"):
                 operation()
         with pytest.raises(MissingInputError, match="no bucket"):
             as_dataset("s3://no-such-bucket/x")
 
-    def test_without_credentials_nothing_is_asked(self, place: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_credentials_nothing_is_asked(self, place: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
         def unreachable(*_: Any, **__: Any) -> socket.socket:
             raise OSError("no route to host")
 
@@ -211,7 +206,7 @@ class TestRefusals:
         with pytest.raises(AccessError, match=re.escape("Set AWS_ACCESS_KEY_ID")):
             place.read_bytes()
 
-    def test_without_obstore_the_extra_is_named(self, place: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_obstore_the_extra_is_named(self, place: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
         forget_connections()
         monkeypatch.setitem(__import__("sys").modules, "obstore", None)
         monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
@@ -224,7 +219,7 @@ def test_what_is_sent_to_workers_holds_no_secret(url: str) -> None:
     make_store(f"{url}/data.zarr", X, Y)  # type: ignore[arg-type]
     dataset = as_dataset(f"{url}/data.zarr")
     dataset.blocks[0].x.read()
-    sent = pickle.dumps((dataset.blocks, as_place(url + "/x")))
+    sent = pickle.dumps((dataset.blocks, as_path(url + "/x")))
     assert not [secret for secret in SECRETS.values() if secret.encode() in sent]
 
 

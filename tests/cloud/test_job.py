@@ -28,8 +28,8 @@ from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run
 from dsel.storage.connection import connection
-from dsel.storage.object_store import Remote
-from dsel.storage.paths import as_place
+from dsel.storage.object_store import ObjectPath
+from dsel.storage.paths import as_path
 from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS
 from tests.cloud.faults import KINDS, FaultProxy, Kind, Request, drawn
@@ -89,12 +89,12 @@ class Shell:
 
 def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
     shell = Shell(proxy)
-    out = as_place(f"{url}/out")
-    assert isinstance(out, Remote)
+    out = as_path(f"{url}/out")
+    assert isinstance(out, ObjectPath)
     table = tmp_path / "table.csv"
     names = ",".join([*(f"c{j}" for j in range(44)), "y"])
     np.savetxt(table, np.column_stack([X, Y]), "%.17g", ",", header=names, comments="")
-    as_place(f"{url}/table.csv").write_bytes(table.read_bytes())  # type: ignore[union-attr]
+    as_path(f"{url}/table.csv").write_bytes(table.read_bytes())  # type: ignore[union-attr]
     ingestion = f"ingest('{url}/table.csv', '{url}/data.zarr', target=['y'], chunks=(50, 44))"
     command = ("-c", f"from dsel.data.ingest import ingest; {ingestion}")
     shell.hit(signal.SIGKILL, "data.zarr.ingesting/progress.json", 4, done=True, faults=1)
@@ -158,7 +158,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
 
 
 def test_a_result_in_a_bucket_is_certified(url: str) -> None:
-    store, out = f"{url}/data.zarr", as_place(f"{url}/out")
+    store, out = f"{url}/data.zarr", as_path(f"{url}/out")
     ingest_arrays(X[:60, :14], store, y=Y[:60])
     job = JobFile(store=store, k=3, method="forward", out=out)
     RunFolder(out).claim(job, identity_of(job, as_dataset(store)))
@@ -178,7 +178,7 @@ def score(S, data):
 def test_a_search_on_workers_keeps_its_journal_and_its_objective_there(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shell, store, out = Shell(proxy), f"{url}/data.zarr", as_place(f"{url}/out")
+    shell, store, out = Shell(proxy), f"{url}/data.zarr", as_path(f"{url}/out")
     x, y = X[:200, :12], X[:200, :3].sum(axis=1)
     ingest_arrays(x, store, y=y, chunks=(100, 12))
     (tmp_path / "own.py").write_text(OWN)
@@ -217,7 +217,7 @@ def test_a_search_on_workers_keeps_its_journal_and_its_objective_there(
     assert code == 0, said
     assert sorted(dsel.open_selection(sliced).indices) == [0, 1, 2]
     assert len(proxy.done("PUT", "sliced/objective-")) == 1
-    assert not [name for name in as_place(sliced).names() if name.startswith("objective-")]  # type: ignore[union-attr]
+    assert not [name for name in as_path(sliced).list_names() if name.startswith("objective-")]  # type: ignore[union-attr]
     assert not list(tmp_path.glob("dsel-journal-*"))
 
 
@@ -233,7 +233,7 @@ class TestAJobFile:
         assert (str(job.store), str(job.artefacts)) == ("s3://b/x.zarr", "gs://c/a")
         assert job.options["held_out"] == "az://d/h.zarr"
         assert job.out == tmp_path / "job.result"
-        assert read_job(self.write(tmp_path), as_place("s3://b/out")).model_dump(mode="json")["out"] == "s3://b/out"
+        assert read_job(self.write(tmp_path), as_path("s3://b/out")).model_dump(mode="json")["out"] == "s3://b/out"
 
     def test_secrets_in_it_are_refused_and_not_repeated(self, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match="environment") as caught:

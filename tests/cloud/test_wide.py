@@ -25,7 +25,7 @@ from dsel.planning import plan as planning
 from dsel.planning.representation import Problem, Representation, Resources, candidates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from dsel.storage.paths import as_place, zarr_store
+from dsel.storage.paths import as_path, zarr_store
 from tests.cloud.faults import FaultProxy
 from tests.stores import make_store, regression
 
@@ -39,7 +39,7 @@ def put(place: str, save: Any, *arrays: Any, **named: Any) -> str:
 
     file = BytesIO()
     save(file, *arrays, **named)
-    as_place(place).write_bytes(file.getvalue())  # type: ignore[union-attr]
+    as_path(place).write_bytes(file.getvalue())  # type: ignore[union-attr]
     return place
 
 
@@ -50,7 +50,7 @@ def test_weights_come_from_each_kind_of_source(url: str) -> None:
     both = put(f"{url}/both.npz", np.savez, X=X, Y=Y, w=W)
     columns = [*(f"c{j}" for j in range(X.shape[1])), *(f"t{j}" for j in range(Y.shape[1])), "w"]
     rows = [",".join(map(repr, row)) for row in np.column_stack([X, Y, W]).tolist()]
-    as_place(f"{url}/t.csv").write_bytes("\n".join([",".join(columns), *rows]).encode())  # type: ignore[union-attr]
+    as_path(f"{url}/t.csv").write_bytes("\n".join([",".join(columns), *rows]).encode())  # type: ignore[union-attr]
     ingest(x, f"{url}/1.zarr", y=y, weight=w)
     ingest(both, f"{url}/2.zarr", weight="w")
     ingest(f"{url}/t.csv", f"{url}/3.zarr", target=columns[X.shape[1] : -1], weight="w")
@@ -63,7 +63,7 @@ def test_weights_come_from_each_kind_of_source(url: str) -> None:
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_a_sparse_store_is_read(url: str, zarr_format: int) -> None:
-    place = as_place(f"{url}/cells.zarr")
+    place = as_path(f"{url}/cells.zarr")
     S = scipy.sparse.csr_matrix(np.where(np.abs(X) > 1, X, 0.0))
     root = zarr.open_group(zarr_store(place), mode="w", zarr_format=zarr_format)  # type: ignore[arg-type]
     group = root.create_group("X", attributes={"encoding-type": "csr_matrix", "shape": list(S.shape)})
@@ -94,12 +94,12 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
     dataset, settings = as_dataset(wide), Settings(k=3, method="forward")
-    artefacts = StatisticsCache(as_place(f"{url}/artefacts"))
+    artefacts = StatisticsCache(as_path(f"{url}/artefacts"))
     context = RunContext(artefacts=artefacts)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None
     first = run_selection(dataset, settings, context)
     proxy.reset()
-    assert {name.partition("-")[0] for name in artefacts.folder.names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
+    assert {name.partition("-")[0] for name in artefacts.folder.list_names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
     second = run_selection(dataset, settings, context)
     third = run_selection(dataset, settings, context)
     assert (first.passes, second.passes, third.passes) == (4, 3, 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,8 @@ from dsel.data.schema import staging_path
 from dsel.data.store import writer as writing
 from dsel.data.store.reader import open_store
 from dsel.errors import CapacityError, DataError, MissingInputError, OptionError, OutputError
+from dsel.storage import locks
+from dsel.storage.locks import locked
 
 M, N, ROWS = 23, 5, 7
 BLOCKS = [7, 14, 21, 23]  # rows done after each block
@@ -189,7 +190,7 @@ def test_a_bad_value_late_in_the_source_publishes_nothing(tmp_path: Path) -> Non
 def test_an_existing_store_is_kept_unless_overwritten(tmp_path: Path) -> None:
     ingest_arrays(X, tmp_path / "s")
     before = contents(tmp_path / "s")
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(OutputError, match="exists already"):
         ingest_arrays(X + 1, tmp_path / "s")
     assert contents(tmp_path / "s") == before
     ingest_arrays(X + 1, tmp_path / "s", overwrite=True)
@@ -265,13 +266,28 @@ def test_a_full_disk_is_a_capacity_error_and_the_call_goes_on(tmp_path: Path, mo
 
 
 def test_two_processes_cannot_write_one_store(tmp_path: Path) -> None:
-    staging = staging_path(tmp_path / "s")
-    staging.mkdir()
-    with (staging / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(OutputError, match="Another process"):
+    with locked(staging_path(tmp_path / "s"), "first", "s"):
+        with pytest.raises(OutputError, match=r"Another run is writing to .*s: run first \(process"):
             ingest_arrays(X, tmp_path / "s")
-    ingest_arrays(X, tmp_path / "s")  # the lock went with its holder
+        assert not (tmp_path / "s").exists()
+    ingest_arrays(X, tmp_path / "s")
+    assert not staging_path(tmp_path / "s").exists()
+
+
+def test_a_process_that_lost_the_lock_writes_nothing_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, options = make_source(tmp_path, "npy")
+    real = writing._store
+
+    def taken_over(array: Any, first: int, band: Any, columns: int) -> None:
+        real(array, first, band, columns)
+        (staging_path(tmp_path / "s") / ".lock-1").write_text('{"run": "second", "host": "elsewhere"}')
+
+    monkeypatch.setattr(writing, "_store", taken_over)
+    monkeypatch.setattr(locks, "BEAT_SECONDS", 0.1)
+    with pytest.raises(OutputError, match=r"lost its lock .* run second"):
+        ingest(source, tmp_path / "s", **options, chunks=(ROWS, N))
+    assert not (tmp_path / "s").exists()
+    assert not (staging_path(tmp_path / "s") / "store/X/c/1/0").exists()
 
 
 # --- what it says and how it stores ---

@@ -29,7 +29,7 @@ from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.signals import Interrupts
 from dsel.passes.gram import gram_statistics
 from dsel.storage.json_files import write_json
-from dsel.storage.locks import FolderLockFile, Lock
+from dsel.storage.locks import Lock
 from tests.cli_runner import call, run, start, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -191,7 +191,7 @@ class TestTheFolderOfAResult:
 
     def saved(self, job: JobFile) -> Any:
         identity = identity_of(job, as_dataset(str(job.store)))
-        lock = Lock(FolderLockFile(self.out(job)), {}, "out")
+        lock = Lock(self.out(job), 0, {"run": "a run that does not hold it"}, "out")
         return Checkpoints(job, RunFolder(self.out(job)), identity, Interrupts(), Reporter(), lock).saved
 
     def state(self) -> dict[str, Any]:
@@ -279,11 +279,10 @@ class TestTheFolderOfAResult:
     def test_a_lock_for_which_there_is_no_room_leaves_nothing(
         self, job: JobFile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(path: Path, _: str) -> None:
-            path.touch()
+        def full(file: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(Path, "write_text", full)
+        monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OutputError, match="No space left"):
             run_job(job, Reporter())
         assert not list(self.out(job).iterdir())

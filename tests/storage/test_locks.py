@@ -1,27 +1,26 @@
-"""One run at a time, wherever it runs: who is refused, who takes over, and what a run does that was taken for dead."""
+"""One run at a time: which run is refused, which takes over, and what a run does that was taken for dead."""
 
 from __future__ import annotations
 
 import errno
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from dsel.errors import OutputError
 from dsel.storage import locks as module
-from dsel.storage.locks import FolderLockFile, locked
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> FolderLockFile:
-    return FolderLockFile(tmp_path)
+from dsel.storage import paths
+from dsel.storage.locks import locked, remove_free_folder
+from tests.storage.contenders import winners
 
 
 @pytest.fixture
@@ -38,129 +37,183 @@ def owner(**keys: object) -> str:
     return json.dumps({"run": "first", "host": "elsewhere", "pid": 7, "started": 0.0, "beat": 0, **keys})
 
 
-def test_the_second_is_refused_and_told_who_is_first(file: FolderLockFile, tmp_path: Path) -> None:
-    with locked(file, "first", "out"):
-        with (
-            pytest.raises(OutputError, match="Another run is writing to out: run first"),
-            locked(file, "second", "out"),
-        ):
+def dead_owner() -> str:
+    """A process of this machine whose number was given to another process since."""
+    me = psutil.Process()
+    return owner(host=module._host(), pid=me.pid, started=me.create_time() - 1000)
+
+
+def holder(folder: Path) -> Any:
+    return json.loads(max(folder.glob(".lock*"), key=lambda file: file.name).read_text()).get("run")
+
+
+def test_the_second_run_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
+    with locked(tmp_path, "first", "out"):
+        since = r"since 20\d\d-\d\d-\d\dT"
+        match = rf"Another run is writing to out: run first \(process {os.getpid()} on .*, {since}"
+        with pytest.raises(OutputError, match=match), locked(tmp_path, "second", "out"):
             pytest.fail("both hold it")
-        assert json.loads(file.read() or "")["run"] == "first"
+        assert holder(tmp_path) == "first"
     assert list(tmp_path.iterdir()) == []
-    with locked(file, "second", "out"):
+    with locked(tmp_path, "second", "out"):
         pass
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_one_of_many_gets_it(file: FolderLockFile, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dead", [False, True])
+def test_of_several_contenders_one_gets_it(
+    tmp_path: Path, links: bool, dead: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     if not links:
-        monkeypatch.setattr(module.os, "link", without_links)
-    begin, got, refused = threading.Barrier(8), [], threading.Semaphore(0)
+        monkeypatch.setattr(paths.os, "link", without_links)
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        if dead:
+            (folder / ".lock").write_text(dead_owner())
+        caplog.clear()
+        assert len(winners(folder, 8)) == 1
+        assert caplog.text.count("taking the lock on") == dead
 
-    def work(number: int) -> None:
-        begin.wait()
+
+def test_a_contender_that_was_slow_does_not_take_the_lock_from_a_faster_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One contender reads that the owner is dead, and waits. Others take the lock over, free it, and take it again."""
+    (tmp_path / ".lock").write_text(dead_owner())
+    judged, proceed = threading.Event(), threading.Event()
+    create = module.create_file
+    errors: list[OutputError] = []
+
+    def delayed(file: Any, data: bytes) -> bool:
+        if threading.current_thread().name == "slow" and not judged.is_set():
+            judged.set()
+            proceed.wait(20)
+        return create(file, data)
+
+    def slow() -> None:
         try:
-            with locked(file, f"run {number}", "out"):
-                got.append(number)
-                for _ in range(7):
-                    refused.acquire(timeout=20)
-        except OutputError:
-            refused.release()
+            with locked(tmp_path, "slow", "out"):
+                pytest.fail("both hold it")
+        except OutputError as error:
+            errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
+    monkeypatch.setattr(module, "create_file", delayed)
+    thread = threading.Thread(target=slow, name="slow")
+    thread.start()
+    assert judged.wait(20)
+    with locked(tmp_path, "second", "out"):
+        pass
+    with locked(tmp_path, "third", "out") as lock:
+        assert {file.name for file in tmp_path.iterdir()} == {".lock-2"}
+        proceed.set()
         thread.join()
-    assert len(got) == 1
+        lock.require()
+    assert "run third" in str(errors[0])
 
 
-def test_a_file_that_is_being_written_is_waited_for(
-    file: FolderLockFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / module.LOCK_NAME
-    path.touch()
-    monkeypatch.setattr(time, "sleep", lambda seconds: path.write_text("first"))  # written while we wait
-    assert file.read() == "first"
+@pytest.mark.parametrize("freed", [False, True])
+def test_a_file_created_too_late_is_withdrawn(tmp_path: Path, freed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner frees the lock after it was judged dead; then another run may be first."""
+    (tmp_path / ".lock").write_text(dead_owner())
+    create, calls = module.create_file, []
+
+    def meanwhile(file: Any, data: bytes) -> bool:
+        calls.append(file.name)
+        if len(calls) == 1:
+            (tmp_path / ".lock").unlink()
+            if not freed:
+                (tmp_path / ".lock").write_text(
+                    owner(host=module._host(), pid=1, started=psutil.Process(1).create_time())
+                )
+        return create(file, data)
+
+    monkeypatch.setattr(module, "create_file", meanwhile)
+    if freed:
+        with locked(tmp_path, "second", "out") as lock:
+            lock.require()
+            assert calls == [".lock-1", ".lock"]
+    else:
+        with pytest.raises(OutputError, match="process 1 on"), locked(tmp_path, "second", "out"):
+            pytest.fail("both hold it")
+        assert {file.name for file in tmp_path.iterdir()} == {".lock"}
 
 
-def test_a_lock_file_is_whole_from_the_first_moment(file: FolderLockFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-    plain = Path.write_text
-    monkeypatch.setattr(Path, "write_text", lambda *args: (seen.append(file.read()), plain(*args))[1])
-    assert file.create("first")
-    assert (seen, file.read()) == ([None], "first")
-    assert not file.create("second")
-    assert (seen, file.read()) == ([None, "first"], "first")
-
-
-def test_a_killed_process_of_this_machine_is_followed_at_once(
-    file: FolderLockFile, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_killed_process_of_this_machine_is_followed_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     script = (
         "import time, sys; from pathlib import Path; from dsel.storage.locks import *\n"
-        f"with locked(FolderLockFile(Path({str(tmp_path)!r})), 'first', 'out'):\n"
+        f"with locked(Path({str(tmp_path)!r}), 'first'):\n"
         "    print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
-    with caplog.at_level(logging.WARNING, "dsel"), locked(file, "second", "out") as lock:
+    with caplog.at_level(logging.WARNING, "dsel"), locked(tmp_path, "second", "out") as lock:
         lock.require()
-    assert "taking over out from run first" in caplog.text
+    assert "taking the lock on out over from run first" in caplog.text
 
 
-def test_a_process_number_that_was_given_anew_is_not_the_owner(file: FolderLockFile) -> None:
-    me = psutil.Process()
-    file.create(owner(host=module._host(), pid=me.pid, started=me.create_time() - 1000))
-    with locked(file, "second", "out"):
-        pass
+def test_a_lock_that_was_taken_over_once_stays_as_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / ".lock").write_text(dead_owner())
+    for number in (1, 2):
+        with locked(tmp_path, "second", "out") as lock:
+            lock.require()
+        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {f".lock-{number}": ""}
+    remove_free_folder(tmp_path)
+    assert not tmp_path.exists()
+
+
+def test_a_folder_that_another_run_holds_is_not_removed(tmp_path: Path) -> None:
+    with locked(tmp_path, "first", "out") as lock:
+        remove_free_folder(tmp_path)
+        lock.require()
 
 
 @pytest.mark.usefixtures("quick")
 class TestAnotherMachine:
-    def test_while_it_says_that_it_lives_it_keeps_the_folder(self, tmp_path: Path) -> None:
-        class Living(FolderLockFile):
-            """Its owner's heart beats when it is looked at for the fourth time."""
+    def test_while_its_heart_beats_it_keeps_the_lock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / ".lock").write_text(owner())
+        pauses: list[float] = []
 
-            looks = 0
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                (tmp_path / ".lock").write_text(owner(beat=1))
 
-            def read(self) -> str | None:
-                self.looks += 1
-                if self.looks == 4:
-                    self.replace(owner(beat=1))
-                return super().read()
-
-        file = Living(tmp_path)
-        file.create(owner())
-        with pytest.raises(OutputError, match="process 7 on elsewhere"), locked(file, "second", "out"):
+        monkeypatch.setattr(module.time, "sleep", sleep)
+        with pytest.raises(OutputError, match="process 7 on elsewhere"), locked(tmp_path, "second", "out"):
             pass
-        assert file.looks == 4
+        assert len(pauses) == 3
 
-    def test_silent_it_is_followed(self, file: FolderLockFile, caplog: pytest.LogCaptureFixture) -> None:
-        file.create(owner())
-        with caplog.at_level(logging.INFO, "dsel"), locked(file, "second", "out"):
-            assert json.loads(file.read() or "")["run"] == "second"
+    def test_after_a_silence_it_is_followed(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        (tmp_path / ".lock").write_text(owner())
+        with caplog.at_level(logging.INFO, "dsel"), locked(tmp_path, "second", "out"):
+            assert holder(tmp_path) == "second"
         assert "watching" in caplog.text
-        assert "taking over" in caplog.text
+        assert "taking the lock on" in caplog.text
 
-    def test_a_damaged_file_is_of_an_owner_as_any(self, file: FolderLockFile) -> None:
-        file.create("{")
-        with locked(file, "second", "out"):
+    def test_of_several_that_watch_it_one_follows(self, tmp_path: Path) -> None:
+        (tmp_path / ".lock").write_text(owner())
+        assert len(winners(tmp_path, 6)) == 1
+
+    def test_a_damaged_file_is_watched_as_any(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        (tmp_path / ".lock").write_text("{")
+        with caplog.at_level(logging.INFO, "dsel"), locked(tmp_path, "second", "out"):
             pass
+        assert "run unknown (process unknown on an unknown machine): watching" in caplog.text
 
-    def test_an_owner_says_that_it_lives(self, file: FolderLockFile) -> None:
-        with locked(file, "first", "out"):
-            before = file.read()
+    def test_an_owner_keeps_its_heart_beating(self, tmp_path: Path) -> None:
+        with locked(tmp_path, "first", "out"):
+            before = (tmp_path / ".lock").read_text()
             deadline = time.monotonic() + 10
-            while file.read() == before and time.monotonic() < deadline:
+            while (tmp_path / ".lock").read_text() == before and time.monotonic() < deadline:
                 time.sleep(0.02)
-            assert file.read() != before
+            assert (tmp_path / ".lock").read_text() != before
 
-    def test_one_that_was_taken_for_dead_writes_nothing_more(self, file: FolderLockFile) -> None:
-        with locked(file, "first", "out") as lock:
-            file.replace(owner(run="second"))
-            with pytest.raises(OutputError, match=r"lost its hold .* run second"):
+    def test_one_that_was_taken_for_dead_writes_nothing_more(self, tmp_path: Path) -> None:
+        with locked(tmp_path, "first", "out") as lock:
+            (tmp_path / ".lock-1").write_text(owner(run="second"))
+            with pytest.raises(OutputError, match=r"lost its lock on out, .* run second"):
                 lock.require()
-        assert json.loads(file.read() or "")["run"] == "second"  # left to the one that holds it
+        assert holder(tmp_path) == "second"  # left to the run that holds it

@@ -8,7 +8,7 @@ from typing import Final
 from dsel.data.formats.base import Reader, Source
 from dsel.data.schema import shorten
 from dsel.errors import MissingInputError, OptionError
-from dsel.storage.paths import Place, as_place
+from dsel.storage.paths import AnyPath, as_path
 
 __all__ = ["SUFFIXES", "Reader", "Source", "open_source"]
 
@@ -16,9 +16,9 @@ SUFFIXES: Final = (".npy", ".npz", ".csv", ".tsv", ".parquet")
 
 
 def open_source(
-    path: Place,
+    path: AnyPath,
     *,
-    y: Place | None = None,
+    y: AnyPath | None = None,
     target: Sequence[str | int] = (),
     index: str | int | None = None,
     dtype: str | None = None,
@@ -65,14 +65,14 @@ def open_source(
 
 
 def _open_weighted(
-    path: Place, suffix: str, y: Place | None, target: Sequence[str | int], index: str | int | None, dtype: str | None,
-    weight: str | int,
+    path: AnyPath, suffix: str, y: AnyPath | None, target: Sequence[str | int], index: str | int | None,
+    dtype: str | None, weight: str | int,
 ) -> Source:  # fmt: skip
     from dsel.data.formats.npy import read_header
     from dsel.data.formats.weighted import WeightedSource
 
     if suffix == ".npy":
-        file = as_place(str(weight))
+        file = as_path(str(weight))
         if not file.is_file():
             raise MissingInputError(f"There is no file {file} of weights.", "Check the path.")
         return WeightedSource(_open(path, suffix, y, (), None, dtype), read_header(file))
@@ -91,9 +91,9 @@ def _open_weighted(
 
 
 def _open(
-    path: Place,
+    path: AnyPath,
     suffix: str,
-    y: Place | None,
+    y: AnyPath | None,
     target: Sequence[str | int],
     index: str | int | None,
     dtype: str | None,

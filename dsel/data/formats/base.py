@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dsel.data.schema import shorten, stored_dtype
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import Place, look
+from dsel.storage.paths import AnyPath, stat
 
 Array = NDArray[Any]
 EXACT_INTEGERS: Final = 2.0**53  # above it a float64 may already be a rounded integer
@@ -57,9 +57,9 @@ class Source(Protocol):
         """A reader that begins at row `start`; `scratch` is a folder for temporary files."""
 
 
-def file_identity(path: Place) -> dict[str, Any]:
+def file_identity(path: AnyPath) -> dict[str, Any]:
     """Path, size and time of change (in object storage, the tag) of a file: what tells that it is still the same."""
-    found = look(path)
+    found = stat(path)
     return {"path": str(path.resolve()), "size": found.size, "tag": found.tag}
 
 

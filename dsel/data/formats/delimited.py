@@ -19,7 +19,7 @@ import numpy as np
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
 from dsel.data.schema import require_unique, shorten
 from dsel.errors import DataError
-from dsel.storage.paths import Place, look
+from dsel.storage.paths import AnyPath, stat
 
 TEXT_BYTES: Final = 4_000_000
 MISSING: Final = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
@@ -30,7 +30,7 @@ class DelimitedSource:
 
     def __init__(
         self,
-        path: Place,
+        path: AnyPath,
         delimiter: str,
         target: Sequence[str | int],
         index: str | int | None,
@@ -68,13 +68,13 @@ class DelimitedSource:
 class DelimitedReader:
     """Reads the lines in order; a block that holds anything unusual is read again, field by field."""
 
-    def __init__(self, path: Place, table: DelimitedSource, start: int) -> None:
+    def __init__(self, path: AnyPath, table: DelimitedSource, start: int) -> None:
         self._table = table
         self._where = str(path)
         self._row = 0
         self._file: IO[str] = path.open(encoding="utf-8-sig", newline="")
         next(self._file)
-        average = max(1, look(path).size // max(1, table.shape[0]))
+        average = max(1, stat(path).size // max(1, table.shape[0]))
         self._lines_at_once = max(1, TEXT_BYTES // average)
         while self._row < start:
             self._lines(start - self._row)
@@ -173,7 +173,7 @@ def _parsed_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.kind == "f" else np.int64)
 
 
-def _header(path: Place, delimiter: str) -> list[str]:
+def _header(path: AnyPath, delimiter: str) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             line = file.readline()
@@ -198,7 +198,7 @@ def _looks_like_data(names: list[str]) -> bool:
     return not (bool((steps > 0).all()) or bool((steps < 0).all()))
 
 
-def _require_named(path: Place, features: list[str]) -> None:
+def _require_named(path: AnyPath, features: list[str]) -> None:
     if not features:
         raise DataError(f"{path} has no column left for X.", "Name fewer columns as targets or index.")
     if "" in features:
@@ -208,7 +208,7 @@ def _require_named(path: Place, features: list[str]) -> None:
         )
 
 
-def _count_rows(path: Place, delimiter: str, columns: int) -> int:
+def _count_rows(path: AnyPath, delimiter: str, columns: int) -> int:
     """The number of lines with values; DataError at the first that has not `columns` fields."""
     rows = 0
     mark = delimiter.encode()

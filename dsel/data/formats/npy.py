@@ -22,7 +22,7 @@ import numpy as np
 
 from dsel.data.formats.base import Array, Reader, file_identity, put, require_real, wanted_dtype
 from dsel.errors import DataError
-from dsel.storage.paths import Place, look
+from dsel.storage.paths import AnyPath, stat
 
 PIECE_BYTES: Final = 8_000_000
 
@@ -31,7 +31,7 @@ PIECE_BYTES: Final = 8_000_000
 class NpyArray:
     """The header of one array: where its values begin and how they lie. `columns` is 1 for a vector."""
 
-    path: Place
+    path: AnyPath
     member: str | None  # of the zip archive; None when the file is the array
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -52,7 +52,7 @@ class NpyArray:
         return self.shape[1] if len(self.shape) == 2 else 1
 
 
-def read_header(path: Place, member: str | None = None) -> NpyArray:
+def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
     """Read the header of a .npy file, or of a `member` of a zip archive, and check that the values are all
     there.
 
@@ -61,7 +61,7 @@ def read_header(path: Place, member: str | None = None) -> NpyArray:
     with ExitStack() as stack:
         if member is None:
             file: IO[bytes] = stack.enter_context(path.open("rb"))
-            size = look(path).size
+            size = stat(path).size
         else:
             archive = _archive(path, stack)
             file = stack.enter_context(archive.open(member))
@@ -170,7 +170,7 @@ class NpySource:
     targets: list[str] | None = None
     has_samples = False
 
-    def __init__(self, path: Place, y: Place | None, dtype: str | None) -> None:
+    def __init__(self, path: AnyPath, y: AnyPath | None, dtype: str | None) -> None:
         self.name = path.name
         self._x = read_header(path)
         self._y = None if y is None else read_header(y)
@@ -230,7 +230,7 @@ def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[byte
         return _copied(packed, scratch, stack), array.header_bytes
 
 
-def _archive(path: Place, stack: ExitStack) -> zipfile.ZipFile:
+def _archive(path: AnyPath, stack: ExitStack) -> zipfile.ZipFile:
     return stack.enter_context(zipfile.ZipFile(stack.enter_context(path.open("rb"))))
 
 

@@ -12,13 +12,13 @@ from dsel.data.formats.base import Reader, file_identity, wanted_dtype
 from dsel.data.formats.npy import NpyArray, NpyReader, check_shapes, read_header
 from dsel.data.schema import shorten
 from dsel.errors import DataError
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 
 class NpzSource:
     """Array X (m x n), optional Y (m x N or m); the members are streamed, never loaded whole."""
 
-    def __init__(self, path: Place, dtype: str | None) -> None:
+    def __init__(self, path: AnyPath, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
         found = members(path)
@@ -53,7 +53,7 @@ class NpzSource:
         return NpyReader(self._x, self._y, self._samples, start, scratch)
 
 
-def members(path: Place) -> dict[str, str]:
+def members(path: AnyPath) -> dict[str, str]:
     """Array name -> zip member."""
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -62,7 +62,7 @@ def members(path: Place) -> dict[str, str]:
         raise DataError(f"{path} is not an .npz archive: {error}.", "Save it with numpy.savez.") from error
 
 
-def _labels(path: Place, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
+def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: str) -> list[str] | None:
     if name not in members:
         return None
     _check_labels(read_header(path, members[name]), count, of)

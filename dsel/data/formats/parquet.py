@@ -14,7 +14,7 @@ import numpy as np
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
 from dsel.data.schema import require_unique, shorten
 from dsel.errors import DataError, MissingExtraError
-from dsel.storage.paths import Place
+from dsel.storage.paths import AnyPath
 
 BATCH_BYTES: Final = 2_000_000  # pyarrow takes about four times as much
 
@@ -26,7 +26,7 @@ class ParquetSource:
     default. A null is NaN, which only a float dtype can hold.
     """
 
-    def __init__(self, path: Place, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
+    def __init__(self, path: AnyPath, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
         self.name = path.name
         self._path = path
         file = _open(path)
@@ -61,7 +61,7 @@ class ParquetSource:
 class ParquetReader:
     """Reads record batches in order, beginning in the row group that holds the first row asked for."""
 
-    def __init__(self, path: Place, table: ParquetSource, start: int) -> None:
+    def __init__(self, path: AnyPath, table: ParquetSource, start: int) -> None:
         self._table = table
         self._where = str(path)
         self._row = start
@@ -131,7 +131,7 @@ class ParquetReader:
         self._file.close()
 
 
-def _open(path: Place) -> Any:
+def _open(path: AnyPath) -> Any:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:

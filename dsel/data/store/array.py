@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dsel.data.chunking import bounds
 from dsel.data.schema import ATTR_FORMAT, METADATA_FILE, shorten
 from dsel.errors import DataError, DselError, OptionError
-from dsel.storage.paths import Place, Remote, as_place, look, zarr_store
+from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
 
 if TYPE_CHECKING:
     import zarr
@@ -102,7 +102,7 @@ class StoredArray:
 
     def _require_files(self, handle: ArrayHandle, start: int, stop: int, columns: Array | None) -> None:
         for index in _files_of(handle, start, stop, columns):
-            if not (as_place(self.path) / self.variable / chunk_key(handle.array, index)).is_file():
+            if not (as_path(self.path) / self.variable / chunk_key(handle.array, index)).is_file():
                 raise DataError(f"{self._name(handle, index)} is lost: its file is not there.", REMEDY)
 
     def _unreadable(
@@ -138,9 +138,9 @@ def open_array(path: str, variable: str) -> ArrayHandle:
     Errors: DataError when the metadata cannot be read.
     """
     try:
-        place = as_place(path)
+        place = as_path(path)
         # A store in a bucket is replaced in place, and while that lasts its own metadata are not there.
-        sign = place if isinstance(place, Remote) else place / variable
+        sign = place if isinstance(place, ObjectPath) else place / variable
         return _open_array(path, variable, _metadata_tag(sign))
     except DselError:
         raise
@@ -148,17 +148,17 @@ def open_array(path: str, variable: str) -> ArrayHandle:
         raise DataError(f"{variable} of {path} cannot be opened: {describe_error(error)}", REMEDY) from error
 
 
-def metadata_file(folder: Place) -> Place | None:
+def metadata_file(folder: AnyPath) -> AnyPath | None:
     """The metadata of the array in `folder`, of Zarr format 3 or 2; None where there is none."""
     files = (folder / name for name in (METADATA_FILE, ".zarray"))
     return next((file for file in files if file.is_file()), None)
 
 
-def _metadata_tag(folder: Place) -> str:
+def _metadata_tag(folder: AnyPath) -> str:
     """What changes when the metadata of a group or array do, of Zarr format 3 or 2. Errors: FileNotFoundError."""
     for name in (METADATA_FILE, ".zarray", ".zgroup"):
         with suppress(FileNotFoundError):
-            return look(folder / name).tag
+            return stat(folder / name).tag
     raise FileNotFoundError(f"There are no Zarr metadata in {folder}.")
 
 
@@ -166,7 +166,7 @@ def _metadata_tag(folder: Place) -> str:
 def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     import zarr
 
-    place = as_place(path)
+    place = as_path(path)
     found = metadata_file(place / variable)
     zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
     array = zarr.open_array(zarr_store(place / variable), mode="r", zarr_format=zarr_format)
@@ -175,7 +175,7 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     return ArrayHandle(array, is_complete(place), files)
 
 
-def is_complete(store: Place) -> bool:
+def is_complete(store: AnyPath) -> bool:
     """Whether dsel wrote the store, and so every chunk has to be there."""
     try:
         group = json.loads((store / METADATA_FILE).read_text())

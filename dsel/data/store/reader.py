@@ -30,7 +30,7 @@ from dsel.data.store.array import (
     open_array,
 )
 from dsel.errors import DataError, DselError, MissingInputError
-from dsel.storage.paths import Entry, Place, Remote, as_place, walk, zarr_store
+from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk, zarr_store
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,7 +44,7 @@ Labels = NDArray[np.object_]
 class Store:
     """A data set on disk or in a bucket: X (m x n), optionally Y (m x N), and their labels (arrays of str)."""
 
-    path: Place
+    path: AnyPath
     x: StoredArray
     y: StoredArray | None
     shape: tuple[int, int]
@@ -110,7 +110,7 @@ class Store:
         return [name for name in names.DIMENSIONS if (self.path / name / names.METADATA_FILE).is_file()]
 
 
-def open_store(path: str | Place) -> Store:
+def open_store(path: str | AnyPath) -> Store:
     """Open a store and check that it follows the convention; no values are read except feature and target
     labels.
 
@@ -118,7 +118,7 @@ def open_store(path: str | Place) -> Store:
     missing, misshapen, not numeric or encoded, when Y does not fit it, when labels repeat, or when a chunk
     was lost.
     """
-    path = as_place(path).absolute()
+    path = as_path(path).absolute()
     _require_store(path)
     x = _open_variable(path, names.X)
     has_y = (path / names.Y).exists()
@@ -144,7 +144,7 @@ def open_store(path: str | Place) -> Store:
     return store
 
 
-def open_xarray(path: str | Place) -> xr.Dataset:
+def open_xarray(path: str | AnyPath) -> xr.Dataset:
     """The store as a lazy xarray Dataset, chunked as it is on disk. Errors as `open_store`."""
     store = open_store(path)
     import xarray as xr
@@ -153,7 +153,7 @@ def open_xarray(path: str | Place) -> xr.Dataset:
     return dataset
 
 
-def _require_store(path: Place) -> None:
+def _require_store(path: AnyPath) -> None:
     if (path / names.METADATA_FILE).is_file():
         kind = _read_json(path / names.METADATA_FILE).get("node_type")
         if kind == "array":
@@ -162,7 +162,7 @@ def _require_store(path: Place) -> None:
             )
         return
     is_there = path.exists()
-    if _is_begun(path) and (isinstance(path, Remote) or not is_there):
+    if _is_begun(path) and (isinstance(path, ObjectPath) or not is_there):
         raise MissingInputError(
             f"{path} is not complete: its ingest was interrupted, or is going on.",
             "Run the same ingest again; it goes on.",
@@ -180,13 +180,13 @@ def _require_store(path: Place) -> None:
     raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
 
 
-def _is_begun(path: Place) -> bool:
+def _is_begun(path: AnyPath) -> bool:
     """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
     staging = names.staging_path(path)
-    return (staging / "progress.json").is_file() if isinstance(path, Remote) else staging.exists()
+    return (staging / "progress.json").is_file() if isinstance(path, ObjectPath) else staging.exists()
 
 
-def _open_variable(path: Place, variable: str) -> ArrayHandle:
+def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
     """Open X or Y and check dimensions, dtype and encoding."""
     if not (path / variable / names.METADATA_FILE).is_file():
         arrays = (entry.key.partition(f"/{names.METADATA_FILE}") for entry in walk(path))
@@ -238,7 +238,7 @@ def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return kept
 
 
-def _column_labels(path: Place, variable: str, prefix: str, count: int) -> Labels:
+def _column_labels(path: AnyPath, variable: str, prefix: str, count: int) -> Labels:
     labels = _labels(path, variable, count) if count else None
     if labels is None:
         return np.array(names.default_labels(prefix, count), dtype=object)
@@ -246,7 +246,7 @@ def _column_labels(path: Place, variable: str, prefix: str, count: int) -> Label
     return labels
 
 
-def _labels(path: Place, variable: str, count: int) -> Labels | None:
+def _labels(path: AnyPath, variable: str, count: int) -> Labels | None:
     """Labels as str; None when the store has none. Numbers, such as positions, become their decimal text."""
     if not (path / variable / names.METADATA_FILE).is_file():
         return None
@@ -275,7 +275,7 @@ def _require_all_chunks(store: Store) -> None:
         raise DataError(f"{store.path} has lost {len(absent)} chunks: {names.shorten(absent)}.", REMEDY)
 
 
-def _absent(path: Place, variable: str) -> list[str]:
+def _absent(path: AnyPath, variable: str) -> list[str]:
     array = open_array(str(path), variable).array
     present = {entry.key for entry in files_of(path / variable)}
     counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
@@ -283,12 +283,12 @@ def _absent(path: Place, variable: str) -> list[str]:
     return [key for key in keys if key not in present]
 
 
-def files_of(folder: Place) -> Iterator[Entry]:
+def files_of(folder: AnyPath) -> Iterator[FileInfo]:
     """All chunk files of an array."""
     return (entry for entry in walk(folder) if not entry.key.endswith(names.METADATA_FILE))
 
 
-def _read_json(file: Place) -> dict[str, Any]:
+def _read_json(file: AnyPath) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError, TypeError) as error:

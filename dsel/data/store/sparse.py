@@ -23,7 +23,7 @@ from dsel.data import schema as names
 from dsel.data.store.array import REMEDY, StoredArray, describe_error, metadata_file, open_array
 from dsel.data.store.reader import Labels, files_of
 from dsel.errors import DataError, DselError, MissingInputError, OptionError
-from dsel.storage.paths import Place, as_place, names_in
+from dsel.storage.paths import AnyPath, as_path, list_names
 
 #: A row block has about so many bytes of values and column numbers, or a chunk of them, whichever is more.
 BLOCK_BYTES: Final = 32 << 20
@@ -92,7 +92,7 @@ class ObsColumns:
 class SparseStore:
     """A data set on disk with a CSR matrix X (m x n) of `stored` values."""
 
-    path: Place
+    path: AnyPath
     shape: tuple[int, int]
     stored: int
     dtype: np.dtype[Any]
@@ -112,7 +112,7 @@ class SparseStore:
         """Columns over the samples, their labels left out."""
         folder = self.path / "obs"
         label = attributes(folder).get("_index")
-        return tuple(sorted(name for name in names_in(folder) if name != label and name not in _METADATA))
+        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
 
     def blocks(self) -> list[SparseRows]:
         """The row blocks."""
@@ -147,12 +147,12 @@ class SparseStore:
         return digest.hexdigest()
 
 
-def is_sparse(path: Place) -> bool:
+def is_sparse(path: AnyPath) -> bool:
     """Whether X at `path` is a sparse matrix as AnnData writes it."""
     return str(attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
 
 
-def attributes(folder: Place) -> dict[str, Any]:
+def attributes(folder: AnyPath) -> dict[str, Any]:
     """Attributes of a group or array, of Zarr format 2 or 3."""
     for file, of in ((names.METADATA_FILE, "attributes"), (".zattrs", None)):
         try:
@@ -163,13 +163,13 @@ def attributes(folder: Place) -> dict[str, Any]:
     return {}
 
 
-def open_sparse(path: str | Place) -> SparseStore:
+def open_sparse(path: str | AnyPath) -> SparseStore:
     """Open a store whose X `is_sparse`. Reads the row ends and the labels of the columns.
 
     Errors: DataError for column-compressed X (its rows cannot be read without all of it), for parts that are missing or
     do not fit each other, and for values that are not real numbers.
     """
-    path = as_place(path).absolute()
+    path = as_path(path).absolute()
     found = attributes(path / "X")
     where = f"X of {path}"
     if found["encoding-type"] == "csc_matrix":
@@ -213,7 +213,7 @@ def _cut(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
     return edges
 
 
-def _features(path: Place, n: int) -> Labels:
+def _features(path: AnyPath, n: int) -> Labels:
     label = attributes(path / "var").get("_index", "_index")
     if metadata_file(path / "var" / label) is None:
         return np.array(names.default_labels("x", n), dtype=object)

@@ -24,9 +24,10 @@ from dsel._lib.versions import versions
 from dsel.data import schema as names
 from dsel.data.chunking import bounds
 from dsel.data.formats.base import Array, Reader, Source
-from dsel.data.store.staging import DISK_FULL, BucketStaging, Staging, check_place, output_errors, staging_of
+from dsel.data.store.staging import DISK_FULL, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
-from dsel.storage.paths import Place, Remote, walk, zarr_store
+from dsel.storage.locks import Lock
+from dsel.storage.paths import AnyPath, ObjectPath, walk, zarr_store
 
 if TYPE_CHECKING:
     import zarr
@@ -56,14 +57,14 @@ class Plan:
     """What is to be written where. Two equal `key`s mean byte for byte the same chunks."""
 
     source: Source
-    store: Place
+    store: AnyPath
     chunks: tuple[int, int]
     compression: str
     memory: int  # bytes that one band of rows may take
     weighted: bool = False  # the last column of the source's Y are weights of the rows
 
     @property
-    def staging(self) -> Staging | BucketStaging:
+    def staging(self) -> Staging:
         return staging_of(self.store)
 
     @property
@@ -118,7 +119,7 @@ def write_store(
     began = time.perf_counter()
     _check_source(plan.source)
     check_place(plan.store, overwrite)
-    with output_errors(plan.store), plan.staging.locked():
+    with output_errors(plan.store), plan.staging.locked() as lock:
         check_place(plan.store, overwrite)  # another process may have finished meanwhile
         key = json.loads(json.dumps(plan.key))
         start = plan.staging.rows_done(key)
@@ -129,10 +130,11 @@ def write_store(
             _create_arrays(plan)
             plan.staging.save(key, 0)
         if start < plan.source.shape[0]:
-            _write_bands(plan, key, start, progress)
+            _write_bands(plan, key, start, progress, lock)
         if json.loads(json.dumps(plan.key)) != key:
             plan.staging.clear()
             raise DataError(f"{plan.source.name} changed while it was read.", "Start again when it is at rest.")
+        lock.require()
         _create_group(plan, attributes or {})
         plan.staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
@@ -156,7 +158,7 @@ def _check_source(source: Source) -> None:
 def _check_disk(plan: Plan, start: int) -> None:
     bands = ceil((plan.source.shape[0] - start) / plan.chunks[0])
     spool = plan.band_bytes if plan.band_bytes > plan.memory else 0
-    if isinstance(plan.store, Remote):
+    if isinstance(plan.store, ObjectPath):
         needed, free = spool, shutil.disk_usage(plan.staging.scratch).free
     else:
         needed, free = bands * plan.band_bytes + spool, shutil.disk_usage(plan.store.parent).free
@@ -202,7 +204,7 @@ def _create_arrays(plan: Plan) -> None:
 
 
 def _create(
-    group: Place,
+    group: AnyPath,
     variable: str,
     shape: tuple[int, ...],
     chunks: tuple[int, ...],
@@ -238,7 +240,7 @@ def _codecs(compression: str) -> list[Any]:
     return [BloscCodec(cname=kind, clevel=3, shuffle="shuffle"), Crc32cCodec()]
 
 
-def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress | None) -> None:
+def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock) -> None:
     """Fill one row of chunks after the other, from row `start` (a chunk boundary) on."""
     source, (rows, columns) = plan.source, plan.chunks
     m, n = source.shape
@@ -253,6 +255,7 @@ def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress
         for first in range(start, m, rows):
             count = min(rows, m - first)
             _fill(reader, _head(x, count), _head(y, count), _head(samples, count))
+            lock.require()
             _store(arrays[names.X], first, x[:count], columns)
             if y is not None and plan.targets:
                 _store(arrays[names.Y], first, y[:count, : plan.targets], plan.y_columns)

@@ -22,7 +22,7 @@ from dsel.objective.leave_one_out.memory_cache import LooCache, cache_bytes
 from dsel.objective.leave_one_out.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Preprocess, Statistics
-from dsel.storage.paths import Place, as_place
+from dsel.storage.paths import AnyPath, as_path
 
 #: Share of the memory there is that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5
@@ -252,10 +252,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:40] + "..."
 
 
-def held_out_store(dataset: Dataset, store: str | Place) -> Dataset:
+def held_out_store(dataset: Dataset, store: str | AnyPath) -> Dataset:
     """A store of further rows, with those targets and weights that have the names of the data's; data without weights
     are tested without any."""
-    named = dataset.target_columns is not None or is_sparse(as_place(store))  # whose targets are columns of obs
+    named = dataset.target_columns is not None or is_sparse(as_path(store))  # whose targets are columns of obs
     weights = dataset.weights
     stored = None if weights is None or not isinstance(weights.values, StoredArray) else weights.name
     return as_dataset(
@@ -268,7 +268,7 @@ def held_out_dataset(dataset: Dataset, given: Any) -> Dataset:
 
     Errors: OptionError for what is neither; DataError where columns or targets are not those of the data.
     """
-    if isinstance(given, str | Place):
+    if isinstance(given, str | AnyPath):
         held_out = held_out_store(dataset, given)
     elif isinstance(given, tuple | list) and len(given) == 2:
         held_out = as_dataset(*given)

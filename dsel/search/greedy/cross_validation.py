@@ -44,7 +44,7 @@ class CrossValidationOptions(Options):
     direction : {"forward", "backward", "floating"}
         Insert columns; or delete columns, starting from all of them; or delete columns after each insertion as long as
         that gives a better subset of its size.
-    held_out : str, Place or pair (X, Y), optional
+    held_out : str, AnyPath or pair (X, Y), optional
         Rows on which the test error of every step is reported. A store has its targets and weights under the names
         that the data have.
     """

@@ -23,7 +23,7 @@ import numpy as np
 from dsel.errors import OutputError
 from dsel.objective.base import Objective
 from dsel.search.pareto.archive import Subset
-from dsel.storage.paths import Place, Remote
+from dsel.storage.paths import AnyPath, ObjectPath
 
 #: The first event after this time uploads the journal to object storage.
 _PUBLISH_SECONDS = 10.0
@@ -34,7 +34,7 @@ class Journal:
 
     Parameters
     ----------
-    place : Path or Remote
+    place : Path or ObjectPath
         The journal's file.
 
     Attributes
@@ -48,8 +48,8 @@ class Journal:
         If the file cannot be written.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._remote = place if isinstance(place, Remote) else None
+    def __init__(self, place: AnyPath) -> None:
+        self._remote = place if isinstance(place, ObjectPath) else None
         self._last = time.monotonic()
         self.path = place if isinstance(place, Path) else _fetched(place)
         try:
@@ -91,7 +91,7 @@ def _write_whole(file: int, line: bytes) -> None:
         os.write(file, rest)
 
 
-def _fetched(place: Remote) -> Path:
+def _fetched(place: ObjectPath) -> Path:
     """Return a copy on disk of the journal so far."""
     handle, name = tempfile.mkstemp(prefix="dsel-journal-", suffix=".jsonl")
     with os.fdopen(handle, "wb") as copy:
@@ -121,7 +121,7 @@ def columns_of(objective: Objective, k: int) -> dict[str, Any]:
     return {"k": k, "included": [int(j) for j in objective.included], "without": without.tolist()}
 
 
-def read_journal(path: Place) -> Iterator[dict[str, Any]]:
+def read_journal(path: AnyPath) -> Iterator[dict[str, Any]]:
     """Yield the events in order. Half a line at the end is skipped."""
     if not path.exists():
         return

@@ -317,7 +317,7 @@ class Poss:
         self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
     def _put(self, position: int, members: list[int]) -> None:
-        """Place a solution of a saved archive; the empty set is there already."""
+        """AnyPath a solution of a saved archive; the empty set is there already."""
         memory, size, cls = self._memory, len(members), self._class_of(members)
         slots = memory[engine.SLOT]
         slot = int(slots[cls, 0])
