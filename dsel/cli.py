@@ -128,14 +128,14 @@ def certify(
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.durations import parse_duration
-    from dsel.jobs.certify import Effort
+    from dsel.jobs.certify import ProofBudget
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run
     from dsel.selection.render import render
     from dsel.storage.paths import as_path
 
-    effort = Effort(parse_duration(time), nodes, "all" if all_sizes else "chosen")
-    typer.echo(render(certify_run(as_path(folder), effort, workers, Reporter.for_terminal(log_format.value))))
+    budget = ProofBudget(parse_duration(time), nodes, "all" if all_sizes else "chosen")
+    typer.echo(render(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value))))
 
 
 @app.command()

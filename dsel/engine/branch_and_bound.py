@@ -1,8 +1,8 @@
-"""Branch and bound on workers: a future explores a few subtrees, the client keeps the open nodes and the incumbent.
+"""Branch and bound on the workers of a Dask cluster.
 
-A future gets open nodes of least bound, as many as are estimated to take a fraction of a second, and the best value
-so far; it returns what it found and what it left open. Nothing else is shared, and nothing is lost with a worker: its
-nodes are open until their future is done, and are given to another one. So the proof can be saved at any moment, too.
+A task explores a few open nodes of least bound for a fraction of a second, given the best value so far. It returns what
+it found and which nodes it left open. The client holds the open nodes and the incumbent. Nothing is lost with a worker:
+its nodes stay open until their task is done, and another worker gets them. The proof can be saved at any moment.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from typing import Any
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.exact.bounds import BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound, Explored, Explorer, Subproblem, explore_all
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.explorer import Explored, Explorer, Subproblem, explore_all
 
 log = logging.getLogger("dsel")
 
-#: A future is to take about so long: in the beginning, so that the incumbent is shared often, and at most, so that a
-#: lost one costs little; in between a share of the time so far, so that the last ones end nearly together.
-FIRST_SECONDS, MOST_SECONDS, SHARE_OF_TIME = 0.3, 3.0, 0.01
-#: Futures for each worker at a time, so that none waits for the client.
-_AHEAD = 2
-#: Between two looks at what has come back.
-_LOOK_SECONDS = 0.2
-#: Nodes looked at here, one by one, before there is enough to hand out; and open nodes for each worker that are enough.
+#: A task takes FIRST_SECONDS at first, so that workers share the incumbent often, and MAX_SECONDS at most, so that a
+#: lost task costs little. In between it takes a share of the time so far, so that the last tasks end almost together.
+FIRST_SECONDS, MAX_SECONDS, SHARE_OF_TIME = 0.3, 3.0, 0.01
+#: Tasks per worker at a time, so that no worker waits for the client.
+_TASKS_PER_WORKER = 2
+#: Seconds between two polls.
+_POLL_SECONDS = 0.2
+#: The client explores alone until it has visited _FIRST_NODES, or has _FIRST_OPEN open nodes per worker to lease.
 _FIRST_NODES, _FIRST_OPEN = 2000, 20
-#: A subtree whose future failed so often is taken to be what breaks the workers.
-_MOST_FAILURES = 5
+#: After this many failures in a row, the subtrees are assumed to break the workers.
+_MAX_FAILURES = 5
+#: Seconds without any worker after which the proof fails.
+_NO_WORKER_SECONDS = 60
 
 _explorers: dict[str, Explorer] = {}
 
@@ -40,8 +43,11 @@ def explore_task(
     problem: BoundProblem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem],
     incumbent: float, budget: int,
 ) -> tuple[Explored, float]:  # fmt: skip
-    """On a worker: explore, with arrays that stay there for the next future; and the seconds it took."""
-    explorer = _explorers.pop(name, None)  # taken out: another thread makes its own
+    """Explore nodes on a worker, and return the result and the seconds it took.
+
+    The explorer of the proof `name` keeps its arrays for the next task.
+    """
+    explorer = _explorers.pop(name, None)  # removed meanwhile: another thread makes its own
     if explorer is None:
         _explorers.clear()
         explorer = Explorer(problem, k, bound, pairs=pairs)
@@ -51,13 +57,16 @@ def explore_task(
     return explored, time.perf_counter() - start
 
 
-def _itself(problem: BoundProblem) -> BoundProblem:
+def _identity(problem: BoundProblem) -> BoundProblem:
     return problem
 
 
 @dataclass
-class Estimate:
-    """Nodes in a subtree, and nodes a second, from what has come back so far; seconds: that all futures took."""
+class SubtreeEstimate:
+    """Estimates the nodes in a subtree from the results so far.
+
+    ratio: visited nodes over `size`. speed: nodes per second. seconds: total time of all tasks.
+    """
 
     ratio: float = 1.0
     speed: float = 10_000.0
@@ -65,11 +74,11 @@ class Estimate:
 
     @staticmethod
     def size(sub: Subproblem, k: int) -> float:
-        """Pairs nodes below it, were nothing pruned."""
+        """Return the nodes of the subtree without pruning, where the last two columns need no node."""
         return float(math.comb(len(sub.allowed), max(k - len(sub.chosen) - 2, 0)))
 
     def learn(self, size: float, explored: Explored, seconds: float) -> None:
-        """A future has come back."""
+        """Update the estimate with the result of a task."""
         self.seconds += seconds
         if explored.nodes and seconds > 0.0:
             self.speed = 0.7 * self.speed + 0.3 * explored.nodes / seconds
@@ -77,31 +86,42 @@ class Estimate:
                 self.ratio = 0.7 * self.ratio + 0.3 * explored.nodes / max(size, 1.0)
 
     def budget(self, workers: int) -> int:
-        """Nodes for one future."""
-        seconds = min(max(FIRST_SECONDS, SHARE_OF_TIME * self.seconds / workers), MOST_SECONDS)
+        """Return the number of nodes for one task."""
+        seconds = min(max(FIRST_SECONDS, SHARE_OF_TIME * self.seconds / workers), MAX_SECONDS)
         return max(int(seconds * self.speed), 100)
 
 
-@dataclass
-class Workers:
-    """Goes on with a branch and bound on the workers of a client: a `Runner` for dsel.search.exact.certificate.Proof.
+@dataclass(frozen=True)
+class _Lease:
+    """The nodes of one task."""
 
-    Errors: ClusterError when workers die under the same subtrees again and again, or there are none.
+    lease_id: int
+    subs: list[Subproblem]
+
+
+@dataclass
+class DaskProofRunner:
+    """Runs branch and bound on the workers of a Dask client; a `Runner` for `dsel.search.exact.proof.Proof`.
+
+    tasks, lost: number of tasks sent and lost so far.
     """
 
     client: Any
-    estimate: Estimate = field(default_factory=Estimate)
-    futures: int = 0
+    estimate: SubtreeEstimate = field(default_factory=SubtreeEstimate)
+    tasks: int = 0
     lost: int = 0
 
     def __call__(
         self, search: BranchAndBound, stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None
     ) -> str:
-        """Until the proof is done or `stop` (iterations: nodes, seconds) says so; returns which."""
+        """Run until the proof is done or `stop` (`iterations`: nodes, `seconds`) is met, and return which.
+
+        Raises ClusterError if workers fail repeatedly on the same subtrees, or if there are none.
+        """
         assert stop.iterations is not None
         start = time.monotonic()
-        waiting: dict[Any, tuple[int, list[Subproblem]]] = {}
-        problem = self.client.submit(_itself, search.problem, pure=False)
+        waiting: dict[Any, _Lease] = {}
+        problem = self.client.submit(_identity, search.problem, pure=False)
         failures = 0
         try:
             while not search.done:
@@ -113,76 +133,84 @@ class Workers:
                 if not waiting and search.iteration < _FIRST_NODES and search.open_nodes < _FIRST_OPEN * workers:
                     search.advance(min(search.iteration + 50, stop.iterations))
                     continue
-                self._hand_out(search, problem, waiting, _AHEAD * workers)
+                self._submit(search, problem, waiting, _TASKS_PER_WORKER * workers)
                 failures = self._collect(search, waiting, failures)
                 if on_slice is not None:
                     on_slice(search)
             return "proven" if search.proven else "contradiction"
         finally:
-            for future, (lease_id, _) in waiting.items():
+            for future, lease in waiting.items():
                 future.cancel()
-                search.requeue(lease_id)
+                search.requeue(lease.lease_id)
 
     def _workers(self) -> int:
         workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
         if workers:
             return workers
         try:
-            self.client.wait_for_workers(1, timeout=60)
+            self.client.wait_for_workers(1, timeout=_NO_WORKER_SECONDS)
         except TimeoutError as error:
-            raise ClusterError("There has been no worker for 60 s.", "See the cluster's own logs.") from error
+            raise ClusterError(
+                f"There has been no worker for {_NO_WORKER_SECONDS} s.", "See the cluster's own logs."
+            ) from error
         return 1
 
-    def _hand_out(self, search: BranchAndBound, problem: Any, waiting: dict[Any, Any], most: int) -> None:
-        budget, k = self.estimate.budget(max(most // _AHEAD, 1)), search.k
-        if search.open_nodes < most:  # near the end: what is left is split sooner
+    def _submit(self, search: BranchAndBound, problem: Any, waiting: dict[Any, _Lease], most: int) -> None:
+        """Send tasks until `most` are waiting."""
+        budget, k = self.estimate.budget(max(most // _TASKS_PER_WORKER, 1)), search.k
+        if search.open_nodes < most:  # near the end: smaller tasks split what is left
             budget = budget // 4
         while len(waiting) < most and search.open_nodes:
-            share = max(search.open_nodes // most, 1)  # leave some for the others
-            enough = budget / self.estimate.ratio
-            lease_id, subs = search.checkout(share, enough, lambda sub: self.estimate.size(sub, k))
-            if not subs:
+            share = max(search.open_nodes // most, 1)  # leaves nodes for the other tasks
+            lease = _Lease(
+                *search.checkout(share, budget / self.estimate.ratio, lambda sub: self.estimate.size(sub, k))
+            )
+            if not lease.subs:
                 return
             name = f"{search.bound_name}-{k}-{search.pairs}-{problem.key}"
             future = self.client.submit(
-                explore_task, problem, name, k, search.bound_name, search.pairs, subs, search.best_value, budget,
+                explore_task, problem, name, k, search.bound_name, search.pairs, lease.subs, search.best_value, budget,
                 pure=False,
             )  # fmt: skip
-            waiting[future] = (lease_id, subs)
-            self.futures += 1
+            waiting[future] = lease
+            self.tasks += 1
 
-    def _collect(self, search: BranchAndBound, waiting: dict[Any, Any], failures: int) -> int:
-        """Take in what has come back; returns how many futures in a row have failed."""
+    def _collect(self, search: BranchAndBound, waiting: dict[Any, _Lease], failures: int) -> int:
+        """Merge the results of finished tasks, and return how many tasks in a row have failed."""
+        for future in self._finished(waiting):
+            lease = waiting.pop(future)
+            if future.status == "finished":
+                explored, seconds = future.result()
+                search.complete(lease.lease_id, explored)
+                size = sum(self.estimate.size(sub, search.k) for sub in lease.subs)
+                self.estimate.learn(size, explored, seconds)
+                failures = 0
+                continue
+            search.requeue(lease.lease_id)
+            failures += 1
+            self.lost += 1
+            if failures > _MAX_FAILURES:
+                raise ClusterError(
+                    f"{failures} tasks of the proof failed in a row: {_reason(future)}.",
+                    "See the workers' logs. The proof continues from its last state when it is started again.",
+                )
+            log.warning("a task of the proof was lost (%s) and is repeated", _reason(future))
+        return failures
+
+    def _finished(self, waiting: dict[Any, _Lease]) -> list[Any]:
+        """Wait a moment for a task to finish, and return those that have."""
         from distributed import TimeoutError as WaitTimeout
         from distributed import wait
 
         if not waiting:
-            return failures
+            return []
         try:
             with self.client.as_current():
-                finished = wait(list(waiting), timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
+                done = wait(list(waiting), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED").done  # type: ignore[no-untyped-call]
         except (WaitTimeout, TimeoutError):
-            return failures
-        for future in finished:
-            lease_id, subs = waiting.pop(future)
-            if future.status == "finished":
-                explored, seconds = future.result()
-                search.report(lease_id, explored)
-                size = sum(self.estimate.size(sub, search.k) for sub in subs)
-                self.estimate.learn(size, explored, seconds)
-                failures = 0
-                continue
-            search.requeue(lease_id)
-            failures += 1
-            self.lost += 1
-            if failures > _MOST_FAILURES:
-                raise ClusterError(
-                    f"{failures} parts of the proof failed one after another: {_why(future)}.",
-                    "See the workers' logs; the proof goes on from its last state.",
-                )
-            log.warning("a part of the proof was lost (%s): it is done again", _why(future))
-        return failures
+            return []
+        return list(done)
 
 
-def _why(future: Any) -> str:
+def _reason(future: Any) -> str:
     return str(future.exception()) if future.status == "error" else str(future.status)

@@ -1,66 +1,103 @@
-"""A certificate for a Selection: from its data and settings, after the search or long after it."""
+"""Prove how far a selection can be from the best one: from its data and settings, after the search or much later."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from dsel.config.request import Settings, check
 from dsel.data.dataset import Dataset
-from dsel.errors import DselError, Interrupted, OptionError
+from dsel.errors import Interrupted, OptionError
+from dsel.jobs.proof_store import ProofStore
 from dsel.objective.base import Objective
-from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.passes.accounting import log_passes
-from dsel.passes.statistics import Statistics
-from dsel.planning.prepared import of_gram
-from dsel.search.anytime import AnytimeSearch
-from dsel.search.exact.certificate import Certificate, Proof, Runner, certify_sizes, spread
+from dsel.search.exact.certificate import Certificate, nothing_to_choose
+from dsel.search.exact.proof import Runner
+from dsel.selection.certified import with_better_subset, with_certificates
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import by_gain, candidates_of, in_data_units, statistics_of
-from dsel.selection.result import FrontRow, Selection
-from dsel.storage.json_files import read_json, write_json
+from dsel.selection.pipeline import candidates_of, statistics_of
+from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
 Sizes = Literal["chosen", "all"]
 
-#: The open nodes of an unfinished proof are saved up to about so many numbers.
-_MOST_SAVED = 20_000_000
-_PROOF = "proof.json"
-
 
 @dataclass(frozen=True)
-class Effort:
-    """How long to prove, and for what: the size that was chosen, or every size of the front up to k.
+class ProofBudget:
+    """Limits of a proof.
 
-    save_seconds: so often the state of the proof is saved. finish: interrupted, take what is proved so far.
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time for all sizes together.
+    nodes : int, optional
+        Nodes of branch and bound for all sizes together.
+    sizes : {"chosen", "all"}
+        Prove for the chosen size only, or for every size of the front up to k.
+    save_seconds : float
+        Time between two saves of the state of the proof.
+    keep_partial : bool
+        If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
     """
 
     seconds: float | None = None
     nodes: int | None = None
     sizes: Sizes = "chosen"
     save_seconds: float = 30.0
-    finish: bool = False
+    keep_partial: bool = False
+
+    def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
+        """Yield each size with its seconds and nodes, when its turn comes.
+
+        The time that a size does not need is left for those after it.
+        """
+        start = time.monotonic()
+        for place, size in enumerate(sizes):
+            seconds = self.seconds
+            if seconds is not None:
+                seconds = max(seconds - (time.monotonic() - start), 0.001) / (len(sizes) - place)
+            yield size, seconds, None if self.nodes is None else max(self.nodes // len(sizes), 1)
 
 
 def certify_selection(
-    dataset: Dataset, settings: Settings, selection: Selection, effort: Effort, context: RunContext | None = None,
-    folder: AnyPath | None = None, on_slice: Callable[[AnytimeSearch], None] | None = None,
-    runner: Runner | None = None,
+    dataset: Dataset, settings: Settings, selection: Selection, budget: ProofBudget,
+    context: RunContext | None = None, folder: AnyPath | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
-    """The selection with certificates; a better subset that the proof found takes its place.
+    """Return the selection with certificates; a better subset that the proof found replaces its columns.
 
-    Statistics that are saved are used, otherwise one pass is made; only a better subset reads the data again. folder:
-    where an unfinished proof is kept and gone on with. runner: who does the proof's work. Errors: OptionError for a
-    method whose criterion is not the quadratic objective.
+    Cached statistics are used if there are any, otherwise they take one pass. Only a better subset reads the data
+    again.
+
+    Parameters
+    ----------
+    dataset, settings : Dataset, Settings
+        What the selection was made from.
+    selection : Selection
+        The selection to certify.
+    budget : ProofBudget
+        Limits of the proof.
+    context : RunContext, optional
+        Engine, cache and callbacks.
+    folder : Path or ObjectPath, optional
+        Folder where an unfinished proof is saved and continued.
+    runner : Runner, optional
+        Runs the search of the proof, by default in this process.
+
+    Raises
+    ------
+    OptionError
+        If the method minimises another criterion than the quadratic objective.
+    Interrupted
+        If a callback of the context raises it, unless `budget.keep_partial`.
     """
     if selection.criterion is not None:
         raise OptionError(
-            f"{selection.method} minimises a criterion of its own, which has no certificate.",
+            f"{selection.method} minimises a custom criterion, which has no certificate.",
             "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
         )
     context = context or RunContext()
@@ -69,38 +106,15 @@ def certify_selection(
         statistics = statistics_of(dataset, settings, context)
     whole = statistics.objective(settings.preprocess, settings.lam)
     objective, _ = candidates_of(dataset, checked, statistics, whole)
-    found = _prove(objective, settings, selection, effort, folder, on_slice, runner)
-    for old in (Certificate.from_dict(values) for values in selection.certificate):
-        # The proof's own earlier work is in its node count already: only bound and value are merged.
-        if old.size in found:
-            new = found[old.size]
-            merged = old.merged(new)
-            found[old.size] = replace(merged, nodes=max(old.nodes, new.nodes), seconds=max(old.seconds, new.seconds))
-        else:
-            found[old.size] = old
-    certificates = spread(found)
-    selection = replace(
-        selection, certificate=tuple(c.as_dict() for c in certificates.values()), passes=selection.passes + made.passes,
-        notes=(*selection.notes, *(note for note in _reserves(objective, settings.k) if note not in selection.notes)),
-    )  # fmt: skip
-    for certificate in certificates.values():
-        log.info("%s", describe(certificate))
-    return _with_better(dataset, settings, selection, statistics, objective, certificates, context)
-
-
-def _reserves(objective: Objective, k: int) -> Iterator[str]:
-    """What a reader of the proof has to know of the columns."""
-    share = smallest_pivot_share(objective.K, objective.lam) if objective.has_gram else None
-    if share is not None:
-        yield (
-            f"columns are nearly dependent (beside others {share:.0e} of a column's square is left): what is proved "
-            f"may leave out a subset that gains by large coefficients of opposite signs, by "
-            f"{bound_error(share, k):.0e} of ||Y||^2 at most"
-        )
+    found = _prove(objective, settings, selection, budget, context, folder, runner)
+    selection = with_certificates(replace(selection, passes=selection.passes + made.passes), found, objective)
+    for values in selection.certificate:
+        log.info("%s", describe(Certificate.from_dict(values)))
+    return with_better_subset(dataset, settings, selection, statistics, objective, context)
 
 
 def describe(certificate: Certificate) -> str:
-    """One line for a log."""
+    """Return one line for a log."""
     if certificate.proven:
         return f"{certificate.size} columns: proved optimal ({certificate.nodes:,} nodes)"
     share = certificate.relative_to_total
@@ -108,138 +122,46 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: Objective, settings: Settings, selection: Selection, effort: Effort, folder: AnyPath | None,
-    on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
+    objective: Objective, settings: Settings, selection: Selection, budget: ProofBudget, context: RunContext,
+    folder: AnyPath | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
+    """Return a certificate for each size, smallest first, until the proof is interrupted."""
     base = len(objective.included)
-    local = {int(j): place for place, j in enumerate(objective.columns)}
     k = min(settings.k - base, objective.n)
-    chosen = [local[j] for j in selection.indices if j in local]
     if k == 0:
-        return {c.size: c for c in certify_sizes(objective, {0: ()}).values()}
-    incumbents = {
-        row.size - base: [local[j] for j in row.indices if j in local]
-        for row in selection.front
-        if effort.sizes == "all" and base < row.size < base + k
-    }
-    incumbents[k] = chosen
-    interrupted = False
-
-    def prove(size: int, incumbent: Sequence[int], seconds: float | None, nodes: int | None) -> Certificate | None:
-        nonlocal interrupted
-        if interrupted:
-            return None
-        keeper = _Keeper(objective, size, folder, selection.fingerprint, size == k, effort.save_seconds)
-        proof = keeper.begin(incumbent, settings.seed)
+        return {base: nothing_to_choose(objective)}
+    incumbents = _incumbents(objective, selection, k, budget.sizes)
+    found: dict[int, Certificate] = {}
+    for size, seconds, nodes in budget.shares(sorted(incumbents)):
+        path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
+        store = ProofStore(objective, size, path, selection.fingerprint, budget.save_seconds)
+        proof = store.open(incumbents[size], settings.seed)
         if len(incumbents) > 1:
             log.info("certificate for %d columns", base + size)
+        interrupted = False
         try:
-            proof.run(seconds, nodes, keeper.watching(proof, on_slice), runner)
+            proof.run(seconds, nodes, store.saving(proof, context.on_slice), runner)
         except Interrupted:
-            if not effort.finish:
+            if not budget.keep_partial:
                 raise
             interrupted = True
         finally:
-            keeper.save(proof)
-        return proof.certificate()
-
-    found = certify_sizes(objective, incumbents, seconds=effort.seconds, nodes=effort.nodes, prove=prove)
-    return {c.size: c for c in found.values()}
-
-
-@dataclass
-class _Keeper:
-    """Where the proof for one size is kept: it is saved every so many seconds and at its end, and gone on with."""
-
-    objective: Objective
-    size: int
-    folder: AnyPath | None
-    fingerprint: str | None
-    chosen: bool  # whether this is the size that was asked for
-    save_seconds: float
-
-    @property
-    def _path(self) -> AnyPath | None:
-        name = _PROOF if self.chosen else f"proof-{self.size}.json"
-        return None if self.folder is None else self.folder / name
-
-    def _identity(self) -> dict[str, Any]:
-        objective = self.objective
-        return {
-            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
-            "columns": objective.columns.tolist(), "included": list(objective.included),
-        }  # fmt: skip
-
-    def begin(self, incumbent: Sequence[int], seed: int) -> Proof:
-        """The proof as it was saved, or a new one."""
-        saved = read_json(self._path) if self._path is not None else None
-        if isinstance(saved, dict) and saved.get("identity") == self._identity():
-            try:
-                proof = Proof.resume(self.objective, saved["proof"], incumbent)
-            except (KeyError, TypeError, ValueError, DselError) as error:
-                log.warning("the proof in %s is damaged and starts anew: %r", self._path, error)
-            else:
-                log.info("going on with the proof in %s", self._path)
-                return proof
-        return Proof.begin(self.objective, self.size, incumbent, seed=seed)
-
-    def watching(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[Any], None]:
-        """Called after each slice: saves when it is time to, then calls `on_slice`."""
-        last = time.monotonic()
-
-        def look(search: AnytimeSearch) -> None:
-            nonlocal last
-            if time.monotonic() - last >= self.save_seconds:
-                self.save(proof)
-                last = time.monotonic()
-            if on_slice is not None:
-                on_slice(search)
-
-        return look
-
-    def save(self, proof: Proof) -> None:
-        """Write the proof, unless there is no folder for it or it is too large."""
-        if self._path is None:
-            return
-        if proof.search.open_nodes * self.objective.n > _MOST_SAVED:
-            log.info("the proof has too many open nodes to be saved: another one starts anew")
-            return
-        write_json(self._path, {"identity": self._identity(), "proof": proof.state()})
+            store.save(proof)
+        found[base + size] = proof.certificate()
+        if interrupted:
+            break
+    return found
 
 
-def _with_better(
-    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
-    certificates: dict[int, Certificate], context: RunContext,
-) -> Selection:  # fmt: skip
-    """Subsets that are better than the selection's take their place in the front, and as the answer."""
-    total = objective.total
-    front = {row.size: row for row in selection.front}
-    for certificate in certificates.values():
-        before = front.get(certificate.size)
-        if certificate.better and (before is None or certificate.value < before.error):
-            size = len(certificate.indices)
-            front[size] = FrontRow(size, certificate.value, 1.0 - certificate.value / total, certificate.indices)
-    rows = tuple(front[size] for size in sorted(front))
-    best = min((row for row in rows if row.size <= selection.k), key=lambda row: (row.error, row.size))
-    if set(best.indices) == set(selection.indices) or not any(c.better for c in certificates.values()):
-        return replace(selection, front=rows)
-    if not best.error < selection.error - 1e-9 * total:
-        return replace(selection, front=rows)
-    included = list(objective.included)
-    ready = of_gram(dataset, settings, statistics, context.engine)
-    S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
-    fit = ready.fit(S, settings.lam)
-    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
-    note = f"the certificate's search found these columns: they explain {1.0 - fit.rss / fit.total:.4%}, those of "
-    return replace(
-        selection,
-        indices=tuple(int(j) for j in S),
-        labels=tuple(str(dataset.features[j]) for j in S),
-        error=fit.error,
-        r2=1.0 - fit.rss / fit.total,
-        coefficients=coefficients,
-        intercept=intercept,
-        front=rows,
-        notes=(*selection.notes, f"{note}{selection.method} {selection.r2:.4%}"),
-        passes=selection.passes + 1,
-    )
+def _incumbents(objective: Objective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:
+    """Return the known subsets (local indices) by the number of columns to choose."""
+    base = len(objective.included)
+    local = {int(j): place for place, j in enumerate(objective.columns)}
+
+    def members(indices: Sequence[int]) -> list[int]:
+        return [local[j] for j in indices if j in local]
+
+    incumbents = {k: members(selection.indices)}
+    if sizes == "all":
+        incumbents |= {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
+    return incumbents

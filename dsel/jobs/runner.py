@@ -12,12 +12,12 @@ from dask.utils import format_bytes
 from dsel.config.job import JobFile
 from dsel.config.request import check
 from dsel.data.dataset import Dataset
-from dsel.engine.branch_and_bound import Workers
+from dsel.engine.branch_and_bound import DaskProofRunner
 from dsel.engine.clusters.connect import connect, patience, workers_now, workers_promised
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import ClusterError, CriterionError, DataError
-from dsel.jobs.certify import Effort, certify_selection
+from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import identity_of, isolated_cluster, require_separate, scratch_folder, statistics_cache
 from dsel.jobs.reporting import Reporter
@@ -59,7 +59,8 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     Notes
     -----
     After an interruption (`Interrupted`, exit code 75) or a kill, the same job continues from its last checkpoint. For
-    a fixed seed it ends with the same selection as an undisturbed run.
+    a fixed seed it ends with the same selection as an undisturbed run. The selection is saved before its proof begins,
+    so that an interrupted or failed proof does not lose it. The same job then only continues the proof.
     """
     assert job.out is not None
     require_separate(job)
@@ -68,15 +69,12 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     reporter, folder = reporter or Reporter.for_terminal(), RunFolder(job.out)
     with folder.hold(reporter) as (lock, interrupts):
         identity = identity_of(job, dataset)
-        done = folder.finished(identity)
-        if done is not None:
+        saved = folder.finished(identity)
+        if saved is not None and (job.certify is None or saved.certificate):
             log.info("%s holds the result of this job already: nothing to do", job.out)
-            return done
+            return saved
         folder.claim(job, identity)
-        selection = _run(job, dataset, folder, reporter, interrupts, lock)
-        lock.require()
-        selection.save(job.out, overwrite=True)
-        folder.checkpoint.unlink(missing_ok=True)
+        selection = _run(job, dataset, folder, reporter, interrupts, lock, saved)
         log.info("result in %s", job.out)
         return selection
 
@@ -117,8 +115,10 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
 
 
 def _run(
-    job: JobFile, dataset: Dataset, folder: RunFolder, reporter: Reporter, interrupts: Interrupts, lock: Lock
-) -> Selection:
+    job: JobFile, dataset: Dataset, folder: RunFolder, reporter: Reporter, interrupts: Interrupts, lock: Lock,
+    selection: Selection | None,
+) -> Selection:  # fmt: skip
+    """Search, unless a saved selection only needs its proof; then prove, if the job asks for it."""
     from dsel.engine.metrics import progress_metrics
 
     journal = Journal(folder.journal) if METHODS[job.method].on_workers else None
@@ -142,21 +142,32 @@ def _run(
             on_stage=checkpoints.on_stage, journal=journal, shared_folder=folder.path, scratch=scratch_folder(job),
             isolated_cluster=isolated_cluster(job),
         )  # fmt: skip
-        try:
-            selection = run_selection(dataset, job.settings(), context)
-        except (CriterionError, ClusterError):
-            checkpoints.save_last()
-            raise
+        if selection is None:
+            try:
+                selection = run_selection(dataset, job.settings(), context)
+            except (CriterionError, ClusterError):
+                checkpoints.save_last()
+                raise
+            selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
         if job.certify is not None:
-            selection = _certified(job, dataset, selection, context, reporter, interrupts, Workers(client))
-        peaks = engine.peak_memory()
-    for address, (peak, limit) in peaks.items():
+            selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))
+            selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
+    for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
-    return with_peak(replace(selection, peak_memory=peaks))
+    return selection
 
 
-def with_peak(selection: Selection) -> Selection:
+def _save(folder: RunFolder, selection: Selection, lock: Lock) -> Selection:
+    """Save the selection in place of an earlier one and of the checkpoint."""
+    lock.require()
+    selection.save(folder.path, overwrite=True)
+    folder.checkpoint.unlink(missing_ok=True)
+    return selection
+
+
+def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selection:
     """Return the selection with the workers' peak memory next to the planned one."""
+    selection = replace(selection, peak_memory={**selection.peak_memory, **peaks})
     if selection.plan is None:
         return selection
     most = max((peak for peak, _ in selection.peak_memory.values()), default=None)
@@ -166,15 +177,15 @@ def with_peak(selection: Selection) -> Selection:
 
 def _certified(
     job: JobFile, dataset: Dataset, selection: Selection, context: RunContext, reporter: Reporter,
-    interrupts: Interrupts, workers: Workers,
+    interrupts: Interrupts, runner: DaskProofRunner,
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
     certify = job.certify
-    effort = Effort(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds)
+    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds)
     reporter.stage("certificate")
     interrupts.deferred = True
-    on_slice = _proof_slice(reporter, interrupts)
-    return certify_selection(dataset, job.settings(), selection, effort, context, job.out, on_slice, workers)
+    context = replace(context, on_slice=_proof_slice(reporter, interrupts))
+    return certify_selection(dataset, job.settings(), selection, budget, context, job.out, runner)
 
 
 def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
@@ -185,14 +196,14 @@ def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[Anytim
     return on_slice
 
 
-def certify_run(folder: AnyPath, effort: Effort, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter: Reporter | None = None) -> Selection:
     """Add certificates to the result in `folder`, or improve them. An unfinished proof continues.
 
     Parameters
     ----------
     folder : Path or ObjectPath
         Folder of a finished job.
-    effort : Effort
+    budget : ProofBudget
         How long to prove, and for which sizes.
     workers : int
         Processes on this machine that work on the proof.
@@ -221,12 +232,12 @@ def certify_run(folder: AnyPath, effort: Effort, workers: int = 1, reporter: Rep
         context = RunContext(artefacts=statistics_cache(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True
-        on_slice = _proof_slice(reporter, interrupts)
-        effort = replace(effort, finish=True)
+        context = replace(context, on_slice=_proof_slice(reporter, interrupts))
+        budget = replace(budget, keep_partial=True)
         with local_cluster(LocalSpec(workers)) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
-                dataset, job.settings(), selection, effort, context, folder.absolute(), on_slice,
-                None if client is None else Workers(client),
+                dataset, job.settings(), selection, budget, context, folder.absolute(),
+                None if client is None else DaskProofRunner(client),
             )  # fmt: skip
         lock.require()
         certified.save(folder, overwrite=True)

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.engine.branch_and_bound import Workers
+from dsel.engine.branch_and_bound import DaskProofRunner
 from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.starting_subset import starting_subset
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
 from pipelines.table import json_line, text_table
@@ -118,7 +119,7 @@ def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
     """Return the wall time of a proof on the workers of a client."""
     search = make()
     start = time.perf_counter()
-    ended = Workers(client)(search, Stop(iterations=2**62))
+    ended = DaskProofRunner(client)(search, Stop(iterations=2**62))
     assert ended == "proven"
     return time.perf_counter() - start
 

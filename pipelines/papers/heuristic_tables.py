@@ -24,7 +24,8 @@ from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.branch_and_bound import BranchAndBound
-from dsel.search.exact.certificate import Certificate, Proof
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.proof import Proof
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward

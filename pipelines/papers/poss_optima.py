@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dsel.search.exact.certificate import Proof
+from dsel.search.exact.proof import Proof
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised
 from pipelines.table import json_line, text_table

@@ -23,7 +23,7 @@ from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, MissingInputError, OptionError
-from dsel.jobs.certify import Effort
+from dsel.jobs.certify import ProofBudget
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run
@@ -163,7 +163,7 @@ def test_a_result_in_a_bucket_is_certified(url: str) -> None:
     job = JobFile(store=store, k=3, method="forward", out=out)
     RunFolder(out).claim(job, identity_of(job, as_dataset(store)))
     dsel.select(store, k=3, method="forward").save(out)
-    found = certify_run(out, Effort(seconds=30.0))
+    found = certify_run(out, ProofBudget(seconds=30.0))
     assert found.certificate[-1]["proven"]
     assert dsel.open_selection(out).certificate == found.certificate
     assert (out / "proof.json").is_file()

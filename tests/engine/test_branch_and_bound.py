@@ -8,11 +8,12 @@ import signal
 
 import pytest
 
-from dsel.engine.branch_and_bound import Estimate, Workers
+from dsel.engine.branch_and_bound import DaskProofRunner, SubtreeEstimate
 from dsel.engine.clusters.local import LocalSpec, local_cluster
 from dsel.search.anytime import Stop
-from dsel.search.exact.branch_and_bound import BranchAndBound, Explorer, explore_all
-from dsel.search.exact.certificate import Proof
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.explorer import Explorer, explore_all
+from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import hard_case
 
 NO_LIMIT = 2**62
@@ -34,18 +35,18 @@ def here():
 
 def test_two_workers_prove_what_one_process_proves(client, here):
     proof = Proof(BranchAndBound(here.objective, 7), float("inf"))
-    workers = Workers(client)
-    assert proof.run(runner=workers)
+    runner = DaskProofRunner(client)
+    assert proof.run(runner=runner)
     assert proof.search.best == here.best
     assert proof.search.lower == pytest.approx(here.lower)
-    assert workers.futures > 4
-    assert workers.lost == 0
+    assert runner.tasks > 4
+    assert runner.lost == 0
 
 
 def test_stopped_it_can_be_saved_and_gone_on_with(client, here):
     search = BranchAndBound(here.objective, 7)
     saved = []
-    ended = Workers(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
+    ended = DaskProofRunner(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
     assert ended == "iterations"
     assert not search.done
     assert saved
@@ -62,12 +63,12 @@ def test_the_subtrees_of_a_lost_worker_are_done_again(here):
         search, killed = BranchAndBound(here.objective, 7), []
 
         def kill_one(_):
-            if not killed and search._away:
+            if not killed and search._leased:
                 pids = client.run(os.getpid)
                 killed.append(next(iter(pids.values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        assert Workers(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
+        assert DaskProofRunner(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
     assert killed
     assert search.best == here.best
     assert search.lower == pytest.approx(here.lower)
@@ -88,7 +89,7 @@ def test_a_part_is_a_pure_function(here):
 
 
 def test_sizes_are_estimated_from_what_came_back():
-    estimate = Estimate()
+    estimate = SubtreeEstimate()
     sub = BranchAndBound(hard_case(), 5).open_subproblems()[0]
     assert estimate.size(sub, 5) == 30 * 29 * 28 / 6
     before = estimate.budget(2)
@@ -97,10 +98,10 @@ def test_sizes_are_estimated_from_what_came_back():
 
 
 def test_parts_grow_with_the_time_the_proof_takes_and_shrink_with_the_workers():
-    assert Estimate(speed=1e4).budget(2) == 3000
-    assert Estimate(speed=1e4, seconds=100.0).budget(1) == 10_000
-    assert Estimate(speed=1e4, seconds=100.0).budget(2) == 5000
-    assert Estimate(speed=1e4, seconds=1e6).budget(2) == 30_000
+    assert SubtreeEstimate(speed=1e4).budget(2) == 3000
+    assert SubtreeEstimate(speed=1e4, seconds=100.0).budget(1) == 10_000
+    assert SubtreeEstimate(speed=1e4, seconds=100.0).budget(2) == 5000
+    assert SubtreeEstimate(speed=1e4, seconds=1e6).budget(2) == 30_000
 
 
 def test_open_nodes_are_taken_by_number_and_by_size():

@@ -13,10 +13,13 @@ from dsel.config.request import Settings
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
-from dsel.jobs.certify import Effort, certify_selection
+from dsel.jobs import runner
+from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, run_job
+from dsel.search.exact.proof import Proof
+from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import open_selection
 from dsel.storage.json_files import read_json, write_json
@@ -50,7 +53,7 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     job = job_file(tmp_path, include=[2], exclude=[3])
     first = run_job(job)
     assert first.certificate == ()
-    quick = certify_run(job.out, Effort(nodes=1))
+    quick = certify_run(job.out, ProofBudget(nodes=1))
     shown = CliRunner().invoke(app, ["certify", str(job.out), "--time", "1m", "--all-sizes"])
     assert shown.exit_code == 0, shown.output
     assert "proved optimal" in shown.output
@@ -63,10 +66,10 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     assert last.error == pytest.approx(last.certificate[-1]["value"])
     assert [row["size"] for row in last.certificate] == [2, 3, 4, 5]
     (job.out / "proof.json").unlink()
-    two = certify_run(job.out, Effort(seconds=60.0), workers=2)
+    two = certify_run(job.out, ProofBudget(seconds=60.0), workers=2)
     assert two.certificate[-1]["proven"]
     assert two.indices == last.indices
-    again = certify_run(job.out, Effort(nodes=1))
+    again = certify_run(job.out, ProofBudget(nodes=1))
     assert again.certificate[-1]["bound"] == last.certificate[-1]["bound"]
     assert again.certificate[-1]["proven"]
 
@@ -78,25 +81,25 @@ def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
         dataset, settings = as_dataset(data, Y), Settings(k=3, method="forward")
         selection = run_selection(dataset, settings)
         for _ in range(2):  # said once, however often it is proved
-            selection = certify_selection(dataset, settings, selection, Effort(seconds=60.0))
+            selection = certify_selection(dataset, settings, selection, ProofBudget(seconds=60.0))
             assert sum("nearly dependent" in note for note in selection.notes) == notes
 
 
 @pytest.mark.parametrize("damage", ["list", "no proof", "no search", "of another kind"])
-def test_a_damaged_proof_starts_anew(tmp_path, damage):
+def test_a_damaged_proof_starts_again(tmp_path, damage):
     job = job_file(tmp_path)
     finished(job)
-    certify_run(job.out, Effort(nodes=2))
+    certify_run(job.out, ProofBudget(nodes=2))
     saved = read_json(job.out / "proof.json")
     if damage == "of another kind":
         saved["proof"]["search"]["open"] = [["?"]]
     else:
         saved = {"list": [], "no proof": {**saved, "proof": None}, "no search": {**saved, "proof": {}}}[damage]
     write_json(job.out / "proof.json", saved)
-    assert certify_run(job.out, Effort(seconds=60.0)).certificate[-1]["proven"]
+    assert certify_run(job.out, ProofBudget(seconds=60.0)).certificate[-1]["proven"]
 
 
-def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
+def test_proofs_of_all_sizes_continue(tmp_path):
     job = job_file(tmp_path)
     selection, dataset = finished(job), as_dataset(str(job.store))
     seen = []
@@ -106,22 +109,44 @@ def test_proofs_of_all_sizes_are_gone_on_with(tmp_path):
         if search.k == 4:
             raise Interrupted("stopped")
 
-    def certified(on_slice, finish=False):
-        effort = Effort(seconds=60.0, sizes="all", finish=finish, save_seconds=0.0)
-        return certify_selection(dataset, job.settings(), selection, effort, None, job.out, on_slice)
+    def certified(on_slice, keep_partial=False):
+        budget = ProofBudget(seconds=60.0, sizes="all", keep_partial=keep_partial, save_seconds=0.0)
+        return certify_selection(dataset, job.settings(), selection, budget, RunContext(on_slice=on_slice), job.out)
 
     with pytest.raises(Interrupted):
         certified(signal)
     assert {4} < set(seen) <= {1, 2, 3, 4}
     proofs = {size: read_json(job.out / f"proof-{size}.json") for size in (3, 4)}
     assert proofs[3]["proof"]["search"]["open"] == []
-    part = certified(signal, finish=True)
+    part = certified(signal, keep_partial=True)
     assert [row["size"] for row in part.certificate] == [1, 2, 3, 4]
     seen.clear()
     whole = certified(lambda search: seen.append(search.k))
     assert set(seen) <= {4, 5}
     assert all(row["proven"] for row in whole.certificate)
     assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["nodes"]
+
+
+@pytest.mark.parametrize("error", [Interrupted("stopped"), np.linalg.LinAlgError("not positive definite")])
+def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, error):
+    job = job_file(tmp_path, method="forward", certify={"time": "20s"})
+
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Proof, "run", fail)
+        with pytest.raises(type(error)):
+            run_job(job)
+    found = open_selection(job.out)
+    assert len(found) == 5
+    assert found.certificate == ()
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "run_selection", fail)  # the search is not repeated
+        proven = run_job(job)
+        assert run_job(job).certificate == proven.certificate
+    assert proven.certificate[0]["proven"]
+    assert proven.trace == found.trace
 
 
 def test_a_job_can_ask_for_it(tmp_path):
@@ -134,18 +159,18 @@ def test_a_job_can_ask_for_it(tmp_path):
     assert set(exact.indices) == set(found.indices)
 
 
-def test_what_cannot_be_certified_is_said(tmp_path):
+def test_what_cannot_be_certified_is_refused(tmp_path):
     job = job_file(tmp_path)
     with pytest.raises(MissingInputError, match="holds no job"):
-        certify_run(tmp_path, Effort(nodes=1))
+        certify_run(tmp_path, ProofBudget(nodes=1))
     finished(job)
     ingest_arrays(X + 1.0, tmp_path / "store", y=Y, overwrite=True)
     with pytest.raises(DataError, match="was written to since"):
-        certify_run(job.out, Effort(nodes=1))
+        certify_run(job.out, ProofBudget(nodes=1))
     with pytest.raises(OptionError, match="duration"):
         job_file(tmp_path, certify={"time": "soon"})
 
 
-def test_a_criterion_of_ones_own_has_no_certificate(tmp_path):
+def test_a_custom_criterion_has_no_certificate(tmp_path):
     with pytest.raises(OptionError, match="no certificate"):
         job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})

@@ -11,7 +11,7 @@ import pytest
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.search.exact import partial_expansion_astar as astar_wide
+from dsel.search.exact import partial_expansion_astar
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.partial_expansion_astar import WideAStar
 from dsel.search.greedy.exchange import exchange
@@ -141,7 +141,7 @@ def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monk
     X = rng.standard_normal((12, 40)) * 0.85 ** np.arange(40)
     Y = X[:, :6] @ rng.standard_normal((6, N)) + 0.1 * rng.standard_normal((12, N))
     B, c = X.T @ Y, float(np.vdot(Y, Y))
-    monkeypatch.setattr(astar_wide, "MADE_AT_ONCE", 3)
+    monkeypatch.setattr(partial_expansion_astar, "CHILDREN_AT_A_TIME", 3)
     whole = DenseObjective(X.T @ X, B, c, lam)
     wide = OnDemandObjective(
         InMemoryFactor(X), np.square(X).sum(axis=0), B, c, lam, load_target_gram=lambda: np.asarray(Y.T @ Y), batch=2

@@ -11,8 +11,8 @@ from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Stop, drive
 from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar import AStar, AStarBound
-from dsel.search.exact.branch_and_bound import starting_subset
 from dsel.search.exact.partial_expansion_astar import WideAStar
+from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options

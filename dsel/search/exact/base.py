@@ -1,7 +1,8 @@
-"""What the exact searches share: the best subset so far, how it was found, and how both are saved."""
+"""What the exact searches share: the best subset found, its history, and how both are saved."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,21 +11,28 @@ from dsel.objective.base import Objective
 from dsel.search.base import FrontPoint, Improvement
 from dsel.search.validation import check_size
 
-#: A bound so much of ||Y||^2 above the value of a subset that it should not exceed is wrong: more than near dependence
-#: takes (dsel.objective.conditioning.missed with a share above the tolerance of dependence, few columns).
+log = logging.getLogger("dsel")
+
+#: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
+MARGIN = 1e-10
+#: A bound that exceeds the value of a subset by more than this share of ||Y||^2 is wrong. Near dependence explains less
+#: (dsel.objective.conditioning.bound_error for few columns and a share above the tolerance of dependence).
 CONTRADICTION = 1e-6
 
 
-def held(bound: float, value: float, total: float) -> float:
-    """A bound on what no subset is below, given the value of one: at most that; 0 where it contradicts it."""
+def consistent_bound(bound: float, value: float, total: float) -> float:
+    """Return a lower bound on f given the value of one subset: at most that value, and 0 if they contradict."""
     return min(bound, value) if bound <= value + CONTRADICTION * total else 0.0
 
 
 class ExactSearch:
-    """A search over the subsets of at most k columns of an objective with the best subset it has seen.
+    """A search over the subsets of at most k columns of an objective.
 
-    best: its members (local indices), ascending; best_value: its f; last_gain: the iteration at which it was found.
-    Errors: OptionError where k is not one of 1 to n.
+    best: the members of the best subset so far (local indices), ascending. best_value: its f. last_gain: the iteration
+    that found it. contradicted: whether a subset was found that a bound had excluded. The bounds are then wrong by more
+    than rounding, and the search continues but proves nothing.
+
+    Raises OptionError if k is not between 1 and n.
     """
 
     kind: str
@@ -35,16 +43,17 @@ class ExactSearch:
         self.best: tuple[int, ...] = ()
         self.best_value = objective.c
         self.last_gain = 0
+        self.contradicted = False
         self._trace: list[Improvement] = []
 
     @property
     def iteration(self) -> int:
-        """Nodes looked at."""
+        """The number of visited nodes."""
         raise NotImplementedError
 
     @property
     def answer(self) -> tuple[int, ...]:
-        """The subset that is the search's answer."""
+        """The subset that the search returns."""
         return self.best
 
     @property
@@ -54,11 +63,11 @@ class ExactSearch:
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of the best subset seen, the first incumbent included."""
+        """All improvements of the best subset, the first incumbent included."""
         return tuple(self._trace)
 
     def offer(self, S: Iterable[int]) -> bool:
-        """A subset, from here or from elsewhere; True where it is better than the best."""
+        """Take a subset from this search or elsewhere, and return whether it is better than the best."""
         members = tuple(sorted(int(j) for j in S))
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
@@ -67,29 +76,38 @@ class ExactSearch:
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True
 
+    def _check_claim(self, claim: float) -> None:
+        """Record a contradiction if the best subset is better than the bound `claim` of the subtree that holds it."""
+        if self.best_value < claim - CONTRADICTION * self.objective.c and not self.contradicted:
+            self.contradicted = True
+            log.warning("a subset is better than its lower bound (f is %g, the bound %g): no proof is possible",
+                        self.best_value, claim)  # fmt: skip
+
     def front(self) -> tuple[FrontPoint, ...]:
-        """The empty set and the answer."""
+        """Return the empty set and the answer."""
         empty, S = FrontPoint(0, self.objective.c, ()), self.answer
         return (empty, FrontPoint(len(S), self.objective.value(S), S)) if S else (empty,)
 
     def _shared_state(self) -> dict[str, Any]:
-        """What every search saves, as JSON would hold it."""
+        """Return what every search saves, as JSON holds it."""
         return {
             "kind": self.kind, "n": self.objective.n, "k": self.k, "bound": self.bound_name, "best": list(self.best),
             "last_gain": self.last_gain, "trace": [[t.iteration, t.size, t.value] for t in self._trace],
+            "contradicted": self.contradicted,
         }  # fmt: skip
 
-    def _take_shared(self, state: dict[str, Any]) -> None:
-        """Go back to what `_shared_state` saved."""
+    def _restore_shared(self, state: dict[str, Any]) -> None:
+        """Restore what `_shared_state` saved."""
         self.offer(state["best"])
+        self.contradicted = self.contradicted or state.get("contradicted", False)
         self.last_gain = state["last_gain"]
         self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
 
 def check_saved(objective: Objective, state: dict[str, Any]) -> None:
-    """Refuse a state that was saved by a search over other columns."""
+    """Raise OptionError if the state was saved by a search over another number of columns."""
     if state["n"] != objective.n:
         raise OptionError(
             f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-            "Resume with the data and options it was started with, or start anew.",
+            "Resume with the data and options it was started with, or start again.",
         )

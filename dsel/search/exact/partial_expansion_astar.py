@@ -1,11 +1,12 @@
-"""Best-first search where neither K nor W fits this process: rows of K come when a column enters an expanded node.
+"""Best-first search when neither K nor W fits in memory: rows of K are fetched when a column enters an expanded node.
 
-The bound is that of dsel.search.exact.astar, from the residual targets alone; all targets count, also what no column
-sees of
-them (nothing, where X has as many independent columns as rows). Of the children of a node, a million perhaps, only the
-best are made; the others wait as one entry of the fringe that has their least l and f and is taken up again when its
-turn comes (partial expansion: Yoshizumi, Miura, Ishida, "A* with partial expansion for large branching factor
-problems", AAAI 2000), so that the nodes come in the same order.
+The bound is that of dsel.search.exact.astar, from the residual targets alone. All targets count, also their part
+outside the span of X. (There is none if X has as many independent columns as rows.)
+
+A node may have a million children, of which only the best are made. One entry of the fringe represents the others, with
+their least l and f. The search takes it up again when its turn comes, so that nodes come in the same order. This is
+partial expansion (Yoshizumi, Miura, Ishida, "A* with partial expansion for large branching factor problems", AAAI
+2000).
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import STEEP_RATIO
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.search.exact.astar import AStar, _Node
+from dsel.search.exact.astar import AStar
+from dsel.search.exact.astar_nodes import Node
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.reduced_problem import Children, ReducedProblem
 
-#: Children of a node that are made at once.
-MADE_AT_ONCE = 256
+#: Children of a node that are made at a time.
+CHILDREN_AT_A_TIME = 256
+#: Eigenvalues of at most this share of the largest are rounding.
 _ROUNDING = 1e-13
-#: What `allowed` is in an entry that stands for the children of a node which are not made yet.
-_OTHERS: tuple[int, ...] = ()
+#: `allowed` of an entry that represents the children of a node that are not made yet.
+_OTHER_CHILDREN: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class ReducedTargets(ReducedProblem):
-    """D_y alone of the reduced problem, and B = X'U_y (n, r_y); what W would say is asked of the objective.
+    """D_y of the reduced problem without W, and B = X'U_y (n, r_y); rows of K replace W.
 
-    A look at all children of S costs O(n s (s + r_y)), and their bounds as in `ReducedProblem`.
+    The bounds are those of `ReducedProblem`. All children of S take O(n s (s + r_y)).
     """
 
     objective: OnDemandObjective = field(kw_only=True)
@@ -44,7 +47,7 @@ class ReducedTargets(ReducedProblem):
 
     @classmethod
     def of_targets(cls, objective: OnDemandObjective) -> ReducedTargets:
-        """From Y'Y and B. Errors: OptionError where there are no targets apart from X."""
+        """Return the problem of Y'Y and B. Raises OptionError if Y = X."""
         if objective.cross is None:
             raise OptionError("Best-first search for X itself needs W.", "Use data that the reduction fits.")
         values, V = scipy.linalg.eigh(objective.target_gram)
@@ -77,47 +80,41 @@ class ReducedTargets(ReducedProblem):
 
 
 class WideAStar(AStar):
-    """The search on an objective whose rows come on demand; everything else is as in AStar."""
+    """`AStar` on an objective that fetches rows of K on demand."""
 
     objective: OnDemandObjective
 
     def _reduce(self, target_gram: Floats | None) -> ReducedProblem:
         return ReducedTargets.of_targets(self.objective)
 
-    def _children(self, node: _Node) -> list[_Node] | None:
-        """The best children that are not made yet and, last, an entry for the others."""
+    def _children(self, node: Node) -> list[Node] | None:
+        """Return the best children that are not made yet and, last, an entry for the others."""
         assert self._reduced is not None
         self.objective.fetch_rows(node.members, self._likely)
         found = self._reduced.children(node.members, self.k - len(node.members))
         if not found.columns.size:
             return None
-        self._see(node.members, found.columns, found.u)
-        lower = np.fmax(found.l, node.l)  # what is not a number says nothing
+        self._offer_best(node.members, found.columns, found.u)
+        lower = np.fmax(found.l, node.l)  # a bound that is not a number is ignored
         may = np.flatnonzero(self._may_be_better(lower))
         order = may[np.argsort(self._weighted(lower, found.u, len(node.members) + 1)[may], kind="stable")]
-        children: list[_Node] = []
-        looked_at = 0
+        children: list[Node] = []
+        visited = 0
         for i in order:
-            if len(children) == MADE_AT_ONCE:
+            if len(children) == CHILDREN_AT_A_TIME:
                 break
-            looked_at += 1
+            visited += 1
             members = (*node.members, int(found.columns[i]))
             key = tuple(sorted(members))
             if key not in self._closed:
                 self._closed.add(key)
-                children.append(_Node(members, float(lower[i]), float(found.u[i]), None))
-        rest = order[looked_at:]
+                children.append(Node(members, float(lower[i]), float(found.u[i]), None))
+        rest = order[visited:]
         if rest.size:
-            children.append(_Node(node.members, float(lower[rest].min()), float(found.u[rest].min()), _OTHERS))
+            children.append(Node(node.members, float(lower[rest].min()), float(found.u[rest].min()), _OTHER_CHILDREN))
         return children
 
     def _likely(self) -> Ints:
-        """Columns of the nodes whose turn comes next."""
+        """Return the columns of the nodes that come next."""
         first = heapq.nsmallest(4 * self.objective.batch, self._fringe)
         return np.asarray(list(dict.fromkeys(j for entry in first for j in entry[3].members)), np.int64)
-
-    @property
-    def u_max(self) -> float:
-        """Largest u left in the fringe; of children that wait, at most that of their parent."""
-        entries = (entry[3] for entry in self._fringe)
-        return max((z.u if z.allowed is None else self.objective.value(z.members) for z in entries), default=0.0)

@@ -98,7 +98,8 @@ def test_with_a_weight_the_answer_is_within_the_bounds_of_the_theorems(case, gam
     search.advance(ALL)
     value, best = objective.value(search.answer), exhaustive(objective, k)
     slack = 1e-7 * objective.c
-    assert value <= best + gamma * max(search.u_max - value, 0.0) + slack
+    u_max = max((node[1] for node in search.state()["fringe"]), default=0.0)  # Theorem 6
+    assert value <= best + gamma * max(u_max - value, 0.0) + slack
     assert value <= best + gamma * objective.c + slack
     assert value - search.suboptimality <= best + slack
 

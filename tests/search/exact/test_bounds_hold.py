@@ -10,10 +10,12 @@ import dsel
 from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.astar import AStar
-from dsel.search.exact.base import held
+from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
-from dsel.search.exact.branch_and_bound import BranchAndBound, explore_all
-from dsel.search.exact.certificate import Certificate, Proof, spread
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.explorer import explore_all
+from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
@@ -175,16 +177,16 @@ def test_a_worker_tells_what_was_not_finite():
     other = BranchAndBound(regression(X, Y), 4, pairs=False)._explorer
     other._memory[at.ROOT_CROSS][0] = np.nan
     lease_id, subs = search.checkout(10, 1.0, lambda _: 1.0)
-    search.report(lease_id, explore_all(other, subs, search.best_value, 10**6))
+    search.complete(lease_id, explore_all(other, subs, search.best_value, 10**6))
     assert search.not_finite > 0
     state = search.state()
     assert BranchAndBound.restore(search.objective, state).not_finite == search.not_finite
 
 
 def test_certificates_drop_bounds_that_a_value_contradicts():
-    assert held(2.0, 3.0, 10.0) == 2.0
-    assert held(3.0 + 1e-9, 3.0, 10.0) == 3.0
-    assert held(4.0, 3.0, 10.0) == 0.0
+    assert consistent_bound(2.0, 3.0, 10.0) == 2.0
+    assert consistent_bound(3.0 + 1e-9, 3.0, 10.0) == 3.0
+    assert consistent_bound(4.0, 3.0, 10.0) == 0.0
     wrong, right = Certificate(3, 5.0, 5.0, 10.0), Certificate(3, 4.0, 1.0, 10.0)
     assert wrong.merged(right).bound == 1.0
-    assert spread({2: Certificate(2, 4.0, 1.0, 10.0), 3: wrong})[2].bound == 0.0
+    assert across_sizes({2: Certificate(2, 4.0, 1.0, 10.0), 3: wrong})[2].bound == 0.0

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import CapacityError, OptionError
-from dsel.search.exact import branch_and_bound
+from dsel.search.exact import explorer
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.bounds import BOUNDS, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound, starting_subset
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.starting_subset import starting_subset
 from tests.search.cases import random_data
 from tests.search.exact.cases import (
     data,
@@ -62,7 +63,7 @@ def test_what_the_leading_targets_cannot_tell_all_of_them_do(monkeypatch, many):
     assert objective.value(best) == pytest.approx(exhaustive(objective, 5), rel=1e-9)
     nodes = set()
     for leading in (1, 3, 100):
-        monkeypatch.setattr(branch_and_bound, "_LEADING", leading)
+        monkeypatch.setattr(explorer, "_LEADING", leading)
         search = BranchAndBound(objective, 5, incumbent=best, most_open=0, pairs=False)
         assert search.advance(ALL)
         nodes.add(search.iteration)
@@ -75,7 +76,7 @@ def test_what_the_leading_targets_cannot_tell_all_of_them_do(monkeypatch, many):
 def test_one_leading_target_is_as_good_as_all(case, careful):
     objective, k = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branch_and_bound, "_LEADING", 1)
+        patch.setattr(explorer, "_LEADING", 1)
         search = BranchAndBound(objective, k, most_open=20_000 if careful else 0, pairs=False)
     assert search.advance(ALL)
     assert search.best_value == pytest.approx(exhaustive(objective, k), abs=1e-8 * objective.c)

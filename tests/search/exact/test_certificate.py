@@ -1,4 +1,4 @@
-"""Certificates: true, never getting worse, on any selection, saved with it."""
+"""Certificates are true and never become worse; proofs can be saved and continued."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from dsel.config.durations import parse_duration
 from dsel.errors import OptionError
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.certificate import Certificate, Proof, certify, certify_sizes, spread
+from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import data, exhaustive, hard_case, problems, regression, self_expression
+
+
+def certify(objective, k, incumbent=(), *, nodes=None):
+    proof = Proof.begin(objective, k, incumbent)
+    proof.run(nodes=nodes)
+    return proof.certificate()
 
 
 @given(problems())
@@ -22,7 +29,7 @@ def test_a_certificate_is_true(case):
     slack = 1e-8 * objective.c
     short = certify(objective, k, nodes=1)
     assert short.bound - slack <= best <= short.value + slack
-    whole = certify(objective, k, before=short)
+    whole = short.merged(certify(objective, k))
     assert whole.proven
     assert whole.gap <= slack
     assert whole.value == pytest.approx(best, abs=slack)
@@ -44,14 +51,14 @@ def test_an_older_certificate_makes_a_newer_one_no_worse():
     objective = hard_case(4)
     good = certify(objective, 6, nodes=400)
     assert not good.proven
-    quick = certify(objective, 6, nodes=2, before=good)
+    quick = good.merged(certify(objective, 6, nodes=2))
     assert quick.bound == good.bound
     assert quick.nodes > good.nodes
     with pytest.raises(OptionError, match="cannot be merged"):
         good.merged(certify(objective, 2))
 
 
-def test_a_proof_goes_on_from_its_state():
+def test_a_proof_continues_from_its_state():
     objective = hard_case(4)
     proof = Proof.begin(objective, 6)
     bounds = []
@@ -68,13 +75,13 @@ def test_a_proof_goes_on_from_its_state():
 
 def test_sizes_share_what_is_proved():
     objective = hard_case(4)
-    found = certify_sizes(objective, {size: () for size in range(1, 6)}, nodes=200)
+    found = across_sizes({size: certify(objective, size, nodes=40) for size in range(1, 6)})
     bounds = [found[size].bound for size in sorted(found)]
     assert bounds == sorted(bounds, reverse=True)
     assert found[1].proven
     weak = Certificate(2, 5.0, 0.0, 9.0)
     strong = Certificate(3, 4.0, 3.5, 9.0)
-    assert spread({2: weak, 3: strong})[2].bound == 3.5
+    assert across_sizes({2: weak, 3: strong})[2].bound == 3.5
 
 
 def test_it_is_written_and_read():
@@ -85,7 +92,7 @@ def test_it_is_written_and_read():
 
 
 @pytest.mark.parametrize(("N", "lam"), [(1, 0.0), (3, 0.5), (0, 0.0)])
-def test_where_branch_and_bound_does_not_fit_the_whole_problems_bound_is_given(N, lam):
+def test_the_bound_of_the_whole_problem_replaces_branch_and_bound_that_does_not_fit(N, lam):
     X, Y = data(6, "dependent", max(N, 1))
     objective = regression(X, Y, lam) if N else self_expression(X)
     proof = Proof.begin(objective, 2, memory_limit=1)

@@ -1,0 +1,79 @@
+"""Save an unfinished proof in the folder of a run, and continue it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsel.errors import DselError
+from dsel.objective.base import Objective
+from dsel.search.anytime import AnytimeSearch
+from dsel.search.exact.proof import Proof
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath
+
+log = logging.getLogger("dsel")
+
+#: A proof is not saved if its open nodes hold more numbers than this.
+_MAX_NUMBERS = 20_000_000
+
+
+@dataclass(frozen=True)
+class ProofStore:
+    """The file of the proof for one size.
+
+    size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
+    of the data. save_seconds: time between two saves while the proof runs.
+    """
+
+    objective: Objective
+    size: int
+    path: AnyPath | None
+    fingerprint: str | None
+    save_seconds: float
+
+    def _identity(self) -> dict[str, Any]:
+        objective = self.objective
+        return {
+            "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
+            "columns": objective.columns.tolist(), "included": list(objective.included),
+        }  # fmt: skip
+
+    def open(self, incumbent: Sequence[int], seed: int) -> Proof:
+        """Return the saved proof if it is about the same subsets, else a new one."""
+        saved = read_json(self.path) if self.path is not None else None
+        if isinstance(saved, dict) and saved.get("identity") == self._identity():
+            try:
+                proof = Proof.resume(self.objective, saved["proof"], incumbent)
+            except (KeyError, TypeError, ValueError, DselError) as error:
+                log.warning("the proof in %s is damaged and starts again: %r", self.path, error)
+            else:
+                log.info("continuing the proof in %s", self.path)
+                return proof
+        return Proof.begin(self.objective, self.size, incumbent, seed=seed)
+
+    def save(self, proof: Proof) -> None:
+        """Write the proof, unless it has no file or too many open nodes."""
+        if self.path is None:
+            return
+        if proof.search.open_nodes * self.objective.n > _MAX_NUMBERS:
+            log.info("the proof has too many open nodes to be saved; the next run starts it again")
+            return
+        write_json(self.path, {"identity": self._identity(), "proof": proof.state()})
+
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
+        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`."""
+        last = time.monotonic()
+
+        def save_and_call(search: AnytimeSearch) -> None:
+            nonlocal last
+            if time.monotonic() - last >= self.save_seconds:
+                self.save(proof)
+                last = time.monotonic()
+            if on_slice is not None:
+                on_slice(search)
+
+        return save_and_call

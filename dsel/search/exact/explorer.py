@@ -1,0 +1,252 @@
+"""Explore subtrees of branch and bound depth first, in memory that is allocated once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.jit import log_compilation
+from dsel._lib.types import Ints
+from dsel.errors import CapacityError
+from dsel.objective.kernels.layout import Memory
+from dsel.search.exact import bb_layout as at
+from dsel.search.exact.base import MARGIN
+from dsel.search.exact.bb_kernel import begin, explore
+from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
+
+#: Bounds use this many leading targets first and all targets only if these do not decide.
+_LEADING = 10
+#: Least number of columns to choose at which disjoint cores save more than they cost: one target, several targets.
+_CORES_FROM = (4, 3)
+
+Columns = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Subproblem:
+    """An open node: a lower bound on f below it, the chosen columns, and the columns that may still be added.
+
+    Columns are local indices. `allowed` is ordered: a child may only add the columns after its own.
+    """
+
+    lower: float
+    chosen: tuple[int, ...]
+    allowed: Columns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A message with bytes is one frame. With arrays it would have a frame for each of its many nodes.
+        return _unpickle, (self.lower, self.chosen, self.allowed.tobytes())
+
+    def as_list(self) -> list[Any]:
+        """Return the node as JSON holds it."""
+        return [self.lower, list(self.chosen), self.allowed.tolist()]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> Subproblem:
+        """Return the node that `as_list` wrote."""
+        return cls(float(values[0]), tuple(values[1]), np.asarray(values[2], np.int32))
+
+
+def _unpickle(lower: float, chosen: tuple[int, ...], allowed: bytes) -> Subproblem:
+    return Subproblem(lower, chosen, np.frombuffer(allowed, np.int32))
+
+
+@dataclass(frozen=True)
+class Explored:
+    """The result of exploring some open nodes.
+
+    nodes: number of nodes visited. best: a subset better than the incumbent, or None. pruned: least bound of a pruned
+    node. left: nodes that are still open. not_finite: number of bounds that were not finite.
+    """
+
+    nodes: int
+    best: tuple[int, ...] | None
+    pruned: float
+    left: tuple[Subproblem, ...]
+    not_finite: int = 0
+
+
+class Explorer:
+    """Explores one subproblem at a time; its arrays are allocated once.
+
+    pairs: find the last two columns by a search over all pairs, which is faster than nodes with their own bounds.
+    Raises CapacityError if the arrays need more than `memory_limit` bytes.
+    """
+
+    def __init__(
+        self, problem: BoundProblem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30,
+        pairs: bool = True,
+    ) -> None:  # fmt: skip
+        self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
+        self._chosen: tuple[int, ...] = ()
+        self._memory = Memory()
+        depths = max(k - 1, 1) if pairs else k
+        self._check_memory(depths, memory_limit)
+        self._allocate(depths)
+        self._count[at.DEPTH] = -1
+        self._count[at.BOUND] = BOUNDS.index(bound)
+        self._count[at.PAIRS] = pairs
+        self._count[at.CORES] = _CORES_FROM[min(problem.N, 2) - 1] if pairs else 2
+        self._numbers[at.MARGIN] = MARGIN * problem.c
+        self._numbers[at.PRUNED] = np.inf
+        self._numbers[at.TOTAL] = problem.c
+
+    def _check_memory(self, depths: int, memory_limit: int) -> None:
+        n, N = self.problem.n, self.problem.N
+        targets = 2 + (depths if self.bound == "eigenvalue" else 0)
+        need = 8 * (depths * (n * n + 2 * n * N) + N * N * targets + n * n)
+        if need > memory_limit:
+            raise CapacityError(
+                f"Branch and bound over {n} columns and {N} targets needs {need / 2**30:.1f} GiB; "
+                f"{memory_limit / 2**30:.1f} GiB are allowed.",
+                "Allow more memory, or exclude columns.",
+            )
+
+    def _allocate(self, depths: int) -> None:
+        problem, k, memory = self.problem, self.k, self._memory
+        n, N = problem.n, problem.N
+        leading = min(N, _LEADING)
+        own_targets = self.bound == "eigenvalue"
+        target_depths, target_width = (depths, N) if own_targets else (1, 1)
+        floats = {
+            at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
+            at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
+            at.ERROR: (4, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
+            at.LEADING: (2, leading, leading),
+        }  # fmt: skip
+        for place, shape in floats.items():
+            memory.put(place, np.zeros(shape))
+        given = {
+            at.FLOOR: problem.floor, at.ROOT_GRAM: problem.K, at.ROOT_CROSS: problem.B,
+            at.ROOT_TARGETS: problem.T if own_targets else np.zeros((1, 1)),
+        }  # fmt: skip
+        for place, array in given.items():
+            memory.put(place, np.ascontiguousarray(array, np.float64))
+        integers = {
+            at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
+            at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,),
+        }  # fmt: skip
+        for place, shape in integers.items():
+            memory.put(place, np.zeros(shape, np.int64))
+
+    @property
+    def _count(self) -> Ints:
+        return self._memory[at.COUNT]
+
+    @property
+    def _numbers(self) -> Any:
+        return self._memory[at.NUMBERS]
+
+    @property
+    def nodes(self) -> int:
+        """Nodes visited so far, in all subproblems."""
+        return int(self._count[at.NODES])
+
+    @property
+    def idle(self) -> bool:
+        """Whether no node of the subproblem is open."""
+        return int(self._count[at.DEPTH]) < 0
+
+    @property
+    def pruned(self) -> float:
+        """The least bound of a node that was pruned although it lies below the incumbent, by less than MARGIN."""
+        return float(self._numbers[at.PRUNED])
+
+    @property
+    def incumbent(self) -> float:
+        """f of the best known subset, as the kernel computed it."""
+        return float(self._numbers[at.INCUMBENT])
+
+    @property
+    def not_finite(self) -> int:
+        """The number of bounds so far that were not finite."""
+        return int(self._count[at.NOT_FINITE])
+
+    def warm_up(self) -> None:
+        """Compile the kernel, the first time on a machine."""
+        log_compilation(explore, "branch and bound")
+        explore(self._memory.P, 0)
+        if self.idle:
+            begin(self._memory.P, 0, 0)
+            self.stop()
+
+    def reset_pruned(self) -> None:
+        """Forget the bounds of pruned nodes."""
+        self._numbers[at.PRUNED] = np.inf
+
+    def start(self, sub: Subproblem) -> None:
+        """Set the subproblem to explore."""
+        memory, chosen, t = self._memory, sorted(sub.chosen), len(sub.allowed)
+        memory[at.START][: len(chosen)] = chosen
+        memory[at.START][len(chosen) : len(chosen) + t] = sub.allowed
+        begin(memory.P, len(chosen), t)
+        memory[at.ERROR][at.BELOW, 0] = sub.lower
+        self._count[at.Q] = self.k - len(chosen)
+        self._chosen = sub.chosen
+
+    def stop(self) -> None:
+        """Drop the subproblem."""
+        self._count[at.DEPTH] = -1
+
+    def explore(self, budget: int, incumbent: float, careful: bool = False) -> tuple[int, ...] | None:
+        """Visit up to `budget` nodes and return a subset better than the incumbent, or None.
+
+        careful: bound every child as sharply as possible, not only sharply enough to prune it.
+        """
+        self._numbers[at.INCUMBENT] = incumbent
+        self._count[at.CAREFUL] = careful
+        self._count[at.BEST_SIZE] = -1
+        explore(self._memory.P, budget)
+        size = int(self._count[at.BEST_SIZE])
+        if size < 0:
+            return None
+        return tuple(sorted((*self._chosen, *(int(j) for j in self._memory[at.BEST][:size]))))
+
+    def open_nodes(self) -> list[Subproblem]:
+        """Return the nodes of the subproblem that are still open."""
+        depth = int(self._count[at.DEPTH])
+        if depth < 0:
+            return []
+        frame, allowed = self._memory[at.FRAME], self._memory[at.ALLOWED]
+        if not self._count[at.OPENED]:
+            lower = float(self._memory[at.ERROR][at.BELOW, 0])
+            return [Subproblem(lower, self._chosen, allowed[0, : frame[0, at.T]].astype(np.int32))]
+        found = []
+        path = self._chosen
+        for d in range(depth + 1):
+            if d:
+                path = (*path, int(frame[d, at.CHOSEN]))
+            for place in range(int(frame[d, at.LEFT])):
+                i = int(self._memory[at.CHILDREN][d, place])
+                rest = allowed[d, i + 1 : frame[d, at.T]].astype(np.int32)
+                lower = float(self._memory[at.LOWER][d, place])
+                found.append(Subproblem(lower, (*path, int(allowed[d, i])), rest))
+        return found
+
+
+def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float, budget: int) -> Explored:
+    """Explore open nodes one after another, up to `budget` nodes in all.
+
+    The result depends only on the arguments, so that any worker may do it.
+    """
+    before, not_finite_before = explorer.nodes, explorer.not_finite
+    explorer.reset_pruned()
+    best: tuple[int, ...] | None = None
+    left: list[Subproblem] = []
+    for sub in subs:
+        rest = budget - (explorer.nodes - before)
+        if rest <= 0:
+            left.append(sub)
+            continue
+        explorer.start(sub)
+        found = explorer.explore(rest, incumbent)
+        if found is not None:
+            best, incumbent = found, explorer.incumbent
+        left += explorer.open_nodes()
+        explorer.stop()
+    not_finite = explorer.not_finite - not_finite_before
+    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left), not_finite)

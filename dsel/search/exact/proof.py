@@ -1,0 +1,120 @@
+"""A proof for one size that can be interrupted, saved and continued."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dsel.errors import CapacityError
+from dsel.objective.base import Objective
+from dsel.search.anytime import AnytimeSearch, Stop, drive
+from dsel.search.exact.base import MARGIN, consistent_bound
+from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.perspective import perspective_bound
+from dsel.search.exact.root_bound import RootBound
+from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.greedy.forward import forward
+
+log = logging.getLogger("dsel")
+
+_NO_LIMIT = 2**62
+
+#: Runs a search until its stop: `drive` in this process, `dsel.engine.branch_and_bound.DaskProofRunner` on a cluster.
+Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
+
+
+@dataclass
+class Proof:
+    """A proof about the subsets of at most k columns: `run` continues it, `state` returns what `resume` needs.
+
+    search: branch and bound or, if that does not fit into memory, the bound of the whole problem alone. value: f of the
+    subset to certify, inf if there is none. seconds: wall time so far. relaxation: the bound of `perspective_bound`,
+    which is computed when a run ends without a proof.
+    """
+
+    search: BranchAndBound | RootBound
+    value: float
+    seconds: float = 0.0
+    relaxation: float | None = None
+
+    @classmethod
+    def begin(
+        cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30
+    ) -> Proof:
+        """Begin a proof, from the incumbent or from a better subset that a quick search finds."""
+        known = tuple(incumbent)
+        value = objective.value(known) if known else float("inf")
+        try:
+            search = BranchAndBound(objective, k, incumbent=known, memory_limit=memory_limit)
+        except CapacityError as error:
+            log.info("%s The certificate is the bound of the whole problem.", error)
+            found = known or forward(objective, k).best(k).members
+            return cls(RootBound(objective, k, incumbent=found), value)
+        if known:
+            value = search.best_value
+        search.offer(starting_subset(objective, k, seed))
+        return cls(search, value)
+
+    @classmethod
+    def resume(cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = ()) -> Proof:
+        """Return a saved proof; it uses the incumbent if that is better."""
+        kind = RootBound if state["search"]["kind"] == RootBound.kind else BranchAndBound
+        search: BranchAndBound | RootBound = kind.restore(objective, dict(state["search"]))
+        known = tuple(incumbent)
+        value = objective.value(known) if known else state["value"]
+        search.offer(known)
+        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"))
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `resume` needs, as JSON holds it."""
+        value = None if self.value == float("inf") else self.value
+        return {"search": self.search.state(), "value": value, "seconds": self.seconds, "relaxed": self.relaxation}
+
+    def run(
+        self, seconds: float | None = None, nodes: int | None = None,
+        on_slice: Callable[[AnytimeSearch], None] | None = None, runner: Runner | None = None,
+    ) -> bool:  # fmt: skip
+        """Continue for at most `seconds` or `nodes`, and return whether the best subset is proved.
+
+        runner: runs the search, by default in this process.
+        """
+        if isinstance(self.search, BranchAndBound) and not self.search.done:
+            self._search(self.search, seconds, nodes, on_slice, runner or drive)
+        if self.relaxation is None and (isinstance(self.search, RootBound) or not self.search.done):
+            self.relaxation = perspective_bound(BoundProblem.of(self.search.objective), self.search.k)
+        return self.search.proven
+
+    def _search(
+        self, search: BranchAndBound, seconds: float | None, nodes: int | None,
+        on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner,
+    ) -> None:  # fmt: skip
+        limit = _NO_LIMIT if nodes is None else search.iteration + nodes
+        search.warm_up()
+        start = time.monotonic()
+        try:
+            runner(search, Stop(iterations=limit, seconds=seconds), on_slice)
+        finally:
+            self.seconds += time.monotonic() - start
+
+    def certificate(self) -> Certificate:
+        """Return what is proved so far."""
+        search, objective = self.search, self.search.objective
+        relaxation = consistent_bound(self.relaxation or 0.0, search.best_value, objective.c)
+        relaxed = relaxation > search.lower
+        return Certificate(
+            size=len(objective.included) + search.k,
+            value=search.best_value,
+            bound=max(search.lower, relaxation),
+            total=objective.total,
+            members=search.best,
+            indices=tuple(objective.in_data(search.best)),
+            nodes=search.iteration,
+            seconds=self.seconds,
+            method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
+            better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
+        )

@@ -1,0 +1,105 @@
+"""Put certificates into a selection, and a better subset that a proof found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dsel.config.request import Settings
+from dsel.data.dataset import Dataset
+from dsel.objective.base import DEPENDENCE_TOLERANCE, Objective
+from dsel.objective.conditioning import bound_error, smallest_pivot_share
+from dsel.passes.statistics import Statistics
+from dsel.planning.prepared import of_gram
+from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import by_gain, in_data_units
+from dsel.selection.result import FrontRow, Selection
+
+#: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
+_BETTER = 1e-9
+
+
+def with_certificates(selection: Selection, found: Mapping[int, Certificate], objective: Objective) -> Selection:
+    """Return the selection with certificates by size, merged with those it has, and with notes on the columns."""
+    merged = dict(found)
+    for old in (Certificate.from_dict(values) for values in selection.certificate):
+        new = merged.get(old.size)
+        if new is None:
+            merged[old.size] = old
+        else:  # nodes and seconds of the new one include those of earlier runs
+            nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
+            merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
+    notes = tuple(note for note in _limits(objective, selection.k) if note not in selection.notes)
+    certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
+    return replace(selection, certificate=certificates, notes=(*selection.notes, *notes))
+
+
+def _limits(objective: Objective, k: int) -> Iterator[str]:
+    """Yield notes on what the certificates do not guarantee, because of near dependence."""
+    share = smallest_pivot_share(objective.K, objective.lam) if objective.has_gram else None
+    if share is None:
+        return
+    yield (
+        f"columns are nearly dependent (others leave {share:.0e} of a column's square): the proof may miss a subset "
+        f"with large coefficients of opposite signs that is better by at most {bound_error(share, k):.0e} of ||Y||^2"
+    )
+    if share <= DEPENDENCE_TOLERANCE:
+        yield (
+            f"subsets in which others leave at most {DEPENDENCE_TOLERANCE:.0e} of a column's square count as "
+            "dependent: they are never chosen, and the proof does not cover them"
+        )
+
+
+def with_better_subset(
+    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
+    context: RunContext,
+) -> Selection:  # fmt: skip
+    """Return the selection with the better subsets of its certificates in the front, and the best as the answer.
+
+    A better answer takes one pass over the data.
+    """
+    certificates = [Certificate.from_dict(values) for values in selection.certificate]
+    front = _better_front(selection, certificates, objective.total)
+    best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
+    selection = replace(selection, front=front)
+    if set(best.indices) == set(selection.indices) or not any(c.better for c in certificates):
+        return selection
+    if not best.error < selection.error - _BETTER * objective.total:
+        return selection
+    return _with_answer(dataset, settings, selection, statistics, objective, best, context)
+
+
+def _better_front(selection: Selection, certificates: list[Certificate], total: float) -> tuple[FrontRow, ...]:
+    front = {row.size: row for row in selection.front}
+    for certificate in certificates:
+        before = front.get(certificate.size)
+        if certificate.better and (before is None or certificate.value < before.error):
+            size = len(certificate.indices)
+            front[size] = FrontRow(size, certificate.value, 1.0 - certificate.value / total, certificate.indices)
+    return tuple(front[size] for size in sorted(front))
+
+
+def _with_answer(
+    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
+    best: FrontRow, context: RunContext,
+) -> Selection:  # fmt: skip
+    """Return the selection with the columns of a front row as the answer, refitted on the data."""
+    included = list(objective.included)
+    ready = of_gram(dataset, settings, statistics, context.engine)
+    S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
+    fit = ready.fit(S, settings.lam)
+    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
+    r2 = 1.0 - fit.rss / fit.total
+    note = f"the proof found these columns: they explain {r2:.4%}, those of {selection.method} {selection.r2:.4%}"
+    return replace(
+        selection,
+        indices=tuple(int(j) for j in S),
+        labels=tuple(str(dataset.features[j]) for j in S),
+        error=fit.error,
+        r2=r2,
+        coefficients=coefficients,
+        intercept=intercept,
+        notes=(*selection.notes, note),
+        passes=selection.passes + 1,
+    )
