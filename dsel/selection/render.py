@@ -1,4 +1,4 @@
-"""A Selection as a person reads it in a terminal."""
+"""Print a Selection in a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dsel.selection.result import Selection
 
 
 def render(selection: Selection, width: int = 100) -> str:
-    """What was chosen, how good each size is, and what it cost."""
+    """Return a selection as text: the chosen columns, the quality of each size, and the cost."""
     from rich.console import Console
     from rich.table import Table
 
-    # Labels are not markup: they may hold [C] or :apple:.
+    # Labels are not markup: they may contain [C] or :apple:.
     console = Console(width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False)
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
@@ -30,7 +30,7 @@ def render(selection: Selection, width: int = 100) -> str:
             marks = " <-" if set(row.indices) == set(selection.indices) else ""
             table.add_row(str(row.size), f"{row.error:.6g}", f"{row.r2:.6f}", _names(selection, row.indices) + marks)
     if selection.path:
-        console.print("Steps, by the error on rows left out:")
+        console.print("Steps, by the error on left-out rows:")
         console.print(_path(selection))
     else:
         console.print("Best subset found of each size:")
@@ -47,7 +47,7 @@ def render(selection: Selection, width: int = 100) -> str:
 
 
 def _path(selection: Selection) -> Any:
-    """The steps, at most the first and last 20."""
+    """Return the steps as a table, at most the first and last 20."""
     from rich.table import Table
 
     path = selection.path
@@ -83,7 +83,7 @@ def _proof(row: dict[str, Any]) -> str:
 
 
 def _plan(plan: dict[str, Any]) -> str:
-    """What was planned and what was measured."""
+    """Return the planned and the measured figures as one line."""
     from dask.utils import format_bytes
 
     planned, measured = plan["planned"], plan["measured"]
@@ -95,7 +95,7 @@ def _plan(plan: dict[str, Any]) -> str:
     ]
     if measured.get("worker_memory"):
         memory = format_bytes(planned["worker_memory"]), format_bytes(measured["worker_memory"])
-        parts.append(f"{memory[0]} and {memory[1]} in a worker")
+        parts.append(f"{memory[0]} and {memory[1]} per worker")
     if planned["seconds"] is not None:
         parts.append(f"{planned['seconds']:.3g} and {measured['seconds']:.3g} s in passes")
     return f"As {plan['representation']}; planned and measured: {about}{', '.join(parts)}"

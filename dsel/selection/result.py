@@ -1,4 +1,4 @@
-"""The answer: which columns, how good they are, how they were found, and what that cost."""
+"""The result of a selection: the columns, how good they are, how they were found, and the cost."""
 
 from __future__ import annotations
 
@@ -30,8 +30,21 @@ SELECTION, _ZARR = "selection.json", "selection.zarr"
 
 @dataclass(frozen=True)
 class FrontRow:
-    """The best subset found of one size (columns that are always included count): f, 1 - f / ||Y||^2, its columns, and
-    the user's criterion where that was searched by."""
+    """The best subset found of one size.
+
+    Parameters
+    ----------
+    size : int
+        Number of columns, those that are always included counted.
+    error : float
+        f(S).
+    r2 : float
+        1 - f(S) / ||Y||^2.
+    indices : tuple of int
+        The columns, 0-based.
+    criterion : float, optional
+        Value of the custom criterion, if one was minimized.
+    """
 
     size: int
     error: float
@@ -42,7 +55,17 @@ class FrontRow:
 
 @dataclass(frozen=True)
 class TraceRow:
-    """The best subset of at most k columns became better after so many iterations."""
+    """An improvement of the best subset of at most k columns.
+
+    Parameters
+    ----------
+    iteration : int
+        Iterations until then.
+    size : int
+        Number of columns of the new best subset.
+    error : float
+        Its f(S), or its criterion.
+    """
 
     iteration: int
     size: int
@@ -51,9 +74,25 @@ class TraceRow:
 
 @dataclass(frozen=True)
 class PathRow:
-    """One step of a method that values subsets on rows left out: the column inserted or removed, how many there are
-    then, and the error per row (squared, on the preprocessed data and summed over targets; or the share of wrong
-    labels) left out; test_error likewise on held-out rows, where there are any. Accuracies for the zero-one loss."""
+    """One step of a method that minimizes a cross-validated error.
+
+    Parameters
+    ----------
+    action : {"insert", "remove"}
+        What the step did.
+    index : int
+        The column, 0-based.
+    label : str
+        Its label.
+    size : int
+        Number of columns after the step.
+    error : float
+        Error per left-out row: squared, on the preprocessed data, summed over targets; or the share of wrong labels.
+    accuracy : float, optional
+        Share of right labels, for the zero-one loss.
+    test_error, test_accuracy : float, optional
+        The same on held-out rows, if there are any.
+    """
 
     action: str
     index: int
@@ -69,16 +108,67 @@ class PathRow:
 class Selection:
     """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
 
-    indices: 0-based, in order of gain, included ones first; labels likewise. error: f = ||Y - X_S A||^2 + lam ||A||^2
-    on the preprocessed data, recomputed from the data on the chosen columns by QR; r2: share of ||Y||^2 explained.
-    coefficients (s, N) and intercept (N,) are for the data as they are: Y ~ intercept + X[:, indices] @ coefficients.
-    front: best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices; trace: every
-    improvement (of the criterion, where there is one); path: every step of a method that values subsets on rows left
-    out, for which front holds the answer alone. criterion: the user's own, of the chosen columns.
-    certificate: what is proved, by size (see dsel.search.exact.certificate.Certificate.as_dict). ended: which rule
-    stopped
-    the search. bytes_read and passes: over the data, the final check included. weights: name of the samples' weights.
-    plan: what was planned and what was measured (passes, bytes_read, tasks, worker_memory, seconds of the passes).
+    Parameters
+    ----------
+    indices : tuple of int
+        The columns, 0-based, in order of gain; included columns come first.
+    labels : tuple of str
+        Their labels, in the same order.
+    k : int
+        The size limit.
+    error : float
+        f(S) = ||Y - X_S A||^2 + lam ||A||^2 on the preprocessed data, recomputed from the data by QR.
+    r2 : float
+        Share of ||Y||^2 that is explained.
+    method, preprocess, lam, seed, options
+        What was asked.
+    coefficients : ndarray of shape (s, N)
+        Coefficients for the data in their own units: Y ~ intercept + X[:, indices] @ coefficients.
+    intercept : ndarray of shape (N,)
+        Intercept for the data in their own units.
+    front : tuple of FrontRow
+        The best subset of every size up to 2k - 1 that beats all smaller ones, by the Gram matrices. For methods with
+        a `path` only the answer.
+    trace : tuple of TraceRow
+        Every improvement of the search.
+    ended : str
+        The rule that stopped the search.
+    iterations : int
+        Iterations of the search.
+    shape : tuple of int
+        (m, n).
+    targets : tuple of str
+        Labels of the targets; empty where Y = X.
+    include, exclude : tuple of int
+        Columns that were always, or never, chosen.
+    constant : tuple of str
+        Labels of constant columns, which are never chosen.
+    counts : dict
+        Counts of the search; the names depend on the method.
+    notes : tuple of str
+        Remarks for the reader.
+    source : str
+        Name of the data.
+    fingerprint : str, optional
+        Digest of the store.
+    bytes_read, passes : int
+        Over the data, the final check included.
+    seconds : dict
+        Time of each stage.
+    peak_memory : dict
+        For each worker its largest resident memory and its limit, in bytes.
+    versions : dict
+        Versions of dsel, Python and the libraries.
+    criterion : float, optional
+        Value of the custom criterion for the chosen columns.
+    certificate : tuple of dict
+        What is proved, by size; see `dsel.search.exact.certificate.Certificate`.
+    path : tuple of PathRow
+        Every step of a method that minimizes a cross-validated error.
+    weights : str, optional
+        Name of the weights of the rows.
+    plan : dict, optional
+        Planned and measured passes, bytes_read, tasks, worker_memory and seconds.
     """
 
     indices: tuple[int, ...]
@@ -126,11 +216,29 @@ class Selection:
         return render(self).rstrip()
 
     def save(self, path: str | AnyPath, *, overwrite: bool = False) -> AnyPath:
-        """Write selection.json (all but the large arrays) and selection.zarr (those) to the folder `path`.
+        """Write the selection to a folder: selection.zarr with the large arrays, and selection.json with the rest.
 
-        Each is written under a temporary name and renamed, the JSON last. In object storage the arrays keep a name of
-        their own, selection-*.zarr, which the JSON says. Errors: OutputError where there is a
-        selection already (unless `overwrite`) or the folder cannot be written.
+        Parameters
+        ----------
+        path : str, Path or Remote
+            The folder.
+        overwrite : bool
+            Whether to replace a selection that is there.
+
+        Returns
+        -------
+        Path or Remote
+            The folder.
+
+        Raises
+        ------
+        OutputError
+            If there is a selection already (without `overwrite`), or if the folder cannot be written.
+
+        Notes
+        -----
+        Each file is written under a temporary name and renamed, the JSON last. In object storage the arrays have a
+        unique name, selection-*.zarr, which the JSON contains.
         """
         folder = as_path(path)
         if (folder / SELECTION).is_file() and not overwrite:
@@ -176,7 +284,7 @@ class Selection:
         }
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but coefficients, intercept and trace, as JSON holds it."""
+        """Return everything except coefficients, intercept and trace, ready for JSON."""
         values = asdict(self)
         for name in ("coefficients", "intercept", "trace"):
             del values[name]
@@ -184,9 +292,24 @@ class Selection:
 
 
 def open_selection(path: str | AnyPath) -> Selection:
-    """Open a saved Selection: its folder, or the selection.json in it.
+    """Open a saved Selection.
 
-    Errors: MissingInputError where there is none, DataError where it is not whole.
+    Parameters
+    ----------
+    path : str, Path or Remote
+        The folder, or the selection.json in it.
+
+    Returns
+    -------
+    Selection
+        The selection, equal to the one that was saved.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no selection.
+    DataError
+        If it is damaged or incomplete.
     """
     folder = as_path(path)
     if folder.name == SELECTION:
@@ -194,7 +317,7 @@ def open_selection(path: str | AnyPath) -> Selection:
     if not (folder / SELECTION).is_file():
         if (folder / "job.json").is_file():
             raise MissingInputError(
-                f"There is no {SELECTION} in {folder} yet: its run goes on, or was stopped (run.log says).",
+                f"There is no {SELECTION} in {folder} yet: its run continues, or was stopped (see run.log).",
                 f"If it was stopped: dsel resume {folder}",
             )
         raise MissingInputError(f"There is no {SELECTION} in {folder}.", "Name the folder that a run wrote to.")
@@ -203,7 +326,7 @@ def open_selection(path: str | AnyPath) -> Selection:
     try:
         values = json.loads((folder / SELECTION).read_text())
         if values.pop("format") != FORMAT:
-            raise DataError(f"{folder / SELECTION} has a format that this version does not know.", "Use a newer dsel.")
+            raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
         group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
@@ -220,5 +343,5 @@ def open_selection(path: str | AnyPath) -> Selection:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise DataError(
-            f"The selection in {folder} is not whole: {type(error).__name__}: {error}.", "Run the job again."
+            f"The selection in {folder} is damaged: {type(error).__name__}: {error}.", "Run the job again."
         ) from error

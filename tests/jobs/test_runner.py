@@ -239,7 +239,7 @@ class TestTheFolderOfAResult:
             values = json.loads(path.read_text())
             damaged = json.dumps({**values, "front": 3})
         path.write_text(damaged)
-        with pytest.raises(DataError, match="is not whole"):
+        with pytest.raises(DataError, match="is damaged"):
             dsel.open_selection(self.out(job))
         assert folder.finished(identity) is None
 
