@@ -1,4 +1,4 @@
-"""When an anytime search ends, and the loop that asks after every slice of it."""
+"""Run an anytime search slice by slice until a stop rule is met."""
 
 from __future__ import annotations
 
@@ -7,56 +7,64 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-#: A slice of iterations between two looks at the clock takes about this long.
+#: Seconds of a slice of iterations, about. The rules that depend on the clock are checked between slices.
 SLICE_SECONDS = 0.1
+#: A bound is reached if f is above it by at most this share of ||Y||^2.
+BOUND_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A search ends at the first of these that comes true; None never does.
+    """The rules that end a search. The first one that is met ends it; None is never met.
 
-    seconds: wall time. target: f of some subset of at most k columns is at or below it. patience: so many iterations
-    without a better one. bound: a proven lower bound on f, as a number or a callable that returns the best so far (a
-    certificate that runs beside the search): reached within `bound_tolerance` of ||Y||^2, the answer is optimal.
+    Parameters
+    ----------
+    iterations : int, optional
+        Number of iterations.
+    seconds : float, optional
+        Wall time.
+    target : float, optional
+        f of some subset of at most k columns is at most this.
+    patience : int, optional
+        Number of iterations without a better subset.
+    bound : float, optional
+        A proved lower bound on f. The search ends if it is reached, because its answer is then optimal.
     """
 
     iterations: int | None = None
     seconds: float | None = None
     target: float | None = None
     patience: int | None = None
-    bound: float | Callable[[], float] | None = None
-    bound_tolerance: float = 1e-12
+    bound: float | None = None
 
     def met(self, search: ReadableSearch, iterations: int, seconds: float) -> str | None:
-        """The rule that has come true after so many iterations and seconds, but for the limit on iterations."""
+        """Return the first rule that is met, except `iterations`, or None."""
         if self.target is not None and search.best_value <= self.target:
             return "target"
         if self.patience is not None and iterations - search.last_gain >= self.patience:
             return "patience"
-        if self.bound is not None:
-            bound = self.bound() if callable(self.bound) else self.bound
-            if search.best_value <= bound + self.bound_tolerance * search.total:
-                return "bound"
+        if self.bound is not None and search.best_value <= self.bound + BOUND_TOLERANCE * search.total:
+            return "bound"
         return "seconds" if self.seconds is not None and seconds >= self.seconds else None
 
 
 class ReadableSearch(Protocol):
-    """A search that can be read at any moment."""
+    """A search whose state can be read at any time."""
 
     @property
     def best_value(self) -> float:
-        """The least f (or criterion) so far of at most k columns."""
+        """The least f, or criterion, of a subset of at most k columns so far."""
 
     @property
     def last_gain(self) -> int:
-        """Iteration at which `best_value` last fell."""
+        """The iteration at which `best_value` last decreased."""
 
     @property
     def total(self) -> float:
-        """||Y||^2, or what else differences of f are compared to."""
+        """||Y||^2, or another scale of f."""
 
     def state(self) -> dict[str, Any]:
-        """All that a restart needs, as JSON holds it."""
+        """Return all that a restart needs, as JSON holds it."""
 
 
 class AnytimeSearch(ReadableSearch, Protocol):
@@ -64,10 +72,10 @@ class AnytimeSearch(ReadableSearch, Protocol):
 
     @property
     def iteration(self) -> int:
-        """Iterations made so far."""
+        """The number of iterations so far."""
 
     def advance(self, until: int, target: float | None) -> bool:
-        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
+        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns."""
 
 
 def drive(
@@ -76,10 +84,10 @@ def drive(
     on_slice: Callable[[AnytimeSearch], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Advance the search slice by slice until `stop` says so; returns which rule ended it.
+    """Advance the search slice by slice until a rule of `stop` is met, and return the name of the rule.
 
-    Slices follow the clock, yet nothing but the rules `seconds` and `bound` can depend on it. `on_slice` may raise to
-    interrupt: the search then stands at the end of a slice, whole.
+    The length of slices depends on the clock, but only the rules `seconds` and `bound` depend on the slices. `on_slice`
+    may raise to interrupt the search, which is then consistent at the end of a slice.
     """
     assert stop.iterations is not None
     start = clock()
