@@ -8,7 +8,6 @@ from typing import Any
 from dsel.config.request import Column, Settings, check
 from dsel.data.dataset import Dataset, as_columns, as_dataset
 from dsel.engine.clusters.connect import active_client
-from dsel.engine.clusters.local import LocalSpec
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.dask import DaskEngine
 from dsel.engine.threads import THREADS
@@ -101,7 +100,7 @@ def plan(
     checked = check(dataset, settings)
     client = None if dataset.in_memory else active_client()
     engine = THREADS if client is None else DaskEngine(client)
-    limit = engine.worker_memory if worker_memory is None else memory_of_worker(LocalSpec(workers, worker_memory))
+    limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
     available = resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, checked, RunContext(), held_out_rows(dataset, checked), available=available)
     return calibrated(made, dataset) if calibrate else made

@@ -186,11 +186,11 @@ def ingest(
     from dask.utils import format_bytes
 
     from dsel.data.ingest import ingest as write
-    from dsel.engine.clusters.local import LocalSpec, worker_memory
+    from dsel.engine.clusters.local import worker_memory
 
     report = write(
         source, store, y=y, target=target or (), index=_position(index), weight=weight, dtype=dtype,
-        compression=compression, worker_memory=worker_memory(LocalSpec(memory=memory)), overwrite=overwrite,
+        compression=compression, worker_memory=worker_memory(memory=memory), overwrite=overwrite,
     )  # fmt: skip
     m, n = report.shape
     typer.echo(

@@ -40,7 +40,7 @@ _Expanded = Annotated[str, BeforeValidator(_with_variables)]
 _Bytes = Annotated[str, AfterValidator(_some_bytes)]
 
 
-class _Section(BaseModel):
+class SiteSection(BaseModel):
     """workers: how many are asked for. wait: how long for them; the job begins with those that have come by then."""
 
     model_config = ConfigDict(extra="forbid")
@@ -65,7 +65,7 @@ class _Section(BaseModel):
         return None
 
 
-class _Elastic(_Section):
+class _Elastic(SiteSection):
     """minimum (default 1), maximum: between these the number follows the work, in place of `workers`."""
 
     minimum: Int | None = Field(None, ge=1)
@@ -135,7 +135,7 @@ class LocalSection(BaseModel):
     threads: Int = Field(1, ge=1)
 
 
-class AddressSection(_Section):
+class AddressSection(SiteSection):
     """A scheduler that runs already, tcp:// or tls://; $VARIABLES are put in. workers: how many to wait for."""
 
     kind: ClassVar[str] = "address"
@@ -143,7 +143,7 @@ class AddressSection(_Section):
     address: _Expanded
 
 
-class SchedulerFileSection(_Section):
+class SchedulerFileSection(SiteSection):
     """A scheduler that runs already, by the file that `dask scheduler --scheduler-file` writes; it is waited for."""
 
     kind: ClassVar[str] = "scheduler_file"

@@ -8,6 +8,7 @@ from typing import Any
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import Dataset
+from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.rows import held_out_store
@@ -49,11 +50,11 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
 
 def scratch_folder(job: JobFile) -> Path | None:
     """Return the folder for a cache of rows, or None if there is none that the workers share."""
-    shared = job.cluster.chosen.kind in ("local", "slurm", "scheduler_file")
+    shared = cluster_of(job.cluster).shares_files
     return job.out / "cache" if shared and isinstance(job.out, Path) else None
 
 
 def isolated_cluster(job: JobFile) -> str:
     """Return the kind of a cluster whose workers share no folder with this process, else an empty string."""
-    kind = job.cluster.chosen.kind
-    return kind if kind in ("slurm", "kubernetes", "gateway") and scratch_folder(job) is None else ""
+    isolated = cluster_of(job.cluster).own_hosts and scratch_folder(job) is None
+    return job.cluster.chosen.kind if isolated else ""

@@ -13,8 +13,8 @@ from dsel.config.job import JobFile
 from dsel.config.request import check
 from dsel.data.dataset import Dataset
 from dsel.engine.branch_and_bound import DaskProofRunner
-from dsel.engine.clusters.connect import connect, patience, workers_now, workers_promised
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection
@@ -65,7 +65,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     assert job.out is not None
     require_separate(job)
     dataset = job.dataset()
-    _plan(job, dataset, *workers_promised(job.cluster)).require()
+    _plan(job, dataset, *cluster_of(job.cluster).promised()).require()
     reporter, folder = reporter or Reporter.for_terminal(), RunFolder(job.out)
     with folder.hold(reporter) as (lock, interrupts):
         identity = identity_of(job, dataset)
@@ -93,7 +93,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     """
     require_separate(job)
     dataset = job.dataset()
-    workers, memory = workers_now(job.cluster)
+    workers, memory = cluster_of(job.cluster).current()
     plan = _plan(job, dataset, workers, memory)
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
@@ -128,15 +128,15 @@ def _run(
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    name = f"dsel-{reporter.run}"
+    cluster, name = cluster_of(job.cluster), f"dsel-{reporter.run}"
     logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
         closing(journal) if journal is not None else nullcontext(),
-        connect(job.cluster, name=name, logs=logs) as client,
+        cluster.open(name, logs) as client,
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
         reporter.format_logger("distributed")
-        engine = DaskEngine(client, on_tasks, patience(job.cluster))
+        engine = DaskEngine(client, on_tasks, cluster.no_worker_limit)
         context = RunContext(
             engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
             on_stage=checkpoints.on_stage, journal=journal, shared_folder=folder.path, scratch=scratch_folder(job),
@@ -234,7 +234,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         interrupts.deferred = True
         context = replace(context, on_slice=_proof_slice(reporter, interrupts))
         budget = replace(budget, keep_partial=True)
-        with local_cluster(LocalSpec(workers)) if workers > 1 else nullcontext() as client:
+        with local_cluster(workers) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
                 dataset, job.settings(), selection, budget, context, folder.absolute(),
                 None if client is None else DaskProofRunner(client),

@@ -27,7 +27,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.engine.branch_and_bound import DaskProofRunner
-from dsel.engine.clusters.local import LocalSpec, local_cluster, usable_cores
+from dsel.engine.clusters.local import local_cluster, usable_cores
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
@@ -135,7 +135,7 @@ def speedup(objective: DenseObjective, k: int, repeats: int) -> dict[str, Any]:
         return BranchAndBound(objective, k, incumbent=first)
 
     with (
-        local_cluster(LocalSpec(1)) as one, local_cluster(LocalSpec(1)) as another, local_cluster(LocalSpec(2)) as two,
+        local_cluster(1) as one, local_cluster(1) as another, local_cluster(2) as two,
         ThreadPoolExecutor(2) as threads,
     ):  # fmt: skip
         for client in (one, another, two):

@@ -21,7 +21,7 @@ from dsel._lib.types import Floats
 from dsel.data.dataset import Block, Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.base import Engine
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.engine.threads import THREADS
 from dsel.objective.leave_one_out.block_errors import block_errors
@@ -190,7 +190,7 @@ def _written() -> int:
 def out_of_core(store: Path, rounds: int) -> dict[str, Any]:
     """Return the time of rounds on two workers of 1 GiB, of reading alone, and of the arithmetic alone."""
     dataset = as_dataset(str(store))
-    with local_cluster(LocalSpec(2, "1GiB")) as client:
+    with local_cluster(2, "1GiB") as client:
         engine = DaskEngine(client)
         statistics = gram_statistics(dataset, engine=engine)
         search, rows = _search(dataset, statistics, engine)

@@ -23,7 +23,7 @@ from scipy.linalg.blas import dsyrk
 from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import PIECE_BYTES
@@ -96,7 +96,7 @@ def _compare(dataset: Dataset, memory: str) -> dict[str, Measured | None]:
 
 def _measure(dataset: Dataset, work: Callable[[Dataset, Any], Any], memory: str) -> Measured | None:
     """Return the measurements of a computation, or None if it failed or took too long."""
-    with local_cluster(LocalSpec(WORKERS, memory)) as client:
+    with local_cluster(WORKERS, memory) as client:
         client.run(_warm_up)
         before = sum(client.run(_bytes_read).values())
         found: list[Any] = []

@@ -146,7 +146,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
     shown = CliRunner().invoke(app, ["show", f"{url}/out"])
     assert f"{found.r2:.4%}" in shown.output
     log = (out / "run.log").read_text()
-    assert log.count("going on from the checkpoint") == 4
+    assert log.count("continuing from the checkpoint") == 4
     assert "result in" in log
 
     bucket = connection(out.scheme, out.bucket)

@@ -10,8 +10,8 @@ import yaml
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.job import read_job
-from dsel.engine.clusters.connect import patience, promised_memory, workers_now
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.local import local_cluster
 from dsel.errors import MissingInputError, OptionError
 
 SLURM = {"workers": 2, "memory": "2GiB"}
@@ -48,10 +48,8 @@ def test_one_vocabulary_for_size() -> None:
         chosen = section(slurm={"memory": "2GiB", **size}).chosen
         assert chosen.bounds == bounds
         assert chosen.asked == bounds[0]
-    assert promised_memory(section(slurm=SLURM)) == promised_memory(section(kubernetes=PODS)) == 2 << 30
-    assert promised_memory(section(local={"workers": 2, "memory": "1GiB"})) == 1 << 30
-    assert promised_memory(section(address="tcp://h:1")) is None
-    assert patience(section(slurm={**SLURM, "wait": "1h"})) == 3600
+    assert cluster_of(section(slurm={**SLURM, "wait": "1h"})).no_worker_limit == 3600
+    assert cluster_of(section()).no_worker_limit == 120
 
 
 @pytest.mark.parametrize(
@@ -116,13 +114,14 @@ def test_a_file_of_its_own_takes_the_place_of_the_section(tmp_path: Path) -> Non
         ({"kubernetes": PODS}, (2, 2 << 30)),
         ({"local": {"workers": 3, "memory": "1GiB"}}, (3, 1 << 30)),
         ({"gateway": {"workers": 4}}, (4, None)),
+        ({"address": "tcp://127.0.0.1:1"}, (1, None)),
         ({"scheduler_file": {"path": "/there/is/none.json", "workers": 6}}, (6, None)),
     ],
 )
 def test_a_plan_counts_the_workers_that_a_section_promises(cluster: dict[str, Any], expected: Any) -> None:
-    assert workers_now(section(**cluster)) == expected
+    assert cluster_of(section(**cluster)).current() == expected
 
 
 def test_workers_that_this_machine_cannot_hold_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"900.* this machine has"), local_cluster(LocalSpec(1, "900TiB")):
+    with pytest.raises(OptionError, match=r"900.* this machine has"), local_cluster(1, "900TiB"):
         pass

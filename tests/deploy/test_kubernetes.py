@@ -253,7 +253,7 @@ def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_ki
         path = cluster.folder / "dsel-runner.log"
         return path.read_text() if path.exists() else ""
 
-    cluster.wait_for(lambda: "2 came in" in driver_log())
+    cluster.wait_for(lambda: "2 of 2 workers are ready" in driver_log())
     victim = cluster.pods("worker")[0]["status"]["pid"]
     os.killpg(victim, signal.SIGKILL)
     assert '"stage": "search"' not in driver_log()

@@ -99,7 +99,7 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     submit = ["sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", str(DEPLOY / "driver.sbatch")]
     driver = site.call(*submit, DSEL_CLUSTER=str(site.folder / "cluster.yaml"))
 
-    site.wait_for(lambda: "2 came in" in site.log())
+    site.wait_for(lambda: "2 of 2 workers are ready" in site.log())
     first = site.workers()
     assert set(first.values()) == set(NODES)
     site.wait_for(lambda: "INFO statistics" in site.log())
@@ -115,7 +115,7 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     site.call("scontrol", "update", f"jobid={driver}", "StartTime=now")
     site.wait_for(lambda: site.state(driver) == "GONE" or "result in" in site.log())
 
-    assert "going on from the checkpoint" in site.log()
+    assert "continuing from the checkpoint" in site.log()
     found = dsel.open_selection(site.folder / "result")
     assert found.indices == expected.indices
     assert found.error == expected.error
@@ -129,13 +129,13 @@ def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expect
         DSEL_INTERFACE="lo", DSEL_LOG_FORMAT="json",
     )  # fmt: skip
     site.wait_for((site.folder / "result" / "checkpoint.json").exists)
-    assert "asked for 2 workers" in site.log()
+    assert "of 2 workers are ready" in site.log()
     site.call("scancel", "--batch", "--signal=USR1", job)  # as Slurm does two minutes before the limit
     site.wait_for(lambda: site.state(job) == "PENDING" and not list(site.folder.glob(".dsel-*")))
     assert "Stopped by SIGTERM" in site.log()
     time.sleep(1)  # Slurm refuses a second run while the first one's shell ends; it would wait two minutes by itself
     site.call("scontrol", "update", f"jobid={job}", "StartTime=now")
     site.wait_for(lambda: "result in" in site.log())
-    assert "going on from the checkpoint" in site.log()
+    assert "continuing from the checkpoint" in site.log()
     assert dsel.open_selection(site.folder / "result").indices == expected.indices
     site.wait_for(lambda: not list(site.folder.glob(".dsel-*")))

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from dsel.engine.branch_and_bound import DaskProofRunner, SubtreeEstimate
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound import BranchAndBound
 from dsel.search.exact.explorer import Explorer, explore_all
@@ -21,7 +21,7 @@ NO_LIMIT = 2**62
 
 @pytest.fixture(scope="module")
 def client():
-    with local_cluster(LocalSpec(2, "1GiB")) as client:
+    with local_cluster(2, "1GiB") as client:
         yield client
 
 
@@ -59,7 +59,7 @@ def test_stopped_it_can_be_saved_and_gone_on_with(client, here):
 
 
 def test_the_subtrees_of_a_lost_worker_are_done_again(here):
-    with local_cluster(LocalSpec(2, "1GiB")) as client:
+    with local_cluster(2, "1GiB") as client:
         search, killed = BranchAndBound(here.objective, 7), []
 
         def kill_one(_):

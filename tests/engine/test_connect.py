@@ -23,8 +23,8 @@ from distributed import Client, LocalCluster
 
 from dsel.config.cluster import ClusterSection
 from dsel.engine.clusters import readiness as waiting
-from dsel.engine.clusters.connect import connect
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.connect import cluster_of
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
@@ -38,7 +38,7 @@ def section(**keys: Any) -> ClusterSection:
 
 
 def answer(cluster: ClusterSection) -> int:
-    with connect(cluster, name="dsel-test") as client:
+    with cluster_of(cluster).open("dsel-test") as client:
         return int(DaskEngine(client).run(delayed(sum)([20, 22])))
 
 
@@ -67,7 +67,7 @@ class TestASchedulerThatRuns:
         with pytest.raises(ClusterError, match="No scheduler answers") as error:
             answer(section(address={"address": nobody, "wait": 0.5}))
         assert error.value.exit_code == 69
-        with pytest.raises(ClusterError, match="did not come"):
+        with pytest.raises(ClusterError, match="did not appear"):
             answer(section(scheduler_file={"path": str(tmp_path / "none.json"), "wait": 0.5}))
 
 
@@ -76,13 +76,13 @@ class TestWaitingForWorkers:
         with Client(running, set_as_default=False) as client, caplog.at_level(logging.INFO, "dsel"):  # type: ignore[no-untyped-call]
             wait_for_workers(client, 1, 5, "here")
             wait_for_workers(client, 3, 0.5, "here", lambda: "the queue is full")
-        assert "asked for 1 workers (here): 1 came" in caplog.text
-        assert "asked for 3 workers (here): 1 came" in caplog.text
-        assert "going on with them (the queue is full)" in caplog.text
+        assert "1 of 1 workers are ready (here)" in caplog.text
+        assert "1 of 3 workers are ready (here)" in caplog.text
+        assert "the job starts with them (the queue is full)" in caplog.text
 
     def test_none_is_an_error_with_the_sites_own_account(self) -> None:
         client = SimpleNamespace(scheduler_info=lambda n_workers: {"workers": {}})
-        with pytest.raises(ClusterError, match=r"Asked for 2 workers .*: none came .* PENDING \(Priority\)"):
+        with pytest.raises(ClusterError, match=r"None of 2 workers .* was ready .* PENDING \(Priority\)"):
             wait_for_workers(client, 2, 0.3, "slurm", lambda: "squeue: 7 PENDING (Priority)")
 
     def test_workers_with_another_dsel_are_named(self, running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ class TestTls:
     def test_client_scheduler_and_workers_speak_it_where_dask_is_configured_for_it(
         self, certificates: dict[str, str]
     ) -> None:
-        with dask.config.set(certificates), local_cluster(LocalSpec(1, "600MB")) as client:
+        with dask.config.set(certificates), local_cluster(1, "600MB") as client:
             address = client.scheduler.address
             workers = list(client.scheduler_info()["workers"])
             assert address.startswith("tls://")
@@ -217,7 +217,7 @@ def listening() -> set[tuple[str, int]]:
 
 def test_local_dashboards_listen_on_loopback_alone() -> None:
     before = listening()
-    with local_cluster(LocalSpec(1, "600MB")):
+    with local_cluster(1, "600MB"):
         places = listening() - before
     assert len(places) >= 3  # scheduler, its pages, worker
     assert {ip for ip, _ in places} == {"127.0.0.1"}

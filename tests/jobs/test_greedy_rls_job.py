@@ -14,7 +14,7 @@ import dsel
 from dsel.config.job import read_job
 from dsel.config.request import Settings
 from dsel.data.dataset import as_dataset
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
@@ -48,7 +48,7 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
         if not workers:
             paths.append(rounds_of(dataset, statistics, None))
             continue
-        with local_cluster(LocalSpec(workers, "600MB")) as client:
+        with local_cluster(workers, "600MB") as client:
             client.run(count_reads)
             paths.append(rounds_of(dataset, statistics, DaskEngine(client)))
             reads: dict[str, int] = {}

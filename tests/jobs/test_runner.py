@@ -18,7 +18,7 @@ import yaml
 import dsel
 from dsel.config.job import JobFile, read_job
 from dsel.data.dataset import as_dataset
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.jobs.checkpoint import Checkpoints
@@ -435,7 +435,7 @@ class TestTheCluster:
     def test_not_a_bit_depends_on_the_workers_and_each_chunk_is_read_once(self, store: Path) -> None:
         in_threads = gram_statistics(as_dataset(str(store)))
         for workers in (1, 2):
-            with local_cluster(LocalSpec(workers, "600MB")) as client:
+            with local_cluster(workers, "600MB") as client:
                 client.run(count_reads)
                 found = gram_statistics(as_dataset(str(store)), engine=DaskEngine(client))
                 reads: dict[str, int] = {}
@@ -450,7 +450,7 @@ class TestTheCluster:
     def test_a_worker_killed_during_the_pass_changes_nothing(self, store: Path) -> None:
         expected = gram_statistics(as_dataset(str(store)))
         killed = []
-        with local_cluster(LocalSpec(2, "600MB")) as client:
+        with local_cluster(2, "600MB") as client:
 
             def kill_one(done: int, total: int) -> None:
                 if not killed:

@@ -15,7 +15,7 @@ import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
 from dsel.config.request import Settings, check
 from dsel.data.dataset import as_dataset
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
 from dsel.errors import CapacityError, DataError
 from dsel.planning.calibration import measure
@@ -135,7 +135,7 @@ def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answe
         "forward": {}, "poss": {"iterations": 20_000}, "pposs": {"iterations": 20_000, "processors": 16},
         "pposs-asy": {"iterations": 20_000},
     }  # fmt: skip
-    with local_cluster(LocalSpec(2, "350MiB")) as client:
+    with local_cluster(2, "350MiB") as client:
         context = RunContext(DaskEngine(client))
         found = {
             method: run_selection(as_dataset(str(store)), Settings(3, method, options=options), context)
@@ -213,7 +213,7 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
     store = make_store(
         tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
     )
-    with local_cluster(LocalSpec(2, "512MiB")) as client:
+    with local_cluster(2, "512MiB") as client:
         context = RunContext(DaskEngine(client))
         answers = []
         for memory in (None, 300 << 20):

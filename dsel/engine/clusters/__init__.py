@@ -1,1 +1,1 @@
-"""Where workers come from, one kind of cluster a file."""
+"""Clusters: where workers come from, one file per kind."""

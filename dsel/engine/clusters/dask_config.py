@@ -1,4 +1,4 @@
-"""Dask's settings that dsel relies on, for clusters that it starts itself; TLS where Dask is configured for it."""
+"""Dask settings for clusters that dsel starts; TLS if Dask is configured for it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import dask
 
-#: Of a worker: spill before the limit, and pause late.
+#: Workers spill before the limit, and pause late.
 WORKER = {
     "distributed.worker.memory.target": 0.7,
     "distributed.worker.memory.spill": 0.8,
     "distributed.worker.memory.pause": 0.9,
 }
-#: Of the scheduler and the client.
+#: Scheduler and client.
 SCHEDULER = {
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.admin.large-graph-warning-threshold": "100MB",
@@ -20,13 +20,15 @@ SCHEDULER = {
 
 
 def worker_environment() -> dict[str, str]:
-    """The workers' settings as variables, for workers that do not start from this process."""
+    """Return the workers' settings as environment variables, for workers that this process does not start."""
     return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value) for name, value in WORKER.items()}
 
 
 def security() -> Any | None:
-    """TLS between client, scheduler and workers where Dask's configuration names a certificate authority
-    (distributed.comm.tls.ca-file, or DASK_DISTRIBUTED__COMM__TLS__CA_FILE), and nothing where it does not."""
+    """Return settings that require TLS if Dask's configuration names a certificate authority, else None.
+
+    The key is distributed.comm.tls.ca-file; the variable is DASK_DISTRIBUTED__COMM__TLS__CA_FILE.
+    """
     if not dask.config.get("distributed.comm.tls.ca-file", None):
         return None
     from distributed import Security

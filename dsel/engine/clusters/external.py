@@ -1,10 +1,11 @@
-"""A scheduler that somebody else has started: by its address, or by the file that it writes."""
+"""A scheduler that runs already: by its address, or by the file that it writes."""
 
 from __future__ import annotations
 
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import dask
 
 from dsel.config.cluster import AddressSection, SchedulerFileSection
 from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.base import RemoteCluster, SiteSectionType
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.dask import workers_of
 from dsel.errors import ClusterError
@@ -21,57 +23,74 @@ from dsel.errors import ClusterError
 log = logging.getLogger("dsel")
 
 _LOOK_SECONDS = 0.2
-#: For a scheduler that is only asked what it has.
-_ASK_SECONDS = 5.0
+#: Time limit to ask a scheduler for its workers.
+_QUERY_SECONDS = 5.0
+_CONNECTION_ERRORS = (OSError, TimeoutError, ValueError, TypeError, RuntimeError)
 
 
-@contextmanager
-def running_cluster(section: AddressSection | SchedulerFileSection) -> Iterator[Any]:
-    """A client of that scheduler; the cluster is left as it is at the end.
+class ExistingCluster(RemoteCluster[SiteSectionType]):
+    """A scheduler that runs already."""
 
-    Errors: ClusterError where there is no scheduler, or no worker, in the time that the section allows.
-    """
-    from distributed import Client
+    own_hosts = False
 
-    deadline = time.monotonic() + section.wait_seconds
-    if isinstance(section, SchedulerFileSection):
-        address = _address_in(Path(section.path), deadline)
-    else:
-        address = section.address
-    with dask.config.set(dask_settings.SCHEDULER):
+    @abstractmethod
+    def _address(self, deadline: float) -> str:
+        """Return the scheduler's address, known before the deadline (time.monotonic)."""
+
+    @contextmanager
+    def open(self, name: str, logs: Path | None = None) -> Iterator[Any]:
+        """Provide a client. The cluster keeps running at the end."""
+        deadline = time.monotonic() + self.section.wait_seconds
+        address = self._address(deadline)
+        with dask.config.set(dask_settings.SCHEDULER):
+            try:
+                client = _client(address, max(deadline - time.monotonic(), 1.0))
+            except _CONNECTION_ERRORS as error:
+                raise ClusterError(
+                    f"No scheduler answers at {address}: {_short(error)}.",
+                    "Check that it runs and that this machine reaches it; tls:// needs Dask's TLS settings here, too.",
+                ) from error
+            with client:
+                wait_for_workers(client, self.section.asked, max(deadline - time.monotonic(), 1.0), address)
+                check_same_software(client)
+                yield client
+
+    def current(self) -> tuple[int, int | None]:
+        """Return the number of workers that the scheduler has now and their smallest memory limit.
+
+        If it has none, or does not answer within some seconds, the section's numbers are returned.
+        """
         try:
-            client = Client(  # type: ignore[no-untyped-call]
-                address, set_as_default=False, security=dask_settings.security(),
-                timeout=max(deadline - time.monotonic(), 1.0),
-            )  # fmt: skip
-        except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-            raise ClusterError(
-                f"No scheduler answers at {address}: {_short(error)}.",
-                "See that it runs and that this machine reaches it; tls:// needs Dask's TLS settings here too.",
-            ) from error
-        with client:
-            wait_for_workers(client, section.asked, max(deadline - time.monotonic(), 1.0), address)
-            check_same_software(client)
-            yield client
+            with dask.config.set(dask_settings.SCHEDULER), _client(self._address(0.0), _QUERY_SECONDS) as client:
+                if client.scheduler_info(n_workers=-1)["workers"]:
+                    return workers_of(client)
+        except (ClusterError, *_CONNECTION_ERRORS) as error:
+            log.info("the scheduler does not answer yet: %s", _short(error))
+        return self.promised()
 
 
-def workers_of_running(section: AddressSection | SchedulerFileSection) -> tuple[int, int | None] | None:
-    """How many workers that scheduler has at this moment, and the least memory limit among them; None where it has
-    none, or does not answer within some seconds."""
+class AddressCluster(ExistingCluster[AddressSection]):
+    """A scheduler that runs already, by its address."""
+
+    shares_files = False
+
+    def _address(self, deadline: float) -> str:
+        return self.section.address
+
+
+class SchedulerFileCluster(ExistingCluster[SchedulerFileSection]):
+    """A scheduler that runs already, by the file that it writes."""
+
+    shares_files = True
+
+    def _address(self, deadline: float) -> str:
+        return _address_in(Path(self.section.path), deadline)
+
+
+def _client(address: str, timeout: float) -> Any:
     from distributed import Client
 
-    try:
-        address = _address_in(Path(section.path), 0.0) if isinstance(section, SchedulerFileSection) else section.address
-        with (
-            dask.config.set(dask_settings.SCHEDULER),
-            Client(  # type: ignore[no-untyped-call]
-                address, set_as_default=False, security=dask_settings.security(), timeout=_ASK_SECONDS
-            ) as client,
-        ):
-            return workers_of(client) if client.scheduler_info(n_workers=-1)["workers"] else None
-    except (ClusterError, OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-        log.info("the scheduler does not answer yet: %s", _short(error))
-        return None
+    return Client(address, set_as_default=False, security=dask_settings.security(), timeout=timeout)  # type: ignore[no-untyped-call]
 
 
 def _short(error: BaseException) -> str:
@@ -79,7 +98,7 @@ def _short(error: BaseException) -> str:
 
 
 def _address_in(path: Path, deadline: float) -> str:
-    """The address in a scheduler file, once it is there and whole."""
+    """Return the address in a scheduler file, once the file is complete."""
     waiting = False
     while True:
         try:
@@ -87,8 +106,8 @@ def _address_in(path: Path, deadline: float) -> str:
         except (OSError, ValueError, KeyError, TypeError) as error:
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"The scheduler file {path} did not come: {_short(error)}.",
-                    "Start `dask scheduler --scheduler-file` on a file system that this machine sees, or wait longer.",
+                    f"The scheduler file {path} did not appear: {_short(error)}.",
+                    "Start `dask scheduler --scheduler-file` on a shared file system, or allow more time.",
                 ) from error
         if not waiting:
             log.info("waiting for the scheduler file %s", path)

@@ -1,40 +1,48 @@
-"""A cluster of a Dask Gateway: the site decides what its options are."""
+"""A cluster of a Dask Gateway. The site defines its options."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask
 
 from dsel.config.cluster import GatewaySection
 from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.errors import ClusterError
 
 
-@contextmanager
-def gateway_cluster(section: GatewaySection) -> Iterator[Any]:
-    """A client of a new cluster of the gateway, which is shut down at the end. Who may is settled by Dask's own
-    configuration (gateway.auth). Errors: ClusterError, MissingExtraError."""
-    gateway = import_extra("dask_gateway", "dask-gateway", "gateway")
-    low, high = section.bounds
-    with dask.config.set(dask_settings.SCHEDULER):
-        try:
-            cluster = gateway.GatewayCluster(address=section.address, shutdown_on_close=True, **section.options)
-        except Exception as error:  # the gateway's own errors, HTTP's and those of the options it refuses
-            raise ClusterError(
-                f"The gateway {section.address or 'of the configuration'} made no cluster: {error}.",
-                "See its address, its options and Dask's gateway.auth settings.",
-            ) from error
-        with cluster:
-            if low == high:
-                cluster.scale(high)
-            else:
-                cluster.adapt(minimum=low, maximum=high)
-            with cluster.get_client(set_as_default=False) as client:
-                wait_for_workers(client, section.asked, section.wait_seconds, f"gateway cluster {cluster.name}")
-                check_same_software(client)
-                yield client
+class GatewayCluster(RemoteCluster[GatewaySection]):
+    """A new cluster of a Dask Gateway. Dask's own configuration (gateway.auth) says who may create one."""
+
+    shares_files = False
+    own_hosts = True
+
+    @contextmanager
+    def open(self, name: str, logs: Path | None = None) -> Iterator[Any]:
+        """Provide a client. The cluster is shut down at the end."""
+        section = self.section
+        gateway = import_extra("dask_gateway", "dask-gateway", "gateway")
+        low, high = section.bounds
+        with dask.config.set(dask_settings.SCHEDULER):
+            try:
+                cluster = gateway.GatewayCluster(address=section.address, shutdown_on_close=True, **section.options)
+            except Exception as error:  # the gateway's own errors, HTTP's and those of the options it refuses
+                raise ClusterError(
+                    f"The gateway {section.address or 'of the configuration'} created no cluster: {error}.",
+                    "Check its address, its options and Dask's gateway.auth settings.",
+                ) from error
+            with cluster:
+                if low == high:
+                    cluster.scale(high)
+                else:
+                    cluster.adapt(minimum=low, maximum=high)
+                with cluster.get_client(set_as_default=False) as client:
+                    wait_for_workers(client, section.asked, section.wait_seconds, f"gateway cluster {cluster.name}")
+                    check_same_software(client)
+                    yield client

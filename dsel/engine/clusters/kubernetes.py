@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -12,56 +13,65 @@ from dask.utils import parse_bytes
 
 from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.errors import ClusterError, OptionError
 
-#: A pod's memory beyond its worker's limit: the process that watches the worker.
+#: Memory of a pod beyond the limit of its worker: for the nanny process.
 NANNY_BYTES = 256 << 20
 
 _LABEL = "app.kubernetes.io/name"
 _PORTS = (("tcp-comm", 8786), ("http-dashboard", 8787))
 
 
-@contextmanager
-def kubernetes_cluster(section: KubernetesSection, name: str) -> Iterator[Any]:
-    """A client of a new DaskCluster, which is deleted at the end. The operator replaces pods that are lost.
+class KubernetesCluster(RemoteCluster[KubernetesSection]):
+    """A new DaskCluster with one pod per worker. The operator replaces lost pods."""
 
-    Errors: OptionError where Dask is configured for TLS (the operator speaks plain TCP to what it starts),
-    ClusterError, MissingExtraError.
-    """
-    operator = import_extra("dask_kubernetes.operator", "dask-kubernetes", "kubernetes")
-    if dask_settings.security() is not None:
-        raise OptionError(
-            "The Dask operator does not start clusters with TLS.",
-            "Start one of your own and use cluster: address: tls://, or keep others out by a NetworkPolicy.",
-        )
-    from distributed import Client
+    shares_files = False
+    own_hosts = True
 
-    low, high = section.bounds
-    name = section.job_name or name
-    manifest = cluster_manifest(section, name)
-    with dask.config.set(dask_settings.SCHEDULER):
-        try:
-            cluster = operator.KubeCluster(
-                custom_cluster_spec=manifest, namespace=section.namespace, quiet=True,
-                resource_timeout=int(section.wait_seconds), shutdown_on_close=True,
-            )  # fmt: skip
-        except Exception as error:  # the client library's own, HTTP's, and time-outs
-            raise ClusterError(
-                f"The DaskCluster {name} did not start: {type(error).__name__}: {error}.",
-                "See that the operator runs, and what kubectl describe says of it.",
-            ) from error
-        with cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            if low != high:
-                cluster.adapt(minimum=low, maximum=high)
-            wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
-            check_same_software(client)
-            yield client
+    @contextmanager
+    def open(self, name: str, logs: Path | None = None) -> Iterator[Any]:
+        """Provide a client. The DaskCluster is deleted at the end.
+
+        Raises
+        ------
+        OptionError
+            If Dask is configured for TLS: the operator does not use it.
+        """
+        operator = import_extra("dask_kubernetes.operator", "dask-kubernetes", "kubernetes")
+        if dask_settings.security() is not None:
+            raise OptionError(
+                "The Dask operator does not start clusters with TLS.",
+                "Start a cluster yourself and use cluster: address: tls://, or restrict access by a NetworkPolicy.",
+            )
+        from distributed import Client
+
+        section = self.section
+        low, high = section.bounds
+        name = section.job_name or name
+        with dask.config.set(dask_settings.SCHEDULER):
+            try:
+                cluster = operator.KubeCluster(
+                    custom_cluster_spec=cluster_manifest(section, name), namespace=section.namespace, quiet=True,
+                    resource_timeout=int(section.wait_seconds), shutdown_on_close=True,
+                )  # fmt: skip
+            except Exception as error:  # of the client library, of HTTP, and time-outs
+                raise ClusterError(
+                    f"The DaskCluster {name} did not start: {type(error).__name__}: {error}.",
+                    "Check that the operator runs, and what kubectl describe reports.",
+                ) from error
+            with cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                if low != high:
+                    cluster.adapt(minimum=low, maximum=high)
+                wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
+                check_same_software(client)
+                yield client
 
 
 def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:
-    """The DaskCluster: a scheduler and so many workers, none of them root or able to write to its image."""
+    """Return the manifest of the DaskCluster. No pod runs as root or can write to its image."""
     low, _ = section.bounds
     metadata: dict[str, Any] = {"name": name, "labels": {_LABEL: "dsel"}}
     if section.job_name is not None and section.job_uid is not None:

@@ -1,4 +1,4 @@
-"""Worker processes on this machine: a LocalCluster sized to it."""
+"""Worker processes on this machine: a Dask LocalCluster."""
 
 from __future__ import annotations
 
@@ -6,38 +6,45 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.resource_tracker import ensure_running
+from pathlib import Path
 from typing import Any
 
 import dask
 import psutil
 from dask.utils import format_bytes, parse_bytes
 
+from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.base import Cluster
 from dsel.errors import ClusterError, OptionError
 
 log = logging.getLogger("dsel")
 
 
-@dataclass(frozen=True)
-class LocalSpec:
-    """Processes on this machine: how many (default: one a core), the memory limit of each (default: a share of 80 % of
-    the memory there is, containers' limits included), and threads of each."""
+class LocalWorkers(Cluster[LocalSection]):
+    """Worker processes on this machine."""
 
-    workers: int | None = None
-    memory: str | int | None = None
-    threads: int = 1
+    shares_files = True
+    own_hosts = False
+
+    def open(self, name: str, logs: Path | None = None) -> AbstractContextManager[Any]:
+        """Return a context manager that provides a client of new workers."""
+        return local_cluster(self.section.workers, self.section.memory, self.section.threads)
+
+    def promised(self) -> tuple[int, int | None]:
+        """Return the number of workers, and the memory of each."""
+        return worker_count(self.section.workers), worker_memory(self.section.workers, self.section.memory)
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def usable_memory() -> int:
-    """Bytes that workers may take together."""
+    """Return the bytes that all workers together may use: 80 % of the memory, within the limit of a container."""
     return int(0.8 * _machine_memory())
 
 
@@ -47,45 +54,61 @@ def _machine_memory() -> int:
     return int(min(MEMORY_LIMIT or psutil.virtual_memory().total, psutil.virtual_memory().total))
 
 
-def worker_count(spec: LocalSpec) -> int:
-    """How many workers there will be."""
-    return spec.workers or usable_cores()
+def worker_count(workers: int | None = None) -> int:
+    """Return the number of workers, by default one per core."""
+    return workers or usable_cores()
 
 
-def worker_memory(spec: LocalSpec) -> int:
-    """Bytes for each worker."""
-    if spec.memory is None:
-        return usable_memory() // worker_count(spec)
+def worker_memory(workers: int | None = None, memory: str | int | None = None) -> int:
+    """Return the memory limit of each worker in bytes, by default an equal share of the usable memory."""
+    if memory is None:
+        return usable_memory() // worker_count(workers)
     try:
-        found = int(parse_bytes(spec.memory))
+        limit = int(parse_bytes(memory))
     except ValueError:
-        found = 0
-    if found <= 0:
-        raise OptionError(f"memory is {spec.memory!r}.", "Write it as 1GiB or 800MB.")
-    return found
+        limit = 0
+    if limit <= 0:
+        raise OptionError(f"memory is {memory!r}.", "Write it as 1GiB or 800MB.")
+    return limit
 
 
 @contextmanager
-def local_cluster(spec: LocalSpec) -> Iterator[Any]:
-    """A client of a LocalCluster, closed (no process left behind) however the block ends.
+def local_cluster(workers: int | None = None, memory: str | int | None = None, threads: int = 1) -> Iterator[Any]:
+    """Provide a client of worker processes on this machine. No process is left at the end.
 
-    BLAS has one thread; the dashboard listens on loopback, where its packages are installed. Errors: OptionError
-    for workers that this machine cannot hold.
+    Parameters
+    ----------
+    workers : int, optional
+        Number of processes. Default: one per core.
+    memory : str or int, optional
+        Memory limit of each, such as "1GiB" or a number of bytes. Default: an equal share of 80 % of the memory.
+    threads : int, default 1
+        Threads of each worker.
+
+    Raises
+    ------
+    OptionError
+        If this machine has less memory than one worker needs.
+    ClusterError
+        If the workers do not start.
+
+    Notes
+    -----
+    The dashboard listens on loopback, if its packages are installed.
     """
     from distributed import Client, LocalCluster
 
-    workers = worker_count(spec)
-    memory = worker_memory(spec)
-    if memory > _machine_memory():  # Dask would take less and say nothing, and the plan would be for more
+    count, limit = worker_count(workers), worker_memory(workers, memory)
+    if limit > _machine_memory():  # Dask would silently use less than the plan assumes
         raise OptionError(
-            f"A worker is to have {format_bytes(memory)}; this machine has {format_bytes(_machine_memory())}.",
+            f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(_machine_memory())}.",
             "Give each worker less memory.",
         )
     tls = dask_settings.security()
     settings = {
         **dask_settings.WORKER,
         **dask_settings.SCHEDULER,
-        # A task's error comes back to the caller; the worker need not print it as well.
+        # The caller receives a task's error; the worker need not print it, too.
         "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     }
     cluster: Any = None
@@ -94,7 +117,7 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
             try:
                 with _without_sigint():
                     cluster = LocalCluster(  # type: ignore[no-untyped-call]
-                        n_workers=workers, threads_per_worker=spec.threads, memory_limit=memory, processes=True,
+                        n_workers=count, threads_per_worker=threads, memory_limit=limit, processes=True,
                         dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR, security=tls,
                         protocol=None if tls is None else "tls://",
                     )  # fmt: skip
@@ -104,7 +127,7 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
                     'Ask for fewer. A script that starts workers needs `if __name__ == "__main__":` around its code.',
                 ) from error
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-                log.info("%d local workers, %s each", workers, format_bytes(memory))
+                log.info("%d local workers, %s each", count, format_bytes(limit))
                 yield client
         finally:
             if cluster is not None:
@@ -113,9 +136,11 @@ def local_cluster(spec: LocalSpec) -> Iterator[Any]:
 
 @contextmanager
 def _without_sigint() -> Iterator[None]:
-    """Threads started in the block, and the processes that these start at any time, never receive SIGINT: a terminal
-    sends Ctrl-C to all, and this process stops the others itself. Here it waits for the block's end."""
-    ensure_running()  # started later, it would let SIGINT through to the first worker
+    """Block SIGINT for threads that start in this context, and for the processes that they start.
+
+    A terminal sends Ctrl-C to all processes; this process stops the workers itself. Here SIGINT waits until the end.
+    """
+    ensure_running()  # started later, it would unblock SIGINT for the first worker
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

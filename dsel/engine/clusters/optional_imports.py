@@ -1,4 +1,4 @@
-"""Packages that only some sites need, imported when a job asks for them."""
+"""Packages that only some clusters need, imported when a job uses them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dsel.errors import MissingExtraError
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:
-    """The module. Errors: MissingExtraError naming the extra that brings the package.
+    """Import and return a module, or raise MissingExtraError with the extra that installs it.
 
-    What it does to SIGINT as it is imported (dask-jobqueue makes Ctrl-C an exit) is undone.
+    The handler of SIGINT is restored: dask-jobqueue replaces it on import.
     """
     before = signal.getsignal(signal.SIGINT)
     try:

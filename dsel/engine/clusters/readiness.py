@@ -1,4 +1,4 @@
-"""Waiting for workers, with a limit, and what was asked for and what came."""
+"""Waiting for workers, with a time limit."""
 
 from __future__ import annotations
 
@@ -18,33 +18,46 @@ _LOOK_SECONDS = 0.2
 
 
 def wait_for_workers(
-    client: Any, asked: int, seconds: float, place: str, account: Callable[[], str] | None = None
+    client: Any, asked: int, seconds: float, place: str, status: Callable[[], str] | None = None
 ) -> None:
-    """Until `asked` workers have come, or `seconds` are over and at least one has; both numbers are logged.
+    """Wait until `asked` workers are ready, or until `seconds` have passed and at least one is ready.
 
-    account: what the site itself says of those that are missing. Errors: ClusterError when none came in time.
+    Parameters
+    ----------
+    client : distributed.Client
+    asked : int
+    seconds : float
+    place : str
+        Where the workers are, for the log.
+    status : callable, optional
+        Returns what the site reports about missing workers.
+
+    Raises
+    ------
+    ClusterError
+        If no worker is ready in time.
     """
     start = time.monotonic()
-    came = 0
-    while came < asked and time.monotonic() - start < seconds:
-        came = len(_workers(client))
-        if came < asked:
+    ready = 0
+    while ready < asked and time.monotonic() - start < seconds:
+        ready = len(_workers(client))
+        if ready < asked:
             time.sleep(_LOOK_SECONDS)
     took = time.monotonic() - start
     limits = {worker["memory_limit"] for worker in _workers(client).values()}
     each = " or ".join(format_bytes(limit) if limit else "unlimited memory" for limit in sorted(limits))
-    if came >= asked:
-        log.info("asked for %d workers (%s): %d came in %.1f s, %s each", asked, place, came, took, each)
+    if ready >= asked:
+        log.info("%d of %d workers are ready (%s) after %.1f s, %s each", ready, asked, place, took, each)
         return
-    said = "" if account is None else account()
-    if not came:
+    report = "" if status is None else status()
+    if not ready:
         raise ClusterError(
-            f"Asked for {asked} workers ({place}): none came in {seconds:.0f} s.{said and f' {said}'}",
-            "See the site's own account of them, or allow more time (cluster: wait).",
+            f"None of {asked} workers ({place}) was ready after {seconds:.0f} s.{report and f' {report}'}",
+            "See what the site reports about them, or allow more time (cluster: wait).",
         )
     log.warning(
-        "asked for %d workers (%s): %d came in %.0f s, %s each; going on with them%s",
-        asked, place, came, took, each, said and f" ({said})",
+        "%d of %d workers are ready (%s) after %.0f s, %s each: the job starts with them%s",
+        ready, asked, place, took, each, report and f" ({report})",
     )  # fmt: skip
 
 
@@ -54,17 +67,17 @@ def _workers(client: Any) -> dict[str, Any]:
 
 
 def check_same_software(client: Any) -> None:
-    """dsel must be installed, in the same version, where the tasks run. Errors: ClusterError."""
+    """Raise ClusterError unless the scheduler and all workers have the same version of dsel."""
     try:
         here = version("dsel")
     except PackageNotFoundError:
-        return  # run from its source tree: the others may do so, too
+        return  # runs from its source tree, as the others may do
     found = client.get_versions(packages=["dsel"])
     places = {"the scheduler": found["scheduler"], **{f"worker {a}": v for a, v in found["workers"].items()}}
     for place, versions in places.items():
         there = (versions or {}).get("packages", {}).get("dsel")
         if there != here:
             raise ClusterError(
-                f"{place} has dsel {there or 'not installed'}, and here it is {here}.",
+                f"{place} has dsel {there or 'not installed'}, but here it is {here}.",
                 "Install the same version there, or start the cluster from the same environment or image.",
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import shlex
 import subprocess
@@ -15,44 +14,50 @@ import dask
 
 from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
+from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import wait_for_workers
 from dsel.errors import ClusterError
 
-log = logging.getLogger("dsel")
-
-#: A job's memory beyond its worker's limit: the process that watches the worker.
+#: Memory of a job beyond the limit of its worker: for the nanny process.
 NANNY_BYTES = 256 << 20
 
 
-@contextmanager
-def slurm_cluster(section: SlurmSection, name: str, logs: Path | None) -> Iterator[Any]:
-    """A client of a scheduler in this process whose workers are Slurm jobs; they are cancelled at the end.
+class SlurmCluster(RemoteCluster[SlurmSection]):
+    """A scheduler in this process, with one Slurm job per worker."""
 
-    The number is kept by `adapt`, also where it is fixed: `scale` would not replace a job that was cancelled or
-    pre-empted. Errors: ClusterError, MissingExtraError.
-    """
-    jobqueue = import_extra("dask_jobqueue", "dask-jobqueue", "slurm")
-    from distributed import Client
+    shares_files = True
+    own_hosts = True
 
-    low, high = section.bounds
-    with dask.config.set({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
-        try:
-            cluster = jobqueue.SLURMCluster(**job_options(section, name, logs))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ClusterError(f"The scheduler for Slurm's workers did not start: {error}.") from error
-        try:
-            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-                cluster.adapt(minimum_jobs=low, maximum_jobs=high, interval="1s", wait_count=3)
-                place = f"slurm, queue {section.queue or 'default'}, {section.walltime} each"
-                wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
-                yield client
-        finally:
-            cluster.close()
+    @contextmanager
+    def open(self, name: str, logs: Path | None = None) -> Iterator[Any]:
+        """Provide a client. The workers' jobs are cancelled at the end.
+
+        `adapt` keeps the number of workers, also if it is fixed: `scale` would not replace a job that was cancelled or
+        preempted.
+        """
+        jobqueue = import_extra("dask_jobqueue", "dask-jobqueue", "slurm")
+        from distributed import Client
+
+        section = self.section
+        low, high = section.bounds
+        with dask.config.set({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
+            try:
+                cluster = jobqueue.SLURMCluster(**job_options(section, name, logs))
+            except (OSError, ValueError, RuntimeError) as error:
+                raise ClusterError(f"The scheduler for the Slurm workers did not start: {error}.") from error
+            try:
+                with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                    cluster.adapt(minimum_jobs=low, maximum_jobs=high, interval="1s", wait_count=3)
+                    place = f"slurm, queue {section.queue or 'default'}, {section.walltime} each"
+                    wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
+                    yield client
+            finally:
+                cluster.close()
 
 
 def job_options(section: SlurmSection, name: str, logs: Path | None) -> dict[str, Any]:
-    """The section in dask-jobqueue's words: one worker a job."""
+    """Return the arguments of dask-jobqueue's `SLURMCluster`, with one worker per job."""
     lines = [*section.prologue]
     variables = {**dask_settings.worker_environment(), **section.environment}
     lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
@@ -69,7 +74,7 @@ def job_options(section: SlurmSection, name: str, logs: Path | None) -> dict[str
 
 
 def _squeue(name: str) -> str:
-    """What the queue says of the jobs, with its reasons."""
+    """Return the states and reasons that squeue reports for the jobs."""
     command = ["squeue", "--noheader", "--name", name, "--format", "%i %T %r"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=10)

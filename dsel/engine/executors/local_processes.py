@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from dsel.engine.clusters.local import LocalSpec, local_cluster
+from dsel.engine.clusters.local import local_cluster
 from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.search.parallel.executor import Executor, ExecutorOptions, SerialExecutor, Work
 
@@ -26,7 +26,7 @@ class LocalProcessExecutor(DaskExecutor):
 
     def __init__(self, work: Work, options: ExecutorOptions) -> None:
         with ExitStack() as stack:
-            client = stack.enter_context(local_cluster(LocalSpec(options.processes)))
+            client = stack.enter_context(local_cluster(options.processes))
             super().__init__(client, work, options)
             self._cluster = stack.pop_all()
 
