@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.config.request import Column, Settings, check
-from dsel.data.dataset import Dataset, as_columns, as_dataset
+from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.labels import column_list
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.dask import DaskEngine
@@ -114,6 +115,6 @@ def _asked(
     dataset = as_dataset(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
     known = {name: asked.pop(name) for name in _SETTINGS if name in asked}
     settings = Settings(
-        k=k, include=as_columns(include, "include"), exclude=as_columns(exclude, "exclude"), options=asked, **known
+        k=k, include=column_list(include, "include"), exclude=column_list(exclude, "exclude"), options=asked, **known
     )
     return dataset, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from dsel._lib.text import suggest
 from dsel.config.types import first_error
-from dsel.data.dataset import Dataset, Labels, nearest, resolve_labels
+from dsel.data.dataset import Dataset
+from dsel.data.labels import format_labels, resolve_labels
 from dsel.errors import OptionError
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import PREPROCESS, Preprocess
@@ -63,7 +65,7 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
     OptionError; CapacityError where the option `memory` is too small to begin with."""
     n = dataset.n
     if not isinstance(settings.method, str) or settings.method not in METHODS:
-        raise OptionError(f"There is no method {settings.method!r}.", nearest(str(settings.method), list(METHODS)))
+        raise OptionError(f"There is no method {settings.method!r}.", suggest(str(settings.method), list(METHODS)))
     method = METHODS[settings.method]
     try:
         options = method.options(**settings.options)
@@ -77,7 +79,7 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
         raise OptionError(f"lam is {settings.lam!r}.", "The ridge penalty is a number >= 0.")
     if settings.preprocess not in PREPROCESS:
         raise OptionError(
-            f"There is no preprocess {settings.preprocess!r}.", nearest(str(settings.preprocess), PREPROCESS)
+            f"There is no preprocess {settings.preprocess!r}.", suggest(str(settings.preprocess), PREPROCESS)
         )
     if settings.missing not in ("refuse", "mean"):
         raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
@@ -95,7 +97,7 @@ def check(dataset: Dataset, settings: Settings) -> Checked:
     exclude = resolve_labels(settings.exclude, dataset.features, "feature", "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
-        raise OptionError(f"Columns {some_names(dataset.features, both)} are both included and excluded.")
+        raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
     if include.size > settings.k:
         raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
     if exclude.size == n:
@@ -125,9 +127,3 @@ def problem_of(dataset: Dataset, checked: Checked) -> Problem:
         checked.settings.k, (rows, width), sums=asked.gram_sums, slots=asked.table_slots, looks=asked.lookahead,
         needs_gram=asked.whole_gram, needs_factor=asked.eigen_factor,
     )  # fmt: skip
-
-
-def some_names(labels: Labels, indices: NDArray[np.int64] | Sequence[int], most: int = 5) -> str:
-    """The labels of at most so many columns, and how many more there are."""
-    shown = ", ".join(str(labels[i]) for i in indices[:most])
-    return shown + (f" and {len(indices) - most} more" if len(indices) > most else "")

@@ -1,4 +1,4 @@
-"""The data as a user's criterion f(S, data) sees them: columns as dense arrays, read where the criterion runs."""
+"""The data that a custom criterion f(S, data) gets: columns as dense arrays, read where the criterion runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.dataset import Dataset, Labels, dense_rows, load_block
+from dsel.data.blocks import dense_rows, load_block
+from dsel.data.dataset import Dataset
+from dsel.data.labels import Labels
 from dsel.errors import OptionError
 
-#: X is kept in memory, once a process, where it takes at most so many bytes as float64.
+#: X is kept in memory, once per process, if it has at most this many bytes as float64.
 KEEP_BYTES = 256 << 20
 
-#: What this process has read, by fingerprint of the store (the last one).
+#: The last data that this process has read, by the fingerprint of the store.
 _kept: dict[str, dict[str, NDArray[np.float64]]] = {}
 
 
@@ -24,10 +26,24 @@ def _forget(key: str) -> None:
 
 
 class ColumnData:
-    """m samples of n features and N targets, as the dataset has them: not standardised, NaN where values are missing.
+    """The columns of X and Y, as they are stored: not standardised, NaN where values are missing.
 
-    Small enough to travel: of a store only its place does. Errors: OptionError for Dask arrays, which cannot be read
-    from inside a task.
+    Parameters
+    ----------
+    dataset : Dataset
+        The data. For a store only its path is sent to other processes.
+
+    Attributes
+    ----------
+    m, n, n_targets : int
+        The numbers of samples, features and targets.
+    labels : ndarray of str, shape (n,)
+        The labels of the features.
+
+    Raises
+    ------
+    OptionError
+        For Dask arrays, which cannot be read inside a task.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -45,8 +61,10 @@ class ColumnData:
         return {**self.__dict__, "_own": {}}
 
     def columns(self, S: Sequence[int]) -> NDArray[np.float64]:
-        """(m, s) the columns S of X, a fresh array. X is kept where it takes at most 256 MiB; a larger one is read for
-        every call, as whole chunks of the store."""
+        """Return the columns S of X as a new array, shape (m, len(S)).
+
+        X is kept in memory if it has at most 256 MiB. Otherwise each call reads whole chunks of the store.
+        """
         members = np.asarray(S, np.int64)
         if 8 * self.m * self.n > KEEP_BYTES:
             order = np.argsort(members)
@@ -56,11 +74,11 @@ class ColumnData:
 
     @property
     def Y(self) -> NDArray[np.float64]:
-        """(m, N) the targets; (m, 0) where there are none."""
+        """The targets, shape (m, N); (m, 0) if there are none."""
         return self._cached("y") if self.n_targets else np.empty((self.m, 0))
 
     def cleanup(self) -> tuple[Callable[[], None], ...]:
-        """Small functions by which another process, too, lets go of what it keeps of these data."""
+        """Return functions that free, in any process, the memory that these data take there."""
         return () if self._key is None else (partial(_forget, self._key),)
 
     def _cached(self, which: str) -> NDArray[np.float64]:
@@ -71,7 +89,7 @@ class ColumnData:
             kept = _kept.setdefault(self._key, {})
         if which not in kept:
             kept[which] = self._read(which, None)
-            kept[which].setflags(write=False)  # a criterion that changed it would change what comes after
+            kept[which].setflags(write=False)  # a criterion must not change the data of later calls
         return kept[which]
 
     def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:

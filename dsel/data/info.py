@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
-from dsel.data import schema as names
+from dsel._lib.text import shorten
+from dsel.data import schema
 from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.store.array import is_complete, open_array
 from dsel.data.store.reader import Store, open_store
@@ -66,7 +67,7 @@ def describe(path: str | AnyPath) -> StoreInfo:
     if is_sparse(as_path(path)):
         return _describe_sparse(open_sparse(path))
     store = open_store(path)
-    present = [name for name in names.DIMENSIONS if (store.path / name / names.METADATA_FILE).is_file()]
+    present = [name for name in schema.DIMENSIONS if (store.path / name / schema.METADATA_FILE).is_file()]
     variables = tuple(_variable(store.path, name) for name in present)
     absent = tuple(store.absent_chunks())
     return StoreInfo(
@@ -158,7 +159,7 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
     if "checksum" not in x.compression:
         notes.append("chunks have no checksum: a damaged one may be read as wrong numbers")
     if absent:
-        notes.append(f"{len(absent)} chunks are absent and read as fill values: {names.shorten(absent)}")
+        notes.append(f"{len(absent)} chunks are absent and read as fill values: {shorten(absent)}")
     if not is_complete(store.path):
         notes.append("not written by dsel: an absent chunk counts as fill values, not as lost")
     return notes

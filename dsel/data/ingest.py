@@ -12,7 +12,7 @@ import numpy as np
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.formats import open_source
 from dsel.data.formats.base import Array, Reader, Source, put, wanted_dtype
-from dsel.data.schema import require_unique
+from dsel.data.labels import require_unique
 from dsel.data.store.writer import COMPRESSIONS, IngestReport, Plan, Progress, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path

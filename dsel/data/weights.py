@@ -1,7 +1,7 @@
-"""Weights of the samples: how much each row counts, checked before anything is read with them.
+"""Weights of the samples, checked before they are used.
 
-Under weights w every sum over rows becomes sum_i w_i (...): a row of weight 2 is that row twice, one of weight 0 is not
-there. Weights are not normalised, so with a ridge penalty their scale matters as the number of rows does.
+With weights w every sum over the rows becomes sum_i w_i (...). A row of weight 2 counts as two equal rows, a row of
+weight 0 not at all. Weights are not normalised. So with a ridge penalty their scale matters, as the row count does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import shorten
 from dsel._lib.types import Floats
-from dsel.data import schema as names
+from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.store.array import StoredArray, open_array
 from dsel.data.store.reader import Store
@@ -23,78 +24,76 @@ from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import list_names
 
-#: Stored weights are looked through so many rows at a time.
+#: Stored weights are checked in pieces of this many rows.
 _ROWS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Weights:
-    """(m,) weights by the name they have in the store, or in memory: `of` gives those of some rows, or their place."""
+    """The weights of all samples, shape (m,), and the name of their variable."""
 
     name: str
     values: StoredArray | Floats
 
     @property
     def itemsize(self) -> int:
-        """Bytes a weight."""
+        """Bytes per weight."""
         if isinstance(self.values, StoredArray):
             return int(open_array(self.values.path, self.values.variable).array.dtype.itemsize)
         return 8
 
 
-def find_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
-    """The weights of a store: by default its variable `weight` if it has one, none for False, else the variable named
-    (of a sparse store always a column of obs that is named).
+def store_weights(store: Store | SparseStore, asked: Any) -> Weights | None:
+    """Return the weights of a store; None if there are none.
 
-    Errors: OptionError for what is neither; DataError for a variable that is not there, is not one number a sample, or
-    holds what cannot be a weight. Cost: reads them once.
+    `asked` is None for the variable `weight` if there is one, False for none, or the name of a variable. In a sparse
+    store it is the name of a column of obs. Raises OptionError for any other value, DataError if the variable does not
+    exist or is not one number >= 0 per sample. Reads the weights once.
     """
-    name = named(asked, store.has_weight)
+    name = weight_variable(asked, has_default=store.has_weight)
     if name is None:
         return None
     if isinstance(store, SparseStore):
-        return stored_weights(store.column(name, "sample_weight"), store.shape[0])
-    array = StoredArray(str(store.path), name)
-    if not (store.path / name / names.METADATA_FILE).is_file():
-        found = sorted(part for part in list_names(store.path) if (store.path / part / names.METADATA_FILE).is_file())
+        return _checked(store.column(name, "sample_weight"), store.shape[0])
+    if not (store.path / name / schema.METADATA_FILE).is_file():
+        found = (part for part in list_names(store.path) if (store.path / part / schema.METADATA_FILE).is_file())
         raise DataError(
-            f"{store.path} has no variable {name} of weights; it has {names.shorten(found)}.",
+            f"{store.path} has no variable {name} of weights; it has {shorten(sorted(found))}.",
             "Name one of them with sample_weight, or leave it out.",
         )
-    return stored_weights(array, store.shape[0])
+    return _checked(StoredArray(str(store.path), name), store.shape[0])
 
 
-def named(asked: Any, by_convention: bool) -> str | None:
-    """The name of the variable asked for."""
+def weight_variable(asked: Any, *, has_default: bool) -> str | None:
+    """Return the name of the variable with the weights, or None for no weights."""
     if asked is None:
-        return names.WEIGHT if by_convention else None
+        return schema.WEIGHT if has_default else None
     if asked is False:
         return None
     if not isinstance(asked, str) or not asked or "/" in asked.strip("/"):
+        shown = repr(asked) if isinstance(asked, str | int | float) else f"a {type(asked).__name__}"
         raise OptionError(
-            f"sample_weight is {_shown(asked)}.",
-            "For a store it is the name of a variable over its samples, or False for none.",
+            f"sample_weight is {shown}.",
+            "For a store it is the name of a variable over the samples, or False for none.",
         )
     return asked
 
 
-def stored_weights(array: StoredArray, m: int) -> Weights:
-    """Weights that are a stored array of one dimension, checked."""
+def _checked(array: StoredArray, m: int) -> Weights:
     where = f"{array.variable} of {array.path}"
     handle = open_array(array.path, array.variable).array
-    if handle.shape != (m,) or names.stored_dtype(np.dtype(handle.dtype)) is None:
+    if handle.shape != (m,) or schema.stored_dtype(np.dtype(handle.dtype)) is None:
         raise DataError(
             f"{where} has shape {handle.shape} and dtype {handle.dtype}, and X has {m} rows.",
             "Weights are one number for each sample.",
         )
-    step = max(handle.chunks[0], _ROWS)
-    edges = bounds(m, step)
-    _check(((a, array.read(a, b)) for a, b in pairwise(edges)), where)
+    edges = bounds(m, max(handle.chunks[0], _ROWS))
+    _require_valid(((a, array.read(a, b)) for a, b in pairwise(edges)), where)
     return Weights(array.variable.rsplit("/", 1)[-1], array)
 
 
-def given_weights(asked: Any, m: int) -> Weights:
-    """Weights from memory, checked. Errors: OptionError, DataError."""
+def array_weights(asked: Any, m: int) -> Weights:
+    """Return weights that are in memory. Raises OptionError and DataError."""
     if isinstance(asked, str | bool):
         raise OptionError(f"sample_weight is {asked!r}.", "For data in memory it is one number for each row.")
     try:
@@ -109,24 +108,25 @@ def given_weights(asked: Any, m: int) -> Weights:
             "Weights are one number for each sample.",
         )
     found = np.ma.filled(np.ma.asarray(values, np.float64), np.nan)
-    _check([(0, found)], "sample_weight")
+    _require_valid([(0, found)], "sample_weight")
     return Weights("sample_weight", found)
 
 
 def as_weights(values: Sequence[float] | NDArray[Any]) -> Floats | None:
-    """Weights of a block as float64; None where all are 1, so that such a block is summed as one without weights."""
+    """Return the weights of a block as float64, or None if all are 1: such a block is summed without weights."""
     found = np.asarray(values, np.float64)
     return None if (found == 1.0).all() else found
 
 
-def _check(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> None:
+def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> None:
+    """Raise DataError unless all weights are finite and >= 0, and one is > 0. Pieces: first row and weights."""
     total = 0.0
     for first, piece in pieces:
         w = np.asarray(piece, np.float64)
         for wrong, kind in ((np.isnan(w), "NaN"), (np.isinf(w), "infinite"), (w < 0.0, "negative")):
             if wrong.any():
                 rows = np.flatnonzero(wrong) + first
-                shown = names.shorten(map(str, rows[:6].tolist()))
+                shown = shorten(map(str, rows[:6].tolist()))
                 raise DataError(
                     f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size}, the first in row "
                     f"{rows[0]} (rows {shown}).",
@@ -135,7 +135,3 @@ def _check(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> None:
         total += float(w.sum())
     if not 0.0 < total < np.inf:
         raise DataError(f"{where}: the weights add up to {total:g}.", "At least one must be > 0, in float64's range.")
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"

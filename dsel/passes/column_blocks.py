@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Dataset, StoredRows, load_block, load_weights
+from dsel.data.blocks import Block, StoredRows, load_block, load_weights
+from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Dataset, dense_rows, load_block, load_weights
+from dsel.data.blocks import dense_rows, load_block, load_weights
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass

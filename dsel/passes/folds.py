@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dsel._lib.splitmix import GOLDEN, mix
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Dataset
+from dsel.data.blocks import Block
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Dataset, Labels
+from dsel.data.blocks import Block
+from dsel.data.dataset import Dataset
+from dsel.data.labels import Labels
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError

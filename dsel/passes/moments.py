@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import dense_rows
+from dsel.data.blocks import dense_rows
 from dsel.errors import DataError
 from dsel.passes.tiles import Strip, StripSums
 

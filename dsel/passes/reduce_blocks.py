@@ -18,7 +18,8 @@ from uuid import uuid4
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Ints
-from dsel.data.dataset import Block, Dataset, load_block, load_weights, part_bytes
+from dsel.data.blocks import Block, load_block, load_weights, part_bytes
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.passes.accounting import PassRecord, record_pass

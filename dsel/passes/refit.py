@@ -15,7 +15,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Dataset, dense_rows
+from dsel.data.blocks import Block, dense_rows
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.passes.reduce_blocks import RowPass

@@ -13,7 +13,8 @@ from scipy.linalg.blas import dsyrk
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.jit import is_compiled
-from dsel.data.dataset import Dataset, part_bytes
+from dsel.data.blocks import part_bytes
+from dsel.data.dataset import Dataset
 from dsel.objective.dense import DenseObjective
 from dsel.passes.column_blocks import load_cell, stored_cells
 from dsel.passes.moments import block_moments

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
-from dsel.config.request import Checked, Settings, check, some_names
+from dsel.config.request import Checked, Settings, check
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
+from dsel.data.labels import format_labels
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
@@ -173,13 +174,13 @@ def candidates_of(
     notes = []
     if unusable.any():
         where = np.flatnonzero(unusable)
-        notes.append(f"{where.size} constant columns are never chosen: {some_names(labels, where)}")
+        notes.append(f"{where.size} constant columns are never chosen: {format_labels(labels, where)}")
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if settings.missing == "mean" and empty.size:  # which of the two, the statistics do not say
-        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {some_names(labels, empty)}")
+        notes.append(f"{empty.size} columns hold no value at all, or zeros alone: {format_labels(labels, empty)}")
     lost = checked.include[unusable[checked.include]]
     if lost.size:
-        raise OptionError(f"Included columns are constant: {some_names(labels, lost)}.", "Leave them out.")
+        raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
     allowed = ~unusable
     allowed[checked.exclude] = False
     pairs = duplicates(whole.K) if whole.has_gram else []
@@ -340,7 +341,7 @@ def _selection(
     if dependent.size:
         fate = "have coefficient 0" if by_criterion else "were left out"
         notes += (
-            f"{dependent.size} columns that depend on the others {fate}: {some_names(dataset.features, dependent)}",
+            f"{dependent.size} columns that depend on the others {fate}: {format_labels(dataset.features, dependent)}",
         )
     if by_criterion:  # the answer is what it chose, to the last column
         S = np.concatenate([S, dependent])

@@ -18,7 +18,8 @@ import numpy as np
 
 import dsel
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Dataset, as_dataset
+from dsel.data.blocks import Block
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.base import Engine
 from dsel.engine.clusters.local import local_cluster
@@ -237,7 +238,7 @@ def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
     """Return the seconds per block."""
     from threadpoolctl import threadpool_limits
 
-    from dsel.data.dataset import load_block
+    from dsel.data.blocks import load_block
 
     x, y = load_block(block.x), load_block(block.y)
     with threadpool_limits(1, "blas"):

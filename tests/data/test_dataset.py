@@ -12,7 +12,9 @@ import scipy.sparse
 import xarray as xr
 
 import dsel
-from dsel.data.dataset import as_dataset, load_block, resolve_labels
+from dsel.data.blocks import load_block
+from dsel.data.dataset import as_dataset
+from dsel.data.labels import resolve_labels
 from dsel.errors import DataError, OptionError
 from dsel.passes.gram import gram_statistics
 

@@ -89,7 +89,7 @@ class TestARunFromTheShell:
 @pytest.mark.parametrize(
     ("keys", "code", "message"),
     [
-        ({"method": "posss"}, 64, "Nearest: poss"),
+        ({"method": "posss"}, 64, "Did you mean 'poss'"),
         ({"kk": 3}, 64, "unknown key 'kk'"),
         ({"k": 0}, 64, "'k' is 0"),
         ({"k": 25}, 64, "k is 25"),

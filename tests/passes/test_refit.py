@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsel.data.dataset import Block, Dataset, as_dataset
+from dsel.data.blocks import Block
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.passes.gram import gram_statistics
 from dsel.passes.refit import refit
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dsel._lib.text import shorten
 from dsel.data.formats.base import Reader, Source
-from dsel.data.schema import shorten
 from dsel.errors import MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path
 

@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.schema import shorten, stored_dtype
+from dsel._lib.text import shorten
+from dsel.data.schema import stored_dtype
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat
 

@@ -16,8 +16,9 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from dsel._lib.text import shorten
 from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
-from dsel.data.schema import require_unique, shorten
+from dsel.data.labels import require_unique
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, stat
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.text import shorten
 from dsel.data.formats.base import Reader, file_identity, wanted_dtype
 from dsel.data.formats.npy import NpyArray, NpyReader, check_shapes, read_header
-from dsel.data.schema import shorten
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.text import shorten
 from dsel.data.chunking import bounds
-from dsel.data.schema import ATTR_FORMAT, METADATA_FILE, shorten
+from dsel.data.schema import ATTR_FORMAT, METADATA_FILE
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
 

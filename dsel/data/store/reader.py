@@ -15,11 +15,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dsel.data import schema as names
+from dsel._lib.text import shorten
+from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.formats import SUFFIXES
+from dsel.data.labels import Labels, default_labels, require_unique
 from dsel.data.store.array import (
     REMEDY,
     ArrayHandle,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["Store", "StoredArray", "open_store", "open_xarray"]
-
-Labels = NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,12 @@ class Store:
     @cached_property
     def samples(self) -> Labels | None:
         """Labels of the rows, read when first asked for; None when there are none."""
-        return _labels(self.path, names.SAMPLE, self.shape[0])
+        return _labels(self.path, schema.SAMPLE, self.shape[0])
 
     @property
     def has_weight(self) -> bool:
         """Whether there are weights of the samples under their usual name."""
-        return (self.path / names.WEIGHT / names.METADATA_FILE).is_file()
+        return (self.path / schema.WEIGHT / schema.METADATA_FILE).is_file()
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +83,7 @@ class Store:
     @property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the group."""
-        return dict(_read_json(self.path / names.METADATA_FILE).get("attributes", {}))
+        return dict(_read_json(self.path / schema.METADATA_FILE).get("attributes", {}))
 
     def absent_chunks(self) -> list[str]:
         """Files such as X/c/0/3 that shape and chunks call for and that are not there. Cost: a listing."""
@@ -99,15 +98,15 @@ class Store:
         """
         _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
-        for name in [*self._variables(), *(name for name in more if name not in names.DIMENSIONS)]:
+        for name in [*self._variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
             folder = self.path / name
-            digest.update(name.encode() + b"\0" + (folder / names.METADATA_FILE).read_bytes())
+            digest.update(name.encode() + b"\0" + (folder / schema.METADATA_FILE).read_bytes())
             for entry in sorted(files_of(folder), key=lambda entry: entry.key):
                 digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
 
     def _variables(self) -> list[str]:
-        return [name for name in names.DIMENSIONS if (self.path / name / names.METADATA_FILE).is_file()]
+        return [name for name in schema.DIMENSIONS if (self.path / name / schema.METADATA_FILE).is_file()]
 
 
 def open_store(path: str | AnyPath) -> Store:
@@ -120,9 +119,9 @@ def open_store(path: str | AnyPath) -> Store:
     """
     path = as_path(path).absolute()
     _require_store(path)
-    x = _open_variable(path, names.X)
-    has_y = (path / names.Y).exists()
-    y = _open_variable(path, names.Y) if has_y else None
+    x = _open_variable(path, schema.X)
+    has_y = (path / schema.Y).exists()
+    y = _open_variable(path, schema.Y) if has_y else None
     (m, n), n_targets = x.array.shape, 0
     if y is not None:
         rows, n_targets = y.array.shape
@@ -130,13 +129,13 @@ def open_store(path: str | AnyPath) -> Store:
             raise DataError(f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X.")
     store = Store(
         path=path,
-        x=StoredArray(str(path), names.X),
-        y=StoredArray(str(path), names.Y) if has_y else None,
+        x=StoredArray(str(path), schema.X),
+        y=StoredArray(str(path), schema.Y) if has_y else None,
         shape=(m, n),
         n_targets=n_targets,
         dtype=_number(x.array.dtype),
-        features=_column_labels(path, names.FEATURE, "x", n),
-        targets=_column_labels(path, names.TARGET, "y", n_targets),
+        features=_column_labels(path, schema.FEATURE, "x", n),
+        targets=_column_labels(path, schema.TARGET, "y", n_targets),
         row_bounds=bounds(m, x.files[0]),
         column_bounds=bounds(n, x.files[1]),
     )
@@ -154,8 +153,8 @@ def open_xarray(path: str | AnyPath) -> xr.Dataset:
 
 
 def _require_store(path: AnyPath) -> None:
-    if (path / names.METADATA_FILE).is_file():
-        kind = _read_json(path / names.METADATA_FILE).get("node_type")
+    if (path / schema.METADATA_FILE).is_file():
+        kind = _read_json(path / schema.METADATA_FILE).get("node_type")
         if kind == "array":
             raise MissingInputError(
                 f"{path} is a single Zarr array.", "Name the group that holds the array X, one folder up."
@@ -177,26 +176,26 @@ def _require_store(path: AnyPath) -> None:
     old = any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata"))
     if old:
         raise MissingInputError(f"{path} is in Zarr format 2.", "Write it again in format 3 (zarr_format=3).")
-    raise MissingInputError(f"{path} is not a Zarr store: it has no {names.METADATA_FILE}.", "Check the path.")
+    raise MissingInputError(f"{path} is not a Zarr store: it has no {schema.METADATA_FILE}.", "Check the path.")
 
 
 def _is_begun(path: AnyPath) -> bool:
     """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
-    staging = names.staging_path(path)
+    staging = schema.staging_path(path)
     return (staging / "progress.json").is_file() if isinstance(path, ObjectPath) else staging.exists()
 
 
 def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
     """Open X or Y and check dimensions, dtype and encoding."""
-    if not (path / variable / names.METADATA_FILE).is_file():
-        arrays = (entry.key.partition(f"/{names.METADATA_FILE}") for entry in walk(path))
+    if not (path / variable / schema.METADATA_FILE).is_file():
+        arrays = (entry.key.partition(f"/{schema.METADATA_FILE}") for entry in walk(path))
         found = sorted(name for name, is_array, _ in arrays if is_array and "/" not in name)
         raise DataError(
-            f"{path} has no variable {variable}; it has {names.shorten(found) or 'none'}.",
-            f"Name the data matrix X, with dimensions {names.DIMENSIONS[names.X]}.",
+            f"{path} has no variable {variable}; it has {shorten(found) or 'none'}.",
+            f"Name the data matrix X, with dimensions {schema.DIMENSIONS[schema.X]}.",
         )
     handle = open_array(str(path), variable)
-    array, wanted = handle.array, names.DIMENSIONS[variable]
+    array, wanted = handle.array, schema.DIMENSIONS[variable]
     found_names = array.metadata.dimension_names  # type: ignore[union-attr]
     where = f"{variable} of {path}"
     if found_names is None or tuple(found_names) != wanted:
@@ -206,7 +205,7 @@ def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
         raise DataError(f"{where} has dimensions {found_names}.", remedy)
     if 0 in array.shape:
         raise DataError(f"{where} is empty: its shape is {array.shape}.", "It needs rows and columns.")
-    if names.stored_dtype(np.dtype(array.dtype)) is None:
+    if schema.stored_dtype(np.dtype(array.dtype)) is None:
         kind = "complex" if array.dtype.kind == "c" else "not numeric"
         raise DataError(f"{where} is {kind} ({array.dtype}).", "Store it as real numbers of at most 8 bytes.")
     _require_plain(where, dict(array.attrs))
@@ -233,7 +232,7 @@ def _require_plain(where: str, attributes: dict[str, Any]) -> None:
 
 
 def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    kept = names.stored_dtype(dtype)
+    kept = schema.stored_dtype(dtype)
     assert kept is not None
     return kept
 
@@ -241,14 +240,14 @@ def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _column_labels(path: AnyPath, variable: str, prefix: str, count: int) -> Labels:
     labels = _labels(path, variable, count) if count else None
     if labels is None:
-        return np.array(names.default_labels(prefix, count), dtype=object)
-    names.require_unique(labels.tolist(), variable, str(path), "Give every column a name of its own.")
+        return np.array(default_labels(prefix, count), dtype=object)
+    require_unique(labels.tolist(), variable, str(path), "Give every column a name of its own.")
     return labels
 
 
 def _labels(path: AnyPath, variable: str, count: int) -> Labels | None:
     """Labels as str; None when the store has none. Numbers, such as positions, become their decimal text."""
-    if not (path / variable / names.METADATA_FILE).is_file():
+    if not (path / variable / schema.METADATA_FILE).is_file():
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zarr warns of fixed-length strings, which xarray writes
@@ -272,7 +271,7 @@ def _require_all_chunks(store: Store) -> None:
         return
     absent = store.absent_chunks()
     if absent:
-        raise DataError(f"{store.path} has lost {len(absent)} chunks: {names.shorten(absent)}.", REMEDY)
+        raise DataError(f"{store.path} has lost {len(absent)} chunks: {shorten(absent)}.", REMEDY)
 
 
 def _absent(path: AnyPath, variable: str) -> list[str]:
@@ -285,7 +284,7 @@ def _absent(path: AnyPath, variable: str) -> list[str]:
 
 def files_of(folder: AnyPath) -> Iterator[FileInfo]:
     """All chunk files of an array."""
-    return (entry for entry in walk(folder) if not entry.key.endswith(names.METADATA_FILE))
+    return (entry for entry in walk(folder) if not entry.key.endswith(schema.METADATA_FILE))
 
 
 def _read_json(file: AnyPath) -> dict[str, Any]:

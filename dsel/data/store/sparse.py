@@ -19,9 +19,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data import schema as names
+from dsel._lib.text import shorten
+from dsel.data import schema
+from dsel.data.labels import Labels, default_labels, require_unique
 from dsel.data.store.array import REMEDY, StoredArray, describe_error, metadata_file, open_array
-from dsel.data.store.reader import Labels, files_of
+from dsel.data.store.reader import files_of
 from dsel.errors import DataError, DselError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path, list_names
 
@@ -30,7 +32,7 @@ BLOCK_BYTES: Final = 32 << 20
 
 _DATA, _INDICES, _INDPTR = "X/data", "X/indices", "X/indptr"
 #: What stands beside the members of a group.
-_METADATA: Final = (names.METADATA_FILE, ".zgroup", ".zattrs")
+_METADATA: Final = (schema.METADATA_FILE, ".zgroup", ".zattrs")
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,11 @@ class SparseStore:
         if name not in self.obs:
             raise OptionError(
                 f"{argument}: {self.path} has no column {name!r} in obs.",
-                f"It has {names.shorten(self.obs) or 'none'}.",
+                f"It has {shorten(self.obs) or 'none'}.",
             )
         kind = attributes(self.path / "obs" / name).get("encoding-type", "array")
         array = None if kind != "array" else open_array(str(self.path), f"obs/{name}").array
-        if array is None or array.shape != (self.shape[0],) or names.stored_dtype(np.dtype(array.dtype)) is None:
+        if array is None or array.shape != (self.shape[0],) or schema.stored_dtype(np.dtype(array.dtype)) is None:
             raise DataError(
                 f"{argument}: the column {name!r} in obs of {self.path} is not one number a sample ({kind}).",
                 "Write it as numbers (codes, or a column of 0 and 1 for each category).",
@@ -154,7 +156,7 @@ def is_sparse(path: AnyPath) -> bool:
 
 def attributes(folder: AnyPath) -> dict[str, Any]:
     """Attributes of a group or array, of Zarr format 2 or 3."""
-    for file, of in ((names.METADATA_FILE, "attributes"), (".zattrs", None)):
+    for file, of in ((schema.METADATA_FILE, "attributes"), (".zattrs", None)):
         try:
             found = json.loads((folder / file).read_text())
             return dict(found if of is None else found.get(of, {}))
@@ -216,7 +218,7 @@ def _cut(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
 def _features(path: AnyPath, n: int) -> Labels:
     label = attributes(path / "var").get("_index", "_index")
     if metadata_file(path / "var" / label) is None:
-        return np.array(names.default_labels("x", n), dtype=object)
+        return np.array(default_labels("x", n), dtype=object)
     try:
         values = np.asarray(open_array(str(path), f"var/{label}").array[...])
     except DselError:
@@ -226,5 +228,5 @@ def _features(path: AnyPath, n: int) -> Labels:
     if values.shape != (n,):
         raise DataError(f"{path}: var has {values.shape} labels for {n} columns.", "Write one for each.")
     found = [str(label) for label in values.tolist()]
-    names.require_unique(found, "feature", str(path), "Give every column a name of its own (var_names_make_unique).")
+    require_unique(found, "feature", str(path), "Give every column a name of its own (var_names_make_unique).")
     return np.array(found, dtype=object)

@@ -21,9 +21,10 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dsel._lib.versions import versions
-from dsel.data import schema as names
+from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.formats.base import Array, Reader, Source
+from dsel.data.labels import require_unique
 from dsel.data.store.staging import DISK_FULL, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.storage.locks import Lock
@@ -71,7 +72,7 @@ class Plan:
     def key(self) -> dict[str, Any]:
         source = self.source
         return {
-            "format": names.FORMAT_VERSION,
+            "format": schema.FORMAT_VERSION,
             "source": source.identity(),
             "shape": list(source.shape),
             "dtype": str(source.dtype),
@@ -152,7 +153,7 @@ def _check_source(source: Source) -> None:
         raise DataError(f"{source.name}: Y has shape {source.y_shape[0]} x {source.y_shape[1]}.", remedy)
     for labels, what in ((source.features, "feature"), (source.targets, "target")):
         if labels is not None:
-            names.require_unique(labels, what, source.name, "Give every column a name of its own.")
+            require_unique(labels, what, source.name, "Give every column a name of its own.")
 
 
 def _check_disk(plan: Plan, start: int) -> None:
@@ -173,14 +174,14 @@ def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
     """The group's metadata, last: without them there is no store."""
     import zarr
 
-    (plan.staging.group / names.METADATA_FILE).unlink(missing_ok=True)  # of a call interrupted just before its end
+    (plan.staging.group / schema.METADATA_FILE).unlink(missing_ok=True)  # of a call interrupted just before its end
     zarr.create_group(
         zarr_store(plan.staging.group),
         attributes={
-            names.ATTR_FORMAT: names.FORMAT_VERSION,
-            names.ATTR_VERSION: versions()["dsel"],
-            names.ATTR_SOURCE: plan.source.name,
-            names.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+            schema.ATTR_FORMAT: schema.FORMAT_VERSION,
+            schema.ATTR_VERSION: versions()["dsel"],
+            schema.ATTR_SOURCE: plan.source.name,
+            schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
             **attributes,
         },
     )
@@ -189,14 +190,14 @@ def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
 def _create_arrays(plan: Plan) -> None:
     source, group = plan.source, plan.staging.group
     (m, n), (rows, columns) = source.shape, plan.chunks
-    _create(group, names.X, (m, n), (rows, columns), source.dtype, plan.compression)
+    _create(group, schema.X, (m, n), (rows, columns), source.dtype, plan.compression)
     if source.y_dtype is not None and plan.targets:
-        _create(group, names.Y, (m, plan.targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
+        _create(group, schema.Y, (m, plan.targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
     if source.y_dtype is not None and plan.weighted:
-        _create(group, names.WEIGHT, (m,), (rows,), source.y_dtype, plan.compression)
+        _create(group, schema.WEIGHT, (m,), (rows,), source.y_dtype, plan.compression)
     if source.has_samples:
-        _create(group, names.SAMPLE, (m,), (rows,), "string", plan.compression)
-    for variable, labels in ((names.FEATURE, source.features), (names.TARGET, source.targets)):
+        _create(group, schema.SAMPLE, (m,), (rows,), "string", plan.compression)
+    for variable, labels in ((schema.FEATURE, source.features), (schema.TARGET, source.targets)):
         if labels is not None:
             count = (len(labels),)
             array = _create(group, variable, count, count, "string", plan.compression)
@@ -223,7 +224,7 @@ def _create(
         compressors=_codecs(compression),
         filters=None,
         fill_value=np.nan if is_float else "" if isinstance(dtype, str) else 0,
-        dimension_names=names.DIMENSIONS[variable],
+        dimension_names=schema.DIMENSIONS[variable],
         config={"write_empty_chunks": True},
     )
 
@@ -256,13 +257,13 @@ def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress
             count = min(rows, m - first)
             _fill(reader, _head(x, count), _head(y, count), _head(samples, count))
             lock.require()
-            _store(arrays[names.X], first, x[:count], columns)
+            _store(arrays[schema.X], first, x[:count], columns)
             if y is not None and plan.targets:
-                _store(arrays[names.Y], first, y[:count, : plan.targets], plan.y_columns)
+                _store(arrays[schema.Y], first, y[:count, : plan.targets], plan.y_columns)
             if y is not None and plan.weighted:
-                arrays[names.WEIGHT][first : first + count] = y[:count, -1]
+                arrays[schema.WEIGHT][first : first + count] = y[:count, -1]
             if samples is not None:
-                arrays[names.SAMPLE][first : first + count] = samples[:count]
+                arrays[schema.SAMPLE][first : first + count] = samples[:count]
             plan.staging.save(key, first + count)
             if progress is not None:
                 progress(first + count, m)
@@ -296,9 +297,9 @@ def _arrays(plan: Plan) -> dict[str, zarr.Array[Any]]:
     import zarr
 
     found = {}
-    for variable in (names.X, names.Y, names.SAMPLE, names.WEIGHT):
+    for variable in (schema.X, schema.Y, schema.SAMPLE, schema.WEIGHT):
         array = plan.staging.group / variable
-        if (array / names.METADATA_FILE).is_file():
+        if (array / schema.METADATA_FILE).is_file():
             # Not stored; open_array ignores config=, and zarr.config is all threads'.
             found[variable] = zarr.open_array(zarr_store(array), mode="r+").with_config({"write_empty_chunks": True})
     return found

@@ -24,8 +24,9 @@ from uuid import uuid4
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.data import schema as convention
-from dsel.data.dataset import Block, Dataset, StoredRows
+from dsel.data import schema
+from dsel.data.blocks import Block, StoredRows
+from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.staging import output_errors
 from dsel.errors import CapacityError
@@ -153,7 +154,7 @@ class CacheOnDisk:
         import zarr
         from zarr.codecs import Crc32cCodec
 
-        group = zarr.create_group(path, attributes={convention.ATTR_FORMAT: convention.FORMAT_VERSION})
+        group = zarr.create_group(path, attributes={schema.ATTR_FORMAT: schema.FORMAT_VERSION})
         for variable, width in (("R", self._dataset.n), ("aside", self._width)):
             group.create_array(
                 variable, shape=(self.size, width), chunks=(self._rows, width), dtype="float64",

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.data.dataset import Block, Dataset
+from dsel.data.blocks import Block
+from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import CapacityError, DataError, OutputError

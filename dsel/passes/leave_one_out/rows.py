@@ -10,7 +10,8 @@ import psutil
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.data.dataset import Block, Dataset, as_dataset, load_block, load_weights
+from dsel.data.blocks import Block, load_block, load_weights
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
 from dsel.engine.base import Engine

@@ -1,0 +1,88 @@
+"""Row blocks: the parts in which a pass reads the data, and how one is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.data.store.array import StoredArray
+from dsel.data.store.sparse import ObsColumns, SparseRows
+from dsel.data.weights import as_weights
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows [start, stop) of a stored array, read where they are needed."""
+
+    array: StoredArray
+    start: int
+    stop: int
+
+    def read(self, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
+        """Return the rows, or only the ascending `columns` of them."""
+        return self.array.read(self.start, self.stop, columns)
+
+    def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
+        """Return the uncompressed bytes of the chunks that this reads."""
+        return self.array.bytes_read(self.start, self.stop, columns)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows [start, stop) of X, Y and the weights.
+
+    x and y are StoredRows, arrays, sparse matrices, or with `lazy` Dask delayed arrays. y is None if there are no
+    targets apart from X itself. w is None if all weights are 1. A function that gets a loaded block sees arrays.
+    """
+
+    start: int
+    stop: int
+    x: Any
+    y: Any
+    lazy: bool = False
+    w: Any = None
+
+
+def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:
+    """Return x or y of a block as a dense array or a sparse matrix, or only the ascending `columns` of it."""
+    if isinstance(part, StoredRows | SparseRows | ObsColumns):
+        return part.read(columns)
+    if columns is None:
+        return part
+    if hasattr(part, "tocsc"):
+        return part.tocsc()[:, columns].tocsr()
+    return np.ascontiguousarray(part[:, columns])
+
+
+def load_weights(part: Any) -> NDArray[np.float64] | None:
+    """Return w of a block, or None if all weights are 1."""
+    if part is None:
+        return None
+    return as_weights(part.read() if isinstance(part, StoredRows) else part)
+
+
+def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
+    """Return the bytes that loading x, y or w reads: uncompressed, in whole chunks; of data in memory all of it."""
+    if part is None:
+        return 0
+    if isinstance(part, StoredRows):
+        return part.bytes_read(columns)
+    if isinstance(part, SparseRows | ObsColumns):
+        return part.bytes_read()
+    return array_bytes(part)
+
+
+def array_bytes(data: Any) -> int:
+    """Return the bytes of a dense array or of the values and column numbers of a sparse matrix."""
+    return int(data.data.nbytes + data.indices.nbytes if hasattr(data, "tocsr") else data.nbytes)
+
+
+def dense_rows(block: Any, start: int, stop: int) -> NDArray[np.float64]:
+    """Return rows [start, stop) of a loaded x or y as a new float64 array."""
+    rows = block[start:stop]
+    if hasattr(rows, "toarray"):
+        rows = rows.toarray()
+    return np.array(rows, dtype=np.float64, order="C")

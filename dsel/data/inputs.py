@@ -1,0 +1,157 @@
+"""Data in memory: from numpy, scipy sparse, pandas, Dask and xarray objects to matrices, labels and row blocks.
+
+The optional libraries are recognised by the name of a type, so that none of them is imported here.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten
+from dsel.data.blocks import Block
+from dsel.data.labels import Labels, as_labels, default_labels, require_unique
+from dsel.data.weights import weight_variable
+from dsel.errors import DataError
+
+#: Arrays without chunks of their own are cut into blocks of about this many bytes.
+BLOCK_BYTES = 64 << 20
+
+
+def is_pandas(data: Any) -> bool:
+    """Return whether `data` is a DataFrame or a Series of pandas."""
+    return _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series")
+
+
+def is_xarray_dataset(data: Any) -> bool:
+    """Return whether `data` is an xarray Dataset."""
+    return _is(data, "xarray", "Dataset")
+
+
+def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, Y and the weights of an xarray Dataset: its own Y if none is given, its `weight` or the one named."""
+    if Y is None and "Y" in dataset and not unsupervised:
+        Y = dataset["Y"]
+    if "X" not in dataset:
+        raise DataError(
+            f"The Dataset has no variable X, only {shorten(map(str, dataset.variables))}.",
+            "Rename the data matrix to X, or pass it alone.",
+        )
+    if sample_weight is None or isinstance(sample_weight, str | bool):
+        name = weight_variable(sample_weight, has_default="weight" in dataset)
+        if name is not None and name not in dataset:
+            raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
+        sample_weight = sample_weight if name is None else dataset[name].data
+    return dataset["X"], Y, sample_weight
+
+
+def column_labels(data: Any, prefix: str, count: int) -> Labels:
+    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of pandas or xarray, or x0, x1, ..."""
+    what, where = ("feature", "X") if prefix == "x" else ("target", "Y")
+    names: Any = default_labels(prefix, count)
+    if _is(data, "pandas", "DataFrame"):
+        names = [str(name) for name in data.columns]
+    elif _is(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
+        names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
+    require_unique(names, what, where, "Give every column a unique name.")
+    return as_labels(names)
+
+
+def as_matrix(data: Any, what: str) -> Any:
+    """Return X or Y as a numpy, Dask or CSR matrix of numbers, with NaN where it was masked.
+
+    A Y of one dimension becomes one column. Raises DataError that says what `data` is and what it should be.
+    """
+    if hasattr(data, "to_dask_array"):
+        raise DataError(f"{what} is a Dask {type(data).__name__}.", "Pass its .to_dask_array(lengths=True).")
+    if is_pandas(data):
+        data = data.to_numpy()
+    if _is(data, "xarray", "DataArray"):
+        if data.ndim == 2 and tuple(data.dims) in (("feature", "sample"), ("target", "sample")):
+            raise DataError(f"{what} has dimensions {data.dims}.", "Transpose it: samples come first.")
+        data = data.data
+    sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")
+    if sparse and what == "Y":
+        data, sparse = _dense(data), False
+    if not (sparse or lazy):
+        try:
+            data = np.asanyarray(data)
+        except ValueError as error:
+            raise DataError(
+                f"{what} is no matrix: {error}", "Give rows of one length (of an AnnData: its X)."
+            ) from error
+    if lazy and np.isnan(data.shape).any():
+        raise DataError(f"{what} is a Dask array of unknown chunk sizes.", "Call compute_chunk_sizes() on it first.")
+    if data.ndim == 1 and what == "Y":
+        data = data[:, None]
+    _require_real_matrix(data, what)
+    if lazy:  # the kind of a block is known only once it is computed
+        return data.map_blocks(_dense, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
+    return data.tocsr() if sparse else _dense(data)
+
+
+def _require_real_matrix(data: Any, what: str) -> None:
+    if data.ndim != 2:
+        columns = "targets" if what == "Y" else "features"
+        raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
+    if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
+        raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
+
+
+def require_same_index(X: Any, other: Any, name: str) -> None:
+    """Raise DataError if two pandas objects have indexes that differ."""
+    if len(other) != len(X) or other.index.equals(X.index):
+        return
+    pairs = enumerate(zip(X.index, other.index, strict=True))
+    row = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
+    raise DataError(
+        f"The indexes of X and {name} differ: row {row} is {X.index[row]!r} in X and {other.index[row]!r} in {name}.",
+        f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together as "
+        "they are.",
+    )
+
+
+def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    """Return the blocks of two matrices: the chunks of a Dask X, otherwise slices of about 64 MiB."""
+    if _is(x, "dask", "Array"):
+        return _dask_blocks(x, y)
+    if _is(y, "dask", "Array"):
+        y = np.asarray(y.compute())
+    m = x.shape[0]
+    rows = max(1, BLOCK_BYTES // max(1, 8 * x.shape[1]))
+    edges = [*range(0, m, rows), m]
+    return tuple(Block(a, b, x[a:b], None if y is None else y[a:b]) for a, b in pairwise(edges))
+
+
+def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
+    import dask.array as da
+
+    x = x.rechunk({1: -1})
+    if y is not None:
+        y = y if _is(y, "dask", "Array") else da.from_array(y)  # type: ignore[no-untyped-call]
+        y = y.rechunk((x.chunks[0], -1))
+    edges = np.concatenate([[0], np.cumsum(x.chunks[0])]).tolist()
+    xs = x.to_delayed().ravel().tolist()
+    ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()
+    rows = zip(pairwise(edges), xs, ys, strict=True)
+    return tuple(Block(a, b, part, targets, lazy=True) for (a, b), part, targets in rows if a < b)
+
+
+def _dense(data: Any) -> NDArray[Any]:
+    """Return a dense array, with NaN where it was masked."""
+    for dense in ("toarray", "todense"):
+        if hasattr(data, dense):
+            data = getattr(data, dense)()
+            break
+    if isinstance(data, np.ma.MaskedArray):
+        data = data.astype(np.float64) if data.dtype.kind != "f" else data
+        data = data.filled(np.nan)
+    return np.asarray(data)
+
+
+def _is(value: Any, module: str, name: str) -> bool:
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == module

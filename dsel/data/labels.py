@@ -1,0 +1,74 @@
+"""Labels of columns: defaults, uniqueness, and the columns that a label or an index names."""
+
+from __future__ import annotations
+
+import numbers
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten, suggest
+from dsel.errors import DataError, OptionError
+
+#: Labels of columns or rows, as an array of str.
+Labels = NDArray[np.object_]
+
+
+def default_labels(prefix: str, count: int) -> list[str]:
+    """Return `count` labels: x0, x1, ... for features, y0, y1, ... for targets."""
+    return [f"{prefix}{i}" for i in range(count)]
+
+
+def as_labels(names: Iterable[Any]) -> Labels:
+    """Return labels as an array of str."""
+    return np.array([str(name) for name in names], dtype=object)
+
+
+def require_unique(labels: Sequence[str], what: str, where: str, remedy: str) -> None:
+    """Raise DataError unless all `labels` differ; it names the repeated ones and how often they occur."""
+    if len(set(labels)) == len(labels):
+        return
+    repeated = [(label, times) for label, times in Counter(labels).most_common() if times > 1]
+    shown = shorten(f"{label!r} ({times} times)" for label, times in repeated)
+    raise DataError(f"{where}: {len(repeated)} {what} labels occur more than once: {shown}.", remedy)
+
+
+def format_labels(labels: Labels, indices: NDArray[np.int64] | Sequence[int], limit: int = 5) -> str:
+    """Return the labels of the first `limit` columns, and how many more there are."""
+    return shorten((str(labels[i]) for i in indices), limit)
+
+
+def column_list(wanted: Any, argument: str) -> tuple[Any, ...]:
+    """Return the columns that an argument lists. Raises OptionError for a single label or number."""
+    try:
+        if not isinstance(wanted, str | bytes):
+            return tuple(wanted)
+    except TypeError:
+        pass
+    raise OptionError(f"{argument} is {wanted!r}.", f"Give a list of labels or indices, such as [{wanted!r}].")
+
+
+def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argument: str) -> NDArray[np.int64]:
+    """Return the indices of columns given by label or by index from 0, in the order given.
+
+    Raises OptionError for a column that does not exist, with suggestions, and for one that is given twice.
+    """
+    by_label = {str(label): i for i, label in enumerate(labels)}
+    found = []
+    for column in column_list(wanted, argument):
+        if isinstance(column, bool) or not isinstance(column, str | numbers.Integral):
+            raise OptionError(f"{argument}: {column!r} names no {what}.", "Give its label, or its index from 0.")
+        if isinstance(column, str) and column in by_label:
+            found.append(by_label[column])
+        elif not isinstance(column, str) and 0 <= int(column) < len(labels):
+            found.append(int(column))
+        else:
+            raise OptionError(
+                f"{argument}: there is no {what} {column!r} among {len(labels)}.", suggest(str(column), by_label)
+            )
+    if len(set(found)) < len(found):
+        raise OptionError(f"{argument}: a {what} is named twice in {list(wanted)}.")
+    return np.asarray(found, np.int64)
