@@ -23,7 +23,7 @@ class BranchAndBoundOptions(Options):
     seconds : float, optional
         Wall time.
     nodes : int, optional
-        How many nodes are looked at.
+        How many nodes are visited.
     bound : {"combined", "eigenvalue", "leaps"}
         The lower bound on f; see dsel.search.exact.bounds.
     memory : int

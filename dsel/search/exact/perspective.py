@@ -1,16 +1,18 @@
-"""A lower bound from convex relaxation, which sees how many columns may be chosen even with a single target.
+"""A lower bound from convex relaxation, which depends on the number of columns to choose even with a single target.
 
 With K - D positive semidefinite for a diagonal D > 0, columns Q explain, for any A (n, N),
 
     max_C 2 <B, C> - <C, K C>  <=  <A, (K - D) A> + sum over Q of g_j,    g_j = |row j of B - (K - D) A|^2 / d_j
 
-(C is zero outside Q; <C, (K - D) C> lies above its tangent at A), so that no k columns explain more than that with the
-k largest g. The least such bound over A is the perspective relaxation of Guenluek and Linderoth ("Perspective
-reformulations of mixed integer nonlinear programs", Math. Programming 2010), here approached by Frank-Wolfe steps over
-z in [0, 1]^n, sum z = k. The least over D as well is a semidefinite relaxation (Dong, Chen, Linderoth, "Regularization
-vs. relaxation", 2015), here approached by turns: Newton steps with a logarithmic barrier for D, then steps for z.
-It is strong where the columns are not too dependent, and worthless where they are: d_j is a share of what column j has
-that the others have not.
+(C is zero outside Q, and <C, (K - D) C> lies above its tangent at A). So no k columns explain more than the right-hand
+side with the k largest g. The least such bound over A is the perspective relaxation of Guenluek and Linderoth
+("Perspective reformulations of mixed integer nonlinear programs", Math. Programming 2010). It is approached by
+Frank-Wolfe steps over z in [0, 1]^n, sum z = k. The least over D as well is a semidefinite relaxation (Dong, Chen,
+Linderoth, "Regularization vs. relaxation", 2015). It is approached by alternating rounds: Newton steps with a
+logarithmic barrier for D, then steps for z.
+
+The bound is strong if the columns are nearly independent, and useless if they are not: d_j is a share of the part of
+column j that is orthogonal to the others.
 """
 
 from __future__ import annotations
@@ -21,23 +23,23 @@ import scipy.linalg
 from dsel._lib.types import Floats
 from dsel.search.exact.bounds import BoundProblem, column_norms
 
-#: Steps at most, and as many as take about so many multiplications; with fewer than a few steps it is not worth it.
+#: Most steps, most multiplications of all steps, and fewest steps that are worthwhile.
 _STEPS, _WORK, _FEWEST = 400, 3e9, 10
-#: Turns for D and z at most, as many as take about so many multiplications, of so many n^3 each.
-_TURNS, _WORK_OF_TURNS, _TURN = 12, 5e9, 80
-_STEPS_OF_A_TURN, _NEWTON_STEPS = 150, 20
-#: Columns whose correlations have an eigenvalue below this are dependent to rounding.
+#: Most rounds for D and z, most multiplications of all rounds, and multiplications of a round over n^3.
+_ROUNDS, _WORK_OF_ROUNDS, _ROUND = 12, 5e9, 80
+_STEPS_PER_ROUND, _NEWTON_STEPS = 150, 20
+#: If the correlation matrix has an eigenvalue below this, the columns are dependent up to rounding.
 _SMALLEST = 1e-9
-#: No more of D than this, so that K - D is positive definite beyond rounding.
+#: Share of D that is used, so that K - D is positive definite in spite of rounding.
 _INSIDE = 0.999
-#: No element of D falls below this share of where it began: its column's g would be rounding.
+#: No element of D becomes smaller than this share of its first value: its column's g would be rounding.
 _FLOOR = 0.05
-#: Weight of the barrier in the first turn, as a share of ||Y||^2.
+#: Weight of the barrier in the first round, as a share of ||Y||^2.
 _BARRIER = 1e-4
 
 
 def perspective_bound(problem: BoundProblem, k: int) -> float:
-    """Lower bound on f over all subsets of at most k columns; 0 where there is none of this kind. O(steps n^3)."""
+    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3)."""
     n = problem.n
     steps = int(min(_STEPS, _WORK / max(n, 1) ** 3))
     norms = column_norms(problem.K)
@@ -49,16 +51,16 @@ def perspective_bound(problem: BoundProblem, k: int) -> float:
         return 0.0
     best, z = _explained(K, B, d, k, steps)
     lowest = _FLOOR * d
-    for turn in range(int(min(_TURNS, _WORK_OF_TURNS / (_TURN * n**3)))):
-        d = _sharper(K, B, d, z, lowest, _BARRIER * problem.c / (turn + 1))
-        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_OF_A_TURN)
+    for round in range(int(min(_ROUNDS, _WORK_OF_ROUNDS / (_ROUND * n**3)))):
+        d = _sharper(K, B, d, z, lowest, _BARRIER * problem.c / (round + 1))
+        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND)
         best = min(best, explained)
-        z += (toward - z) * 2.0 / (turn + 2)
+        z += (toward - z) * 2.0 / (round + 2)
     return max(problem.c - best, 0.0)
 
 
 def _diagonal(K: Floats) -> Floats:
-    """d (n,) with K - diag(d) positive semidefinite: a multiple of what each column has that the others have not."""
+    """Return d (n,) with K - diag(d) positive semidefinite, a multiple of each column's part outside the others."""
     alone = 1.0 / np.diag(np.linalg.inv(K))
     scale = np.sqrt(alone)
     share = float(np.linalg.eigvalsh(K / np.outer(scale, scale))[0])
@@ -66,7 +68,7 @@ def _diagonal(K: Floats) -> Floats:
 
 
 def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int) -> tuple[float, Floats]:
-    """Upper bound on what k columns explain, the best over the steps, and the last z (n,)."""
+    """Return an upper bound on what k columns explain, the best of all steps, and the last z (n,)."""
     n = K.shape[0]
     H = K - np.diag(d)
     z = np.full(n, k / n)
@@ -83,8 +85,10 @@ def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int) -> tuple[flo
 
 
 def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float) -> Floats:
-    """d (n,) at which z explains less: Newton's method for <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)),
-    r = 1/z - 1, with d >= lowest. K - diag(d) stays positive definite."""
+    """Return d (n,) >= lowest at which z explains less, with K - diag(d) positive definite.
+
+    Newton's method minimises <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)), r = 1/z - 1.
+    """
     r = 1.0 / np.maximum(z, _SMALLEST) - 1.0
 
     def value(d: Floats) -> float:

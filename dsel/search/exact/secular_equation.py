@@ -2,8 +2,8 @@
 
 The eigenvalues mu_1 >= mu_2 >= ... of diag(d_1 >= ... >= d_r) - z z' interlace, d_{i+1} <= mu_i <= d_i, and are the
 roots of the secular equation 1 = sum_j z_j^2 / (d_j - mu) (Bunch, Nielsen, Sorensen, "Rank-one modification of the
-symmetric eigenproblem", 1978). Each step replaces the poles above and those below mu by one pole at d_i and one at
-d_{i+1} with the same value and slope, and takes the root of that; a bracket guards it.
+symmetric eigenproblem", 1978). Each step replaces the poles above mu by one pole at d_i, and those below by one pole at
+d_{i+1}, with the same values and slopes, and takes the root of that. A bracket guards the step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _STEPS = 80
 
 
 def downdated(d: Floats, Z: Floats, q: int) -> Floats:
-    """(q, t) the q largest eigenvalues of diag(d) - z z' for every column z of Z (r, t); d (r,) descends, q <= r.
+    """Return the q largest eigenvalues (q, t) of diag(d) - z z' for each column z of Z (r, t); d (r,) descends, q <= r.
 
-    Accurate to rounding times d_1. O(q t r) a step, about six steps; compiled.
+    They are accurate to rounding times d_1. About six steps of O(q t r) each; compiled.
     """
     r, t = Z.shape
     assert d.shape == (r,)
@@ -31,7 +31,7 @@ def downdated(d: Floats, Z: Floats, q: int) -> Floats:
 
 @compiled()
 def _all_roots(d: Floats, squares: Floats, found: Floats) -> None:
-    """The first eigenvalues for every row of squares (t, r), into found (q, t)."""
+    """Write the first eigenvalues for each row of squares (t, r) into found (q, t)."""
     r = d.size
     totals = np.empty(squares.shape[0])
     scale = 0.0
@@ -52,7 +52,7 @@ def _all_roots(d: Floats, squares: Floats, found: Floats) -> None:
 
 @compiled()
 def _root(d: Floats, squares: Floats, i: int, low: float, high: float, tolerance: float) -> float:
-    """The root between low and high. Where there is none inside, it is the end it lies nearest to."""
+    """Return the root between low and high, or the nearest end if there is none inside."""
     a = low
     b = high
     x = 0.5 * (a + b)
@@ -91,8 +91,10 @@ def _root(d: Floats, squares: Floats, i: int, low: float, high: float, tolerance
 def _two_poles(
     x: float, above: float, below: float, slope_above: float, slope_below: float, p: float, q: float
 ) -> float:
-    """Root of 1 - (A + B / (p - x)) - (C + D / (q - x)), with value and slope of both parts matched at x; NaN where
-    rounding leaves none."""
+    """Return the root of 1 - (A + B / (p - x)) - (C + D / (q - x)), or NaN if rounding leaves none.
+
+    The value and slope of both parts match at x.
+    """
     gap_p = p - x
     B = slope_above * gap_p**2
     constant = 1.0 - (above - slope_above * gap_p)

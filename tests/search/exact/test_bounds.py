@@ -53,7 +53,7 @@ def test_the_relaxation_is_sharper_with_a_diagonal_of_its_own(monkeypatch):
     X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
     objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1)))
     by_turns = perspective_bound(BoundProblem.of(objective), 3)
-    monkeypatch.setattr(perspective, "_TURNS", 0)
+    monkeypatch.setattr(perspective, "_ROUNDS", 0)
     assert perspective_bound(BoundProblem.of(objective), 3) < 0.97 * by_turns
     assert by_turns <= exhaustive(objective, 3)
 
