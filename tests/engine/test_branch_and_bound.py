@@ -1,4 +1,4 @@
-"""A proof on workers: the same answer as here, whatever becomes of the workers."""
+"""A proof on workers gives the same answer as in one process, also if workers are lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_two_workers_prove_what_one_process_proves(client, here):
     assert runner.lost == 0
 
 
-def test_stopped_it_can_be_saved_and_gone_on_with(client, here):
+def test_a_stopped_proof_can_be_saved_and_continued(client, here):
     search = BranchAndBound(here.objective, 7)
     saved = []
     ended = DaskProofRunner(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
@@ -58,7 +58,7 @@ def test_stopped_it_can_be_saved_and_gone_on_with(client, here):
         assert again.done
 
 
-def test_the_subtrees_of_a_lost_worker_are_done_again(here):
+def test_the_subtrees_of_a_lost_worker_are_explored_again(here):
     with local_cluster(2, "1GiB") as client:
         search, killed = BranchAndBound(here.objective, 7), []
 
@@ -74,7 +74,7 @@ def test_the_subtrees_of_a_lost_worker_are_done_again(here):
     assert search.lower == pytest.approx(here.lower)
 
 
-def test_a_part_is_a_pure_function(here):
+def test_a_task_is_a_pure_function(here):
     search = BranchAndBound(here.objective, 7)
     search.advance(50)
     _, subs = search.checkout(5, 1e9, lambda sub: 1.0)
@@ -88,7 +88,7 @@ def test_a_part_is_a_pure_function(here):
     assert not search.done
 
 
-def test_sizes_are_estimated_from_what_came_back():
+def test_sizes_are_estimated_from_results():
     estimate = SubtreeEstimate()
     sub = BranchAndBound(hard_case(), 5).open_subproblems()[0]
     assert estimate.size(sub, 5) == 30 * 29 * 28 / 6
@@ -97,14 +97,14 @@ def test_sizes_are_estimated_from_what_came_back():
     assert estimate.budget(2) > before
 
 
-def test_parts_grow_with_the_time_the_proof_takes_and_shrink_with_the_workers():
+def test_tasks_grow_with_the_time_of_the_proof_and_shrink_with_the_workers():
     assert SubtreeEstimate(speed=1e4).budget(2) == 3000
     assert SubtreeEstimate(speed=1e4, seconds=100.0).budget(1) == 10_000
     assert SubtreeEstimate(speed=1e4, seconds=100.0).budget(2) == 5000
     assert SubtreeEstimate(speed=1e4, seconds=1e6).budget(2) == 30_000
 
 
-def test_open_nodes_are_taken_by_number_and_by_size():
+def test_leases_are_limited_by_number_and_by_size():
     search = BranchAndBound(hard_case(), 7)
     search.advance(50)
     bounds = [sub.lower for sub in search.open_subproblems()]

@@ -74,7 +74,7 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     assert again.certificate[-1]["proven"]
 
 
-def test_a_proof_over_nearly_dependent_columns_says_what_it_leaves_out():
+def test_a_proof_over_nearly_dependent_columns_notes_its_limits():
     x = X.copy()
     x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
     for data, notes in ((X, 0), (x, 1)):

@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from dsel.errors import OptionError
 from dsel.search.exact.astar import AStar
-from dsel.search.exact.reduced_problem import ReducedProblem
-from dsel.search.exact.secular_equation import downdated
 from dsel.search.greedy.forward import forward
 from tests.search.exact.cases import (
-    data,
     exhaustive,
     halves,
     hard_case,
@@ -28,42 +25,6 @@ from tests.search.exact.cases import (
 )
 
 ALL = 10**9
-
-
-@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 6))
-@settings(max_examples=150, deadline=None)
-def test_the_secular_equation_gives_the_eigenvalues(seed, r, t):
-    rng = np.random.default_rng(seed)
-    d = np.sort(np.abs(rng.standard_normal(r)) * 10.0 ** rng.integers(-4, 4, r))[::-1].copy()
-    if seed % 3 == 0:
-        d[: r // 2] = d[0]
-    Z = rng.standard_normal((r, t)) * np.sqrt(d)[:, None] * 0.7
-    if seed % 4 == 0:
-        Z[rng.integers(r)] = 0.0
-    if seed % 5 == 0:
-        Z[:, 0] = 0.0
-    q = int(rng.integers(0, r + 1))
-    found = downdated(d, Z, q)
-    for z, mine in zip(Z.T, found.T, strict=True):
-        theirs = np.linalg.eigvalsh(np.diag(d) - np.outer(z, z))[::-1][:q]
-        np.testing.assert_allclose(mine, theirs, atol=1e-13 * max(d[0], z @ z))
-
-
-@pytest.mark.parametrize("N", [1, 3, 0])
-def test_children_have_the_values_of_theorem_4(N):
-    X, Y = data(5, "plain", max(N, 1))
-    objective = regression(X, Y) if N else self_expression(X)
-    targets = Y if N else X
-    reduced = ReducedProblem.of(objective, targets.T @ targets)
-    S, q = (1,), 2
-    found = reduced.children(S, q)
-    assert found.columns.tolist() == [j for j in range(X.shape[1]) if j != 1]
-    for j, l, u in zip(found.columns, found.l, found.u, strict=True):
-        A = X[:, [1, j]]
-        residual = targets - A @ np.linalg.lstsq(A, targets, rcond=None)[0]
-        values = np.linalg.svd(residual, compute_uv=False) ** 2
-        assert u == pytest.approx(values.sum())
-        assert l == pytest.approx(values[q - 1 :].sum(), abs=1e-9 * u)
 
 
 @given(problems(), st.sampled_from(("eigenvalue", "combined")), st.booleans())

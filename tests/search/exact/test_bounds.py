@@ -40,7 +40,7 @@ def test_the_relaxation_does_not_exceed_the_optimum(case):
     assert perspective_bound(BoundProblem.of(objective), k) <= exhaustive(objective, k) + 1e-7 * objective.c
 
 
-def test_the_relaxation_sees_how_many_columns_may_be_chosen():
+def test_the_relaxation_depends_on_the_number_of_columns():
     X = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 8)))[0]
     y = X @ np.arange(1.0, 9.0)[:, None]
     problem = BoundProblem.of(regression(X, y))
@@ -48,14 +48,14 @@ def test_the_relaxation_sees_how_many_columns_may_be_chosen():
     assert problem.bound((), range(8), 2) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_relaxation_is_sharper_with_a_diagonal_of_its_own(monkeypatch):
+def test_the_relaxation_is_sharper_with_its_own_diagonal(monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
     objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1)))
-    by_turns = perspective_bound(BoundProblem.of(objective), 3)
+    rough = perspective_bound(BoundProblem.of(objective), 3)
     monkeypatch.setattr(perspective, "_ROUNDS", 0)
-    assert perspective_bound(BoundProblem.of(objective), 3) < 0.97 * by_turns
-    assert by_turns <= exhaustive(objective, 3)
+    assert perspective_bound(BoundProblem.of(objective), 3) < 0.97 * rough
+    assert rough <= exhaustive(objective, 3)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5])

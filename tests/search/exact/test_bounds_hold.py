@@ -80,7 +80,7 @@ def slack(X, Y, S, lam=0.0):
         (few_factors, 60, 450, 2, 6, 2),
     ],
 )
-def test_columns_far_past_the_rank_prove_nothing_false(family, m, n, N, k, seed):
+def test_no_proof_is_false_far_beyond_the_rank(family, m, n, N, k, seed):
     X, Y = family(np.random.default_rng(seed), m, n, N)
     proof = dsel.select(X, Y, k=k, method="branch-and-bound", nodes=60)
     found = dsel.select(X, Y, k=k, method="exchange", restarts=20)
@@ -171,7 +171,7 @@ def test_a_better_subset_after_the_end_contradicts_the_proof():
     assert not search.proven
 
 
-def test_a_worker_tells_what_was_not_finite():
+def test_a_worker_reports_bounds_that_are_not_finite():
     X, Y = random_data(3, n=10, N=2)
     search = BranchAndBound(regression(X, Y), 4, pairs=False)
     other = BranchAndBound(regression(X, Y), 4, pairs=False)._explorer

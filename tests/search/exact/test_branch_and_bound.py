@@ -55,7 +55,7 @@ def test_near_dependence_is_judged_as_enumeration_does(case, bound, pairs):
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["Y = X", "many targets"])
-def test_what_the_leading_targets_cannot_tell_all_of_them_do(monkeypatch, many):
+def test_all_targets_decide_where_the_leading_ones_cannot(monkeypatch, many):
     X, _ = random_data(2, n=16)
     Y = np.random.default_rng(3).standard_normal((X.shape[0], 24))
     objective = regression(X, Y) if many else self_expression(X)

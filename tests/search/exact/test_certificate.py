@@ -7,7 +7,6 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from dsel.config.durations import parse_duration
 from dsel.errors import OptionError
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import Certificate, across_sizes
@@ -105,17 +104,3 @@ def test_the_bound_of_the_whole_problem_replaces_branch_and_bound_that_does_not_
     assert found.bound >= min(whole, found.value) - 1e-7 * objective.c
     assert found.value < objective.value((0,))
     assert found.better
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("90s", 90), ("10m", 600), ("2h", 7200), ("1h30m", 5400), ("0.5", 0.5), ("250ms", 0.25), (7, 7)],
-)
-def test_durations(text, seconds):
-    assert parse_duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "ten", "5 weeks", "-3s", "0", "inf", "3s later"])
-def test_no_durations(text):
-    with pytest.raises(OptionError, match="duration"):
-        parse_duration(text)
