@@ -96,7 +96,7 @@ class CacheOnDisk:
     @property
     def nbytes(self) -> int:
         """Bytes of one cache on disk."""
-        return cache_bytes(self._dataset, self._width)
+        return cache_file_bytes(self._dataset, self._width)
 
     def adopt(self) -> None:
         """Go on with what an earlier run left, if it is of the same data and options; remove everything else."""
@@ -177,7 +177,7 @@ class CacheOnDisk:
                 self._folder.rmdir()
 
 
-def cache_bytes(dataset: Dataset, width: int) -> int:
+def cache_file_bytes(dataset: Dataset, width: int) -> int:
     """Bytes of the cache of a dataset on disk; width: columns beside R."""
     rows, stops = _layout(dataset)
     return 8 * len(stops) * rows * (dataset.n + width)

@@ -18,7 +18,7 @@ from dsel.engine.threads import THREADS
 from dsel.errors import CapacityError, DataError, OutputError
 from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
-from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_bytes, require_room
+from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_file_bytes, require_room
 from dsel.passes.leave_one_out.cost_model import best_every
 from dsel.passes.leave_one_out.rows import DatasetRows, loo_pass
 from dsel.passes.reduce_blocks import PerBlock
@@ -203,7 +203,7 @@ def rounds_between_rewrites(
     """
     if asked == "never" or dataset.in_memory:
         return None
-    nbytes = cache_bytes(dataset, _width(dataset, loss))
+    nbytes = cache_file_bytes(dataset, _width(dataset, loss))
     if isinstance(asked, int):
         require_room(folder or Path(tempfile.gettempdir()), nbytes, held=False if folder is None else None)
         return asked
@@ -222,7 +222,7 @@ def rounds_between_rewrites(
 
 def bytes_on_disk(dataset: Dataset, loss: Loss) -> int:
     """Bytes of one cache on disk."""
-    return cache_bytes(dataset, _width(dataset, loss))
+    return cache_file_bytes(dataset, _width(dataset, loss))
 
 
 def _width(dataset: Dataset, loss: Loss) -> int:

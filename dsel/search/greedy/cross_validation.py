@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator
 
 from dsel.search.base import FrontPoint, SearchOutcome
-from dsel.search.greedy.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_rounds
+from dsel.search.greedy.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import SearchTask
 from dsel.search.options import Options
 
@@ -77,7 +77,7 @@ def run(task: SearchTask) -> SearchOutcome:
     search.lam_grid = tried
     if task.state is not None:
         search.restore(task.state)
-    rounds = run_rounds(search, rows, task.on_slice)
+    rounds = run_greedy_rls(search, rows, task.on_slice)
     chosen = search.answer()
     local = {column: place for place, column in enumerate(candidates)}
     members = tuple(local[j] for j in chosen if j in local)

@@ -44,11 +44,11 @@ def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, sta
             first: Sequence[int] = [int(j) for j in permutation(seed, restart, 0, objective.n)]
         else:
             first = forward(objective, k).best(k).members
-        exchanges += climb(objective, k, first, path)
+        exchanges += _local_optimum(objective, k, first, path)
     return path.outcome(exchanges=exchanges)
 
 
-def climb(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
+def _local_optimum(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
     """Sweep from the first k independent columns of `first` to a local optimum, noted on the path; exchanges
     made."""
     solution = rebuilt(objective, k, first)

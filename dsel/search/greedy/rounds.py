@@ -282,7 +282,7 @@ def fits_along(
     return [subset_fit(problem, members) for members in subsets]
 
 
-def run_rounds(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyRls], None] | None = None) -> int:
+def run_greedy_rls(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyRls], None] | None = None) -> int:
     """Ask, value, tell, until the search has ended. Returns the rounds that took."""
     rounds = 0
     while (round := search.ask()) is not None:
