@@ -15,10 +15,11 @@ from dsel.engine.threads import THREADS
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import Preprocess
 from dsel.planning.calibration import calibrated
-from dsel.planning.plan import Plan, resources
+from dsel.planning.plan import Plan, available_resources
 from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import held_out_rows, plan_selection, run_selection
+from dsel.selection.left_out_rows import held_out_rows
+from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.result import Selection
 
 _SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
@@ -102,7 +103,7 @@ def plan(
     client = None if dataset.in_memory else active_client()
     engine = THREADS if client is None else DaskEngine(client)
     limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
-    available = resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
+    available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, checked, RunContext(), held_out_rows(dataset, checked), available=available)
     return calibrated(made, dataset) if calibrate else made
 

@@ -19,7 +19,6 @@ from dsel.data.labels import format_labels, resolve_labels
 from dsel.errors import OptionError
 from dsel.passes.gram import Missing
 from dsel.passes.statistics import PREPROCESS, Preprocess
-from dsel.planning.representation import Problem
 from dsel.search.method import Method, ProblemSummary, Requirements
 from dsel.search.options import Options
 from dsel.search.registry import METHODS, methods_with
@@ -115,15 +114,3 @@ def _is_whole(value: Any) -> bool:
 
 def _is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def problem_of(dataset: Dataset, checked: Checked) -> Problem:
-    """What is asked, in numbers."""
-    asked = checked.requirements
-    rows = max((block.stop - block.start for block in dataset.blocks), default=0)
-    width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
-    return Problem(
-        dataset.m, dataset.n, dataset.n_targets, max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n))),
-        checked.settings.k, (rows, width), sums=asked.gram_sums, slots=asked.table_slots, looks=asked.lookahead,
-        needs_gram=asked.whole_gram, needs_factor=asked.eigen_factor,
-    )  # fmt: skip

@@ -14,11 +14,12 @@ from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
+from dsel.planning.representations.gram import cached_gram_statistics
 from dsel.search.exact.certificate import Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
+from dsel.selection.candidates import candidates_of
 from dsel.selection.certified import with_better_subset, with_certificates
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import candidates_of, statistics_of
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath
 
@@ -103,7 +104,7 @@ def certify_selection(
     context = context or RunContext()
     checked = check(dataset, settings)
     with log_passes() as made:
-        statistics = statistics_of(dataset, settings, context)
+        statistics = cached_gram_statistics(dataset, settings, context.artefacts, context.engine)
     whole = statistics.objective(settings.preprocess, settings.lam)
     objective, _ = candidates_of(dataset, checked, statistics, whole)
     found = _prove(objective, settings, selection, budget, context, folder, runner)

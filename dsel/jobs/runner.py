@@ -23,12 +23,13 @@ from dsel.jobs.locations import identity_of, isolated_cluster, require_separate,
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
-from dsel.planning.plan import Plan, resources
+from dsel.planning.plan import Plan, available_resources
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import held_out_rows, plan_selection, run_selection
+from dsel.selection.left_out_rows import held_out_rows
+from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath
@@ -109,7 +110,7 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
         scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
     )  # fmt: skip
     return plan_selection(
-        dataset, checked, context, held_out_rows(dataset, checked), available=resources(workers, memory),
+        dataset, checked, context, held_out_rows(dataset, checked), available=available_resources(workers, memory),
         certified=job.certify is not None,
     )  # fmt: skip
 

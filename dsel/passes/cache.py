@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dsel._lib.versions import versions
 from dsel.data.chunking import choose_chunks
+from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
@@ -43,7 +45,7 @@ _EIGEN = "eigen"
 _EIGEN_SCALARS = ("total", "passes", "powers", "error_bound", "error_chance")
 _CHUNK_MEMORY = 1 << 30
 
-Cached = Statistics | ColumnStatistics | Eigen
+T = TypeVar("T")
 
 
 class StatisticsCache:
@@ -88,7 +90,7 @@ class StatisticsCache:
             return None
         return found
 
-    def save(self, key: dict[str, Any], value: Cached) -> AnyPath | None:
+    def save(self, key: dict[str, Any], value: Any) -> AnyPath | None:
         """Write an entry and return its folder. An entry that another process has saved meanwhile stays.
 
         Where it cannot be written, log a warning and return None: the next run computes it again.
@@ -106,7 +108,7 @@ class StatisticsCache:
             return None
         return path
 
-    def _write(self, key: dict[str, Any], value: Cached, path: AnyPath) -> None:
+    def _write(self, key: dict[str, Any], value: Any, path: AnyPath) -> None:
         staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)
         try:
             make_folder(staging)
@@ -132,6 +134,25 @@ class StatisticsCache:
         except OSError:
             if self.load(key) is None:
                 raise
+
+
+def load_or_compute(
+    cache: StatisticsCache | None, dataset: Dataset, kind: str, compute: Callable[[], T], **options: Any
+) -> T:
+    """Return an entry of the cache for these data and options, or compute it and save it there.
+
+    kind, options: as for `StatisticsCache.key`. Data in memory have no fingerprint, and are not cached.
+    """
+    if cache is None or dataset.fingerprint is None:
+        return compute()
+    key = cache.key(dataset.fingerprint, kind, **options)
+    found: T | None = cache.load(key)
+    if found is not None:
+        log.info("statistics of %s (%s) are saved in %s: the data are not read", dataset.name, kind, cache.path(key))
+        return found
+    found = compute()
+    cache.save(key, found)
+    return found
 
 
 def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:

@@ -131,7 +131,7 @@ def cached_fold_statistics(
     return whole, found
 
 
-class RowsOfFolds(DatasetRows):
+class FoldRows(DatasetRows):
     """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions."""
 
     def __init__(

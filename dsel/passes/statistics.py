@@ -58,6 +58,12 @@ class ColumnScales:
         y = x if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
         return Scaling(*x, *y)
 
+    def preprocessed_squares(self, preprocess: Preprocess) -> Floats:
+        """Return (n,) the squared norms of the preprocessed columns of X, unusable ones included."""
+        raw = preprocess in ("unit", "none")
+        squares = self.squares + (self.weight * self.mean_x**2 if raw else 0.0)
+        return np.asarray(squares / self.scaling(preprocess).scale_x ** 2)
+
     def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
         """(n,) columns that can explain nothing: constant ones under centring, else those that are all zero."""
         if preprocess in ("standardize", "center"):

@@ -16,7 +16,7 @@ from dsel._lib.jit import is_compiled
 from dsel.data.blocks import part_bytes
 from dsel.data.dataset import Dataset
 from dsel.objective.dense import DenseObjective
-from dsel.passes.column_blocks import load_cell, stored_cells
+from dsel.passes.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
 from dsel.search.pareto import kernel as pareto_engine
@@ -58,9 +58,9 @@ def search_seconds(plan: Plan) -> float | None:
     most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
     None for other methods, for more than 64 columns to choose (the trial would take longer than it is worth), and where
     the search is not compiled yet on this machine."""
-    if not plan.iterations or plan.problem.k > _TRIAL_K or not is_compiled(pareto_engine.run):
+    if not plan.iterations or plan.chosen.shape.k > _TRIAL_K or not is_compiled(pareto_engine.run):
         return None
-    problem = plan.problem
+    problem = plan.chosen.shape
     n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * k + 10, n))
@@ -79,16 +79,9 @@ def search_seconds(plan: Plan) -> float | None:
 def measure(plan: Plan, dataset: Dataset) -> Speed:
     """Read some blocks, call BLAS, and sum a part of a block that was read."""
     with one_blas_thread():
-        read, block = _read_speed(_parts(plan, dataset))
+        read, block = _read_speed(plan.chosen.read_samples(dataset))
         flops = _blas_speed(min(_COLUMNS, dataset.n))
         return Speed(read, flops, _overhead(block, flops))
-
-
-def _parts(plan: Plan, dataset: Dataset) -> Iterator[Any]:
-    """What a task reads at once: a block of rows, or where passes go over columns a chunk."""
-    if plan.representation in ("gram", "tiles"):
-        return (block.x.compute() if block.lazy else block.x for block in dataset.blocks)
-    return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
 
 
 def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:

@@ -1,60 +1,75 @@
-"""The plan of a selection, before anything of it runs: representation, passes, bytes, tasks, memory, time.
-
-Passes, bytes and tasks are those that will be counted (dsel.passes.accounting), not estimates, wherever the method says
-beforehand how many rounds it makes; `exact` is False where it does not, and they are the least then.
-"""
+"""The plan of a selection, before any of it runs: representation, passes, bytes, tasks, memory, time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import psutil
 from dask.utils import format_bytes
 
-from dsel.config.request import Checked, problem_of
+from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
-from dsel.errors import CapacityError, OptionError
+from dsel.errors import CapacityError
 from dsel.passes.accounting import PassLog
 from dsel.passes.base import PassCost
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.leave_one_out.disk_cache import bytes_on_disk, rounds_between_rewrites
-from dsel.passes.tiles import Tiling, plan_tiles
-from dsel.planning.representation import (
-    FED,
-    INTERPRETER,
-    Problem,
-    Representation,
-    Resources,
-    candidates,
-    choose,
-    gib,
-    tile_budget,
+from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
+from dsel.planning.representations.choice import candidates, choose
+from dsel.planning.rounds import (
+    held_out_cost,
+    number_of_rounds,
+    rewrite_interval,
+    round_costs,
+    round_worker_bytes,
+    rounds_are_known,
 )
-from dsel.planning.stages import Saved, on_gram, reads_chosen_chunks, stages_of
-
-#: What a worker holds more where rounds run compiled code (numba; measured 50 MiB).
-COMPILED = 64 << 20
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a selection will take.
 
-    chosen: what the problem is searched as, and why (dsel.planning.representation); rejected: (name, why) of the
-    others.
-    worker_bytes: the limit that a worker needs (10 % of it are not filled); worker_limit: what it has, None without
-    one. client_bytes of client_available: memory of this process. disk_bytes: of statistics that will be saved. exact:
-    whether passes, bytes and tasks are known. iterations: of the search, where they are known and it is in this
-    process; iteration_seconds: at most so long. seconds: of the passes, from a calibration, where there was one;
-    search_seconds: of the search, likewise. lacks, remedy: why it cannot run. fold_every: rounds between rewrites of a
-    cache on disk, None without one.
+    Passes, bytes and tasks are the sums of the costs of the passes that will run, so they are what will be counted.
+    Where the search decides how many passes there are, `exact` is False, and they are the least.
+
+    Parameters
+    ----------
+    chosen : Representation
+        How the Gram matrix is held.
+    rejected : tuple of (str, str)
+        The names of the other representations, and why each is not chosen.
+    stages : tuple of PassCost
+        The cost of each kind of pass, in their order.
+    workers : int
+        The number of workers.
+    worker_bytes : int
+        The memory limit that a worker needs. Tasks fill at most 90 % of it.
+    worker_limit : int or None
+        The memory limit that it has; None without a limit.
+    client_bytes, client_available : int
+        The memory that this process needs, and has.
+    disk_bytes : int
+        Bytes of statistics and caches on disk.
+    exact : bool
+        Whether passes, bytes and tasks are known.
+    notes : tuple of str
+        Remarks for the user.
+    iterations : int, optional
+        The iterations of a Pareto search in this process, where they are known.
+    iteration_seconds : float, optional
+        The time limit of the search.
+    seconds, search_seconds : float, optional
+        Estimates of the duration of the passes and of the search, from a calibration.
+    lacks, remedy : str
+        Why the selection cannot run, and what would help. Empty if it can.
+    fold_every : int, optional
+        Rounds between rewrites of a cache on disk.
     """
 
-    problem: Problem
     chosen: Representation
     rejected: tuple[tuple[str, str], ...]
     stages: tuple[PassCost, ...]
@@ -72,104 +87,87 @@ class Plan:
     search_seconds: float | None = None
     lacks: str = ""
     remedy: str = ""
-    tiling: Tiling | None = None
     fold_every: int | None = None
 
     @property
     def representation(self) -> str:
-        """What the problem is searched as."""
+        """Return the name of the representation."""
         return self.chosen.name
 
     @property
     def reason(self) -> str:
-        """Why."""
-        return self.chosen.reason
+        """Return why it was chosen, or why it cannot be used."""
+        return self.chosen.obstacle or self.chosen.reason
+
+    @property
+    def total(self) -> PassCost:
+        """Return the cost of all passes."""
+        return PassCost.total("in all", self.stages)
 
     @property
     def passes(self) -> int:
-        """Passes over the data."""
-        return sum(stage.passes for stage in self.stages)
+        """Return the number of passes over the data."""
+        return self.total.passes
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of all passes, uncompressed."""
-        return sum(stage.bytes_read for stage in self.stages)
+        """Return the bytes of all passes, uncompressed."""
+        return self.total.bytes_read
 
     @property
     def tasks(self) -> int:
-        """Dask tasks of all passes."""
-        return sum(stage.tasks for stage in self.stages)
+        """Return the Dask tasks of all passes."""
+        return self.total.tasks
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of all passes."""
-        return sum(stage.flops for stage in self.stages)
+        """Return the multiplications and additions of all passes."""
+        return self.total.flops
 
     def require(self) -> Plan:
-        """This plan, if it can run. Errors: CapacityError with what is missing and what would do."""
+        """Return this plan if it can run.
+
+        Raises
+        ------
+        CapacityError
+            If it cannot, with what is missing and what would help.
+        """
         if self.lacks:
             raise CapacityError(self.lacks, self.remedy)
         return self
 
-    def figures(self) -> dict[str, Any]:
-        """What will be measured."""
-        figures = {
-            "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
-            "worker_memory": int(FED * self.worker_bytes), "seconds": self.seconds,
-        }  # fmt: skip
-        if self.chosen.rows_a_pass:
-            figures |= {
-                "columns_entered": self.problem.k,
-                "row_passes": math.ceil(self.problem.k / self.chosen.rows_a_pass),
-            }
-        return figures
-
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        values = asdict(replace(self, tiling=None))
-        for name in ("tiling", "problem", "chosen"):
-            del values[name]
-        values = {"representation": self.representation, "reason": self.reason, **values}
+        """Return all fields as JSON types."""
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "chosen"}
+        values["stages"] = [asdict(stage) for stage in self.stages]
         totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
-        return {**values, **totals, "fits": not self.lacks}
+        return {"representation": self.representation, "reason": self.reason, **values, **totals,
+                "fits": not self.lacks}  # fmt: skip
 
     def compare(self, log: PassLog, counts: dict[str, Any]) -> dict[str, Any]:
-        """Planned against measured, for the result. counts: those of the search; where Gram rows come on demand, its
-        columns are held against the k at least that were planned."""
-        measured = {
-            "passes": log.passes, "bytes_read": log.bytes_read, "tasks": log.tasks,
-            "seconds": log.seconds,
+        """Return the planned and the measured numbers, for the result. counts: those of the search."""
+        planned = {
+            "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
+            "worker_memory": int(TASK_SHARE * self.worker_bytes), "seconds": self.seconds, **self.chosen.planned_counts,
         }  # fmt: skip
-        if self.chosen.rows_a_pass:
-            measured |= {name: counts.get(name, 0) for name in ("columns_entered", "rows_fetched", "row_passes")}
+        measured = {
+            "passes": log.passes, "bytes_read": log.bytes_read, "tasks": log.tasks, "seconds": log.seconds,
+            **{name: counts.get(name, 0) for name in self.chosen.measured_counts},
+        }  # fmt: skip
         return {
-            "representation": self.representation, "reason": self.reason, "exact": self.exact,
-            "planned": self.figures(), "measured": measured,
+            "representation": self.representation, "reason": self.reason, "exact": self.exact, "planned": planned,
+            "measured": measured,
         }  # fmt: skip
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def lines(self) -> list[str]:
-        """Plain text, one line a fact."""
-        about = "" if self.exact else "about "
+        """Return the plan as plain text, one fact per line."""
         text = [f"representation: {self.representation}: {self.reason}"]
         text += [f"  not {name}: {why}" for name, why in self.rejected]
-        for s in self.stages:
-            text.append(
-                f"{s.name}: {s.passes} {_plural('pass', s.passes)}, {format_bytes(s.bytes_read)} read, "
-                f"{s.tasks} tasks, {s.flops:.3g} flops"
-            )
-        text.append(
-            f"in all: {about}{self.passes} {_plural('pass', self.passes)}, {format_bytes(self.bytes_read)} read, "
-            f"{self.tasks} tasks, {self.flops:.3g} flops"
-        )
-        limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
-        text.append(
-            f"memory: {self.workers} {_plural('worker', self.workers)} of {format_bytes(int(FED * self.worker_bytes))} "
-            f"at the peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
-            f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
-        )
+        text += [_cost_line(stage) for stage in self.stages]
+        text += [_cost_line(self.total, "" if self.exact else "about "), self._memory_line()]
         text.append(f"disk: {format_bytes(self.disk_bytes)} of statistics" if self.disk_bytes else "disk: nothing")
         if self.seconds is not None:
             search = "the search is not estimated"
@@ -181,135 +179,136 @@ class Plan:
             text.append(f"does not fit: {self.lacks} {self.remedy}")
         return text
 
+    def _memory_line(self) -> str:
+        limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
+        return (
+            f"memory: {_count(self.workers, 'worker')} of {format_bytes(int(TASK_SHARE * self.worker_bytes))} at the "
+            f"peak ({limit}, {format_bytes(self.worker_bytes)} are enough); this process "
+            f"{format_bytes(self.client_bytes)} ({format_bytes(self.client_available)} are available)"
+        )
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else word + ("es" if word.endswith("s") else "s")
+
+def _cost_line(cost: PassCost, about: str = "") -> str:
+    return (
+        f"{cost.name}: {about}{_count(cost.passes, 'pass', 'passes')}, {format_bytes(cost.bytes_read)} read, "
+        f"{cost.tasks} tasks, {cost.flops:.3g} flops"
+    )
 
 
-def resources(workers: int = 1, worker_memory: int | None = None, keeps_values: bool = True) -> Resources:
-    """Workers and their limit, and what this process can take now."""
+def _count(number: int, word: str, plural: str = "") -> str:
+    return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
+def available_resources(workers: int = 1, worker_memory: int | None = None, keeps_values: bool = True) -> Resources:
+    """Return workers, their memory limit, and the memory that this process can use now."""
     return Resources(workers, worker_memory, psutil.virtual_memory().available, keeps_values)
 
 
 def make_plan(
-    dataset: Dataset, checked: Checked, available: Resources, *, artefacts: StatisticsCache | None = None,
+    dataset: Dataset, checked: Checked, available: Resources, *, cache: StatisticsCache | None = None,
     state: dict[str, Any] | None = None, held_out: Dataset | None = None, certified: bool = False,
     scratch: Path | None = None, isolated_cluster: str = "",
 ) -> Plan:  # fmt: skip
-    """The plan of one selection. artefacts: where statistics are saved or may be already; state: of an interrupted
-    search; held_out: rows that the method tests its steps on; certified: whether a proof follows; scratch: a folder for
-    the cache of greedy-rls; isolated_cluster: the kind of a cluster whose workers share no folder with this process.
+    """Return the plan of one selection. No data are read.
 
-    Nothing of the data is read. A plan that cannot run says so in `lacks`. Errors: OptionError where the cache of
-    greedy-rls was asked for and cannot be had.
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    checked : Checked
+        The request.
+    available : Resources
+        Workers and memory.
+    cache : StatisticsCache, optional
+        Where statistics may be saved already, and will be.
+    state : dict, optional
+        The state of an interrupted search.
+    held_out : Dataset, optional
+        Rows that the method tests its steps on.
+    certified : bool
+        Whether a proof follows.
+    scratch : Path, optional
+        A folder for a cache of rows on disk.
+    isolated_cluster : str
+        The kind of a cluster whose workers share no folder with this process.
+
+    Returns
+    -------
+    Plan
+        A plan that cannot run says so in `lacks`.
+
+    Raises
+    ------
+    OptionError
+        If a cache of rows is asked for and cannot be used.
     """
-    problem = problem_of(dataset, checked)
-    found = candidates(problem, available)
-    lacks = remedy = ""
+    shape = ProblemShape.of(dataset, checked.settings.k, checked.requirements)
+    found, lacks, remedy = candidates(shape, available), "", ""
     try:
-        chosen = choose(problem, available)
+        chosen = choose(shape, available)
     except CapacityError as error:
         chosen, lacks, remedy = found[0], error.what, error.remedy
-    if dataset.in_memory or not available.keeps_values:
-        chosen = replace(chosen, in_memory=False)
-    tiling = None
-    if chosen.name == "tiles" and not lacks:
-        tiling = plan_tiles(dataset.n, min(tile_budget(problem, available), 8.0 * dataset.n**2))
-    worker_bytes = _worker_bytes(chosen, dataset, checked)
+    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, checked))
     if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
         lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
-    every, cache, scored = None, 0, checked.requirements.cross_validation
+    rewrite_every, row_cache_bytes = None, 0
     try:
-        every = _fold_every(dataset, checked, scratch, isolated_cluster)
-        cache = 0 if every is None or scored is None else bytes_on_disk(dataset, scored.loss)
+        rewrite_every, row_cache_bytes = rewrite_interval(dataset, checked, scratch, isolated_cluster)
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
-    saved = Saved.find(dataset, checked, chosen, artefacts)
-    stages = tuple(stages_of(dataset, checked, chosen, tiling, saved, state, held_out, every))
+    saved = Saved() if cache is None else chosen.saved(dataset, checked, cache)
+    known = chosen.holds_gram and rounds_are_known(checked) and rewrite_every is None
     return Plan(
-        problem, chosen, tuple((c.name, c.lacks or _instead(c)) for c in found if c.name != chosen.name), stages,
+        chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
+        tuple(_stages(dataset, checked, chosen, saved, state, held_out, rewrite_every)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
-        saved.disk_bytes + 2 * cache, every is None and _is_exact(dataset, checked, chosen),
-        tuple(_notes(dataset, checked, chosen, saved, certified, cache)),
+        saved.disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
+        tuple(_notes(dataset, checked, chosen, saved, certified, row_cache_bytes)),
         iterations=checked.requirements.iterations, iteration_seconds=checked.requirements.seconds,
-        lacks=lacks, remedy=remedy, tiling=tiling, fold_every=every,
+        lacks=lacks, remedy=remedy, fold_every=rewrite_every,
     )  # fmt: skip
 
 
-def _fold_every(dataset: Dataset, checked: Checked, scratch: Path | None, isolated_cluster: str) -> int | None:
-    """Rounds between rewrites of a cache on disk; None: there is none.
-
-    Errors: CapacityError where it does not fit the disk, OptionError where it is asked for with weights, or for workers
-    that would not see it.
-    """
-    scored = checked.requirements.cross_validation
-    if scored is None or scored.folds:
-        return None
-    every = scored.rewrite_every
-    if dataset.weights is not None and every != "never":
-        if every != "auto":
-            raise OptionError(
-                f"fold_every is {every}, but the cache of greedy-rls has no weights.",
-                "fold_every: never, or leave it or the weights out.",
-            )
-        return None
-    if isinstance(every, int) and isolated_cluster:
-        raise OptionError(
-            f"fold_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
-            "Leave it out (nothing is cached then), or use slurm with out on a file system that all nodes see.",
-        )
-    return rounds_between_rewrites(
-        every, dataset, checked.include.size, checked.settings.k, scratch, loss=scored.loss,
-        direction=scored.direction,
-    )  # fmt: skip
+def _stages(
+    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
+    held_out: Dataset | None, rewrite_every: int | None,
+) -> Iterator[PassCost]:  # fmt: skip
+    """Yield the costs of the passes that are still to be made, in their order."""
+    yield from chosen.costs(dataset, checked, saved)
+    yield from round_costs(dataset, checked, state, rewrite_every)
+    if held_out is not None and number_of_rounds(dataset, checked):
+        yield held_out_cost(held_out, checked)
+    yield chosen.check_cost(dataset, checked)
 
 
-def _is_exact(dataset: Dataset, checked: Checked, chosen: Representation) -> bool:
-    """Whether passes, bytes and tasks are known."""
-    return _is_forward(checked) and on_gram(chosen) and not reads_chosen_chunks(dataset)
-
-
-def _is_forward(checked: Checked) -> bool:
-    scored = checked.requirements.cross_validation
-    return scored is None or scored.direction == "forward"
+def _reads_chosen_chunks(dataset: Dataset) -> bool:
+    """Return whether the last pass reads only the column chunks of the chosen columns, which are not known before."""
+    return dataset.store is not None and bool(dataset.n_targets) and len(dataset.store.column_bounds) > 2
 
 
 def _notes(
-    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, certified: bool, cache: int
+    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int
 ) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
-    if saved.reduction:
+    if saved.eigendecomposition:
         yield "the eigendecomposition is saved: no pass for it"
     yield from checked.requirements.notes
-    if not _is_forward(checked):
-        yield "how many rounds there are depends on the data"
-    if cache:
-        yield f"rounds read a cache of {format_bytes(cache)} on disk; while it is rewritten there are two"
-    if chosen.rows_a_pass:
-        yield (
-            f"Gram rows come {chosen.rows_a_pass} a pass, once for every column that ever enters a solution: planned "
-            f"for {checked.settings.k} of them, the least; one that is alone in its batch takes a pass of its own"
-        )
-    if reads_chosen_chunks(dataset):
-        yield "the last pass reads the chunks of the columns chosen alone: fewer bytes than planned"
+    if not rounds_are_known(checked):
+        yield "the number of rounds depends on the data"
+    if row_cache_bytes:
+        yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"
+    yield from chosen.notes()
+    if _reads_chosen_chunks(dataset):
+        yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if certified:
-        yield "the proof reads no data, unless it finds a better subset: one more pass then"
+        yield "the proof reads no data, unless it finds a better subset: then one more pass"
 
 
-def _instead(other: Representation) -> str:
-    """What a representation that fits, and is not the chosen one, would take."""
+def _alternative(other: Representation) -> str:
+    """Return what a representation that could be used, but is not chosen, would take."""
     return (
-        f"it would do too, in {other.passes} {_plural('pass', other.passes)}, {format_bytes(other.bytes_read)} read, "
-        f"{format_bytes(other.worker_bytes)} a worker, {format_bytes(other.client_bytes)} in this process"
+        f"it could be used too, with {_count(other.passes, 'pass', 'passes')}, {format_bytes(other.bytes_read)} read, "
+        f"{format_bytes(other.worker_bytes)} per worker, {format_bytes(other.client_bytes)} in this process"
     )
-
-
-def _worker_bytes(chosen: Representation, dataset: Dataset, checked: Checked) -> int:
-    """The limit that a worker needs, for the rounds too."""
-    if not checked.method.uses_rows:
-        return chosen.worker_bytes
-    arrays = 3 * 8 * dataset.n * (checked.settings.k + dataset.n_targets)
-    block = dataset.nbytes // max(len(dataset.blocks), 1)
-    return max(chosen.worker_bytes, math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / FED))

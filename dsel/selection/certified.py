@@ -10,10 +10,11 @@ from dsel.data.dataset import Dataset
 from dsel.objective.base import DEPENDENCE_TOLERANCE, Objective
 from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.passes.statistics import Statistics
-from dsel.planning.prepared import of_gram
+from dsel.planning.representations.gram import prepare_gram
 from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.selection.assembly import in_data_units
+from dsel.selection.candidates import by_gain
 from dsel.selection.context import RunContext
-from dsel.selection.pipeline import by_gain, in_data_units
 from dsel.selection.result import FrontRow, Selection
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
@@ -86,7 +87,7 @@ def _with_answer(
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
     included = list(objective.included)
-    ready = of_gram(dataset, settings, statistics, context.engine)
+    ready = prepare_gram(dataset, settings, statistics, context.engine)
     S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
     fit = ready.fit(S, settings.lam)
     coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)

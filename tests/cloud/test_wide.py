@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from dsel.data.store.reader import open_store
 from dsel.errors import OptionError
 from dsel.passes.cache import StatisticsCache
 from dsel.planning import plan as planning
-from dsel.planning.representation import Problem, Representation, Resources, candidates
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.storage.paths import as_path, zarr_store
@@ -87,9 +89,9 @@ def test_a_sparse_store_is_read(url: str, zarr_format: int) -> None:
 def test_an_eigendecomposition_is_there_with_its_manifest(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rows(problem: Problem, available: Resources) -> Representation:
-        found = candidates(problem, Resources(available.workers, None, 1 << 60))
-        return next(one for one in found if one.name == "rows")
+    def rows(problem: ProblemShape, available: Resources) -> Representation:
+        found = candidates(problem, replace(available, worker_memory=None, client_memory=1 << 60))
+        return next(one for one in found if one.name == "row-gram")
 
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))

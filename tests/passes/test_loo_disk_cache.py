@@ -21,7 +21,7 @@ from dsel.errors import CapacityError, OptionError
 from dsel.objective.leave_one_out.formulas import prepare
 from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out import cache_file as cache_on_disk
-from dsel.passes.leave_one_out.disk_cache import RowsWithCache
+from dsel.passes.leave_one_out.disk_cache import CachedRows
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.search.greedy.test_greedy_rls import problem
@@ -84,7 +84,7 @@ def test_rows_in_the_cache_are_those_of_the_paper() -> None:
     A, B = problem(30, 6, 1, 4)
     dataset = as_dataset(da.from_array(A, chunks=(11, 6)), B)
     statistics = gram_statistics(dataset)
-    rows = RowsWithCache(dataset, statistics, "none", every=2, start=0)
+    rows = CachedRows(dataset, statistics, "none", every=2, start=0)
     whole = rows.problem(0.7)
     for size in range(5):
         rows.errors(prepare(whole, np.array([4, 1, 2, 0][:size])))
@@ -249,5 +249,5 @@ def test_it_has_no_weights(tmp_path: Path) -> None:
     asked = Settings(k=12, method="greedy-rls", lam=1.0)
     found = run_selection(dataset, asked, RunContext(scratch=tmp_path))
     assert "cache_rewrites" not in found.counts
-    with pytest.raises(OptionError, match="no weights"):
+    with pytest.raises(OptionError, match="support weights"):
         run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path))

@@ -26,7 +26,7 @@ from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.base import FAN_IN
 from dsel.passes.cache import StatisticsCache
 from dsel.planning.plan import Plan, make_plan
-from dsel.planning.representation import FED, INTERPRETER, Resources
+from dsel.planning.representations.base import INTERPRETER, TASK_SHARE, Resources
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
@@ -118,7 +118,7 @@ def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], 
     asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(dataset, check(dataset, asked), PLENTY, artefacts=context.artefacts)
+        return make_plan(dataset, check(dataset, asked), PLENTY, cache=context.artefacts)
 
     assert agrees(run_selection(dataset, asked, context))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
@@ -151,7 +151,7 @@ def test_of_column_chunks_the_last_pass_reads_at_most_what_was_planned(tmp_path:
 def needs(dataset: Any, n: int, N: int) -> int:
     """The limit of a worker for one pass, from the definition."""
     block = max(b.stop - b.start for b in dataset.blocks) * (8 * n + 8 * N)
-    return int(((FAN_IN + 2) * 8 * n * (n + N) + 2 * block + INTERPRETER) / FED) + 1
+    return int(((FAN_IN + 2) * 8 * n * (n + N) + 2 * block + INTERPRETER) / TASK_SHARE) + 1
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ class TestMemory:
         least = needs(as_dataset(path), 400, 1)
         fits, tiles = self.plan(path, least), self.plan(path, least - (2 << 20))
         assert (fits.representation, fits.passes) == ("gram", 2)
-        assert (tiles.representation, tiles.passes) == ("tiles", 2)  # the triangle takes half of the square
+        assert (tiles.representation, tiles.passes) == ("tiled-gram", 2)  # the triangle takes half of the square
         assert tiles.worker_bytes <= least - (2 << 20)
         assert "400 columns" in dict(tiles.rejected)["gram"]
         passes = [self.plan(path, least - (i << 20)).passes for i in range(2, 8)]
@@ -185,7 +185,7 @@ class TestMemory:
         context = RunContext(ThreadEngine(2, needs(dataset, 400, 1) - (by << 20)))
         found = run_selection(dataset, Settings(k=4, method="forward"), context)
         assert found.plan is not None
-        assert found.plan["representation"] == "tiles"
+        assert found.plan["representation"] == "tiled-gram"
         agrees(found)
         expected = dsel.select(path, k=4, method="forward")
         assert found.indices == expected.indices

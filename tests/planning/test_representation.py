@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dsel.errors import CapacityError
-from dsel.planning.representation import Problem, Representation, Resources, candidates, choose
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates, choose, methods_without_gram
+from dsel.planning.representations.column_blocks import InColumnBlocks
+from dsel.planning.representations.row_gram import EigenReduced
 
 GIB = 1 << 30
 
 
 def chosen(m: int, n: int, N: int, chunk: tuple[int, int], worker: int, client: int = 16 * GIB) -> Representation:
-    return choose(Problem(m, n, N, 4, 20, chunk, slots=43), Resources(2, worker, client))
+    return choose(ProblemShape(m, n, N, 4, 20, chunk, table_slots=43), Resources(2, worker, client))
 
 
 def test_tall_data_have_a_gram_matrix() -> None:
@@ -19,14 +22,13 @@ def test_tall_data_have_a_gram_matrix() -> None:
     assert (found.name, found.passes, found.bytes_read) == ("gram", 1, 4_000_000_000)
 
 
-@pytest.mark.parametrize(
-    ("worker", "in_memory", "bytes_read"), [(6 * GIB, True, 8 * 10**9), (2 * GIB, False, 32 * 10**9)]
-)
-def test_wide_data_are_cut_into_shards_that_stay_in_memory_where_they_fit(
-    worker: int, in_memory: bool, bytes_read: int
+@pytest.mark.parametrize(("worker", "kept", "bytes_read"), [(6 * GIB, True, 8 * 10**9), (2 * GIB, False, 32 * 10**9)])
+def test_wide_data_are_cut_into_column_blocks_that_workers_keep_where_they_fit(
+    worker: int, kept: bool, bytes_read: int
 ) -> None:
     found = chosen(2000, 1_000_000, 1, (2000, 5000), worker)
-    assert (found.name, found.exact, found.in_memory) == ("shards", True, in_memory)
+    assert isinstance(found, InColumnBlocks)
+    assert (found.name, found.exact, found.keeps_blocks) == ("column-blocks", True, kept)
     assert found.worker_bytes <= worker
     assert found.bytes_read == bytes_read
     assert "1000000 x 1000000" in found.reason
@@ -34,19 +36,27 @@ def test_wide_data_are_cut_into_shards_that_stay_in_memory_where_they_fit(
 
 def test_wide_data_for_themselves_are_reduced_by_their_rows() -> None:
     found = chosen(300, 100_000, 0, (300, 30_000), 2 * GIB)
-    assert (found.name, found.exact, found.rank) == ("rows", True, 300)
+    assert isinstance(found, EigenReduced)
+    assert (found.name, found.exact, found.rank) == ("row-gram", True, 300)
 
 
 def test_data_huge_in_both_are_sketched() -> None:
     found = chosen(100_000, 1_000_000, 0, (500, 20_000), 4 * GIB)
+    assert isinstance(found, EigenReduced)
     assert (found.name, found.exact, found.rank, found.passes) == ("sketch", False, 100, 7)
 
 
 def test_what_fits_nothing_is_refused_with_the_numbers_of_each() -> None:
-    with pytest.raises(CapacityError, match=r"7450\.\d\d GiB a partial Gram.* As shards: A worker needs .* As sketch:"):
+    words = r"7450\.\d\d GiB a partial Gram.* As column-blocks: A worker needs .* As sketch:"
+    with pytest.raises(CapacityError, match=words):
         chosen(100_000, 1_000_000, 0, (500, 20_000), GIB // 8)
 
 
 def test_a_method_that_needs_the_gram_matrix_gets_nothing_else() -> None:
-    problem = Problem(2000, 1_000_000, 1, 4, 20, (2000, 5000), needs_gram=True)
-    assert [c.name for c in candidates(problem, Resources(2, GIB, 16 * GIB)) if c.fits] == []
+    problem = ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000), whole_gram=True)
+    assert [c.name for c in candidates(problem, Resources(2, GIB, 16 * GIB)) if not c.obstacle] == []
+
+
+def test_the_methods_that_do_without_the_gram_matrix_are_named() -> None:
+    able = methods_without_gram(ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000)))
+    assert sorted(able) == ["astar", "exchange", "foba", "forward", "omp", "poss", "pposs", "pposs-asy"]

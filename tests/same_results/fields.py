@@ -23,6 +23,8 @@ PLAN = (
 )  # fmt: skip
 #: Of a certificate: what was proved for a size, and at last in how many nodes.
 CERTIFICATE = ("size", "value", "bound", "gap", "proven", "indices", "nodes")
+#: Names of representations in the table, where they are called something else now.
+RECORDED_NAMES = {"column-blocks": "shards", "row-gram": "rows"}
 STAGE = ("passes", "bytes_read", "tasks", "flops")
 #: A longer field is kept in the table by its digest alone; an empty one is not written.
 _SHOWN = 200
@@ -62,12 +64,19 @@ def of_selection(found: Any) -> dict[str, Any]:
             for p in found.path
         ],
         "certificate": [[row[name] for name in CERTIFICATE] for row in found.certificate],
-        "ended": found.ended, "iterations": found.iterations, "counts": _without(found.counts, *CLOCKED),
+        "ended": found.ended, "iterations": found.iterations, "counts": _counts(found),
         "notes": len(found.notes), "passes": found.passes, "bytes_read": found.bytes_read, "plan": figures,
         "shape": found.shape, "targets": found.targets, "include": found.include, "exclude": found.exclude,
         "constant": found.constant, "weights": found.weights,
     }  # fmt: skip
     return {name: plain(value) for name, value in fields.items()}
+
+
+def _counts(found: Any) -> dict[str, Any]:
+    counts = _without(found.counts, *CLOCKED)
+    if "representation" in counts:
+        counts["representation"] = RECORDED_NAMES.get(counts["representation"], counts["representation"])
+    return counts
 
 
 def of_plan(made: Any) -> dict[str, Any]:

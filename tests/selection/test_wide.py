@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from dsel.engine.dask import DaskEngine
 from dsel.errors import CapacityError, DataError
 from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan
-from dsel.planning.representation import Problem, Representation, Resources, candidates
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.stores import count_reads, make_store, reads_so_far
@@ -38,8 +40,8 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
-        def choose(problem: Problem, available: Resources) -> Representation:
-            found = candidates(problem, Resources(available.workers, memory, 1 << 60))
+        def choose(problem: ProblemShape, available: Resources) -> Representation:
+            found = candidates(problem, replace(available, worker_memory=memory, client_memory=1 << 60))
             return next(c for c in found if c.name == name)
 
         monkeypatch.setattr(planning, "choose", choose)
@@ -63,9 +65,12 @@ def test_every_representation_gives_the_same_answer(force: Force, kind: str, met
     X, Y = data(kind)
     k = min(2 if method == "astar" else 4, X.shape[1])
     options: dict[str, Any] = {"iterations": 4000} if method in ("poss", "pposs", "pposs-asy") else {}
-    for args, names in (((X, Y), ("tiles", "shards")), ((X,), ("tiles", "shards", "rows", "sketch"))):
+    for args, names in (
+        ((X, Y), ("tiled-gram", "column-blocks")),
+        ((X,), ("tiled-gram", "column-blocks", "row-gram", "sketch")),
+    ):
         if method == "astar" and len(args) == 1:
-            names = tuple(name for name in names if name != "shards")
+            names = tuple(name for name in names if name != "column-blocks")
         force("gram")
         expected = dsel.select(*args, k=k, method=method, **options)
         for name in names:
@@ -74,7 +79,7 @@ def test_every_representation_gives_the_same_answer(force: Force, kind: str, met
             assert found.plan is not None
             assert found.plan["representation"] == name
             planned, measured = found.plan["planned"], found.plan["measured"]
-            assert name == "shards" or planned["passes"] == measured["passes"]
+            assert name == "column-blocks" or planned["passes"] == measured["passes"]
             assert found.error == pytest.approx(expected.error, rel=1e-8, abs=1e-9 * X.size)
             if kind != "rank one":
                 assert found.indices == expected.indices
@@ -99,7 +104,7 @@ def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, setti
         X[3, 17] = X[8, 2] = np.nan
     force("gram")
     expected = dsel.select(X, Y, k=4, method="forward", **settings)
-    force("shards")
+    force("column-blocks")
     places: list[tuple[Any, ...]] = [(X, Y), (da.from_array(X, chunks=(15, 50)), Y)]
     if "sample_weight" not in settings:
         for rows, columns in ((40, 37), (15, 37), (15, 120)):
@@ -118,7 +123,7 @@ def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float
     force("gram")
     expected = dsel.select(X, k=3, method="astar", gamma=gamma)
     monkeypatch.setattr("dsel.search.exact.astar._MOST_BITS", 8)
-    force("rows")
+    force("row-gram")
     found = dsel.select(X, k=3, method="astar", gamma=gamma)
     assert found.indices == expected.indices
     assert found.error == pytest.approx(expected.error, rel=1e-9)
@@ -151,7 +156,7 @@ def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answe
     assert sorted(found["astar"].indices) == sorted(found["forward"].indices)
     for selection in found.values():
         assert selection.plan is not None
-        assert selection.plan["representation"] == "shards"
+        assert selection.plan["representation"] == "column-blocks"
         measured = selection.plan["measured"]
         assert 1 <= measured["row_passes"] <= measured["columns_entered"] <= measured["rows_fetched"]
         assert measured["rows_fetched"] >= 3
@@ -167,7 +172,7 @@ def test_what_wide_data_cannot_have_is_refused_before_the_first_pass(method: str
     X = X.map_blocks(_must_not_be_read, dtype=X.dtype)
     lam = options.get("lam", 0.0)
     Y = None if method == "astar" and "bound" not in options else np.arange(10.0)
-    with pytest.raises(CapacityError, match="forward, omp, foba, exchange, poss, pposs"):
+    with pytest.raises(CapacityError, match="forward, omp, foba, exchange"):
         dsel.select(X, Y, k=2, method=method, lam=lam, **{k: v for k, v in options.items() if k != "lam"})
 
 
@@ -181,7 +186,7 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
     store = make_store(
         tmp_path / "x.zarr", X, X[:, :2] @ np.ones((2, 1)) + rng.standard_normal((30, 1)), chunks=(30, 25)
     )
-    force("shards")
+    force("column-blocks")
     count_reads()
     found = dsel.select(str(store), k=6, method="forward")
     read = [v for key, v in reads_so_far().items() if "X/c" in key or key.startswith("x.zarr/X")]
@@ -199,7 +204,7 @@ def test_the_store_is_read_once_for_each_batch_of_columns_that_enter(force: Forc
 def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_path: Path, monkeypatch: Any) -> None:
     store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
     dataset = as_dataset(str(store))
-    force("shards")
+    force("column-blocks")
     plan = make_plan(dataset, check(dataset, Settings(5)), Resources(1, None, 1 << 33))
     monkeypatch.setattr("dsel.planning.calibration._SECONDS", 0.0)
     count_reads()
@@ -217,7 +222,7 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
         context = RunContext(DaskEngine(client))
         answers = []
         for memory in (None, 300 << 20):
-            force("shards", memory)
+            force("column-blocks", memory)
             found = run_selection(
                 as_dataset(str(store)), Settings(5, method="poss", options={"iterations": 2000}), context
             )
@@ -227,7 +232,7 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
     assert kept.error == read.error
     assert (kept.passes, kept.bytes_read < 3 * X.nbytes) == (2, True)
     assert read.passes > 2
-    force("shards")
+    force("column-blocks")
     assert dsel.select(str(store), k=5, method="poss", iterations=2000).indices == kept.indices
 
 
@@ -235,6 +240,6 @@ def test_bad_values_are_named_with_their_column(force: Force, tmp_path: Path) ->
     X = np.ones((20, 60))
     X[4, 41] = np.inf
     store = make_store(tmp_path / "x.zarr", X, np.arange(20.0)[:, None], chunks=(20, 15))
-    force("shards")
+    force("column-blocks")
     with pytest.raises(DataError, match=r"row 4, column 41 "):
         dsel.select(str(store), k=2, method="forward")

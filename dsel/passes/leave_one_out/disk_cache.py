@@ -58,7 +58,7 @@ def _on_cache(R: Any, aside: Any, block: Block, round: LooRound) -> Floats:
     return cached_errors(R, aside, round)
 
 
-class RowsWithCache(DatasetRows):
+class CachedRows(DatasetRows):
     """As `DatasetRows`, for insertions alone, with a cache on disk that is rewritten every `every` rounds.
 
     The cache at s columns is that of the first start + p floor((s - start) / p), whatever was interrupted. A round that

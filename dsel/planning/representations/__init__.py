@@ -1,0 +1,1 @@
+"""How the Gram matrix can be held: one class per representation."""

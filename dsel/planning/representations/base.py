@@ -1,0 +1,387 @@
+"""The interface of a representation: what it supports, what it needs, its passes, and how it is prepared.
+
+Notation: X (m, n), N targets (0 where Y = X), k columns to choose, K = X'X, B = X'Y, M = B B'.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dsel._lib.types import Ints
+from dsel.config.request import Checked, Settings
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.objective.base import FEW_TARGETS, Objective
+from dsel.passes.base import PassCost
+from dsel.passes.cache import StatisticsCache
+from dsel.passes.folds import FoldStatistics
+from dsel.passes.refit import Fit, refit, refit_pass
+from dsel.passes.statistics import ColumnScales
+from dsel.search.method import Requirements
+
+#: Bytes of a worker's interpreter with the libraries it needs.
+INTERPRETER = 192 << 20
+#: Share of its limit up to which a worker gets tasks, and up to which it keeps results without spilling.
+TASK_SHARE, KEEP_SHARE = 0.9, 0.7
+#: Bytes of smaller arrays that tasks on column blocks need.
+SMALL_ARRAYS = 64 << 20
+#: Gram rows per pass over column blocks: at least, at most, and bytes of them at most.
+FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
+#: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
+LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
+#: Bytes of a manifest and the headers of saved arrays.
+HEADER_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class ProblemShape:
+    """The numbers from which a representation is chosen.
+
+    Parameters
+    ----------
+    m, n, N : int
+        Rows, columns and targets. N is 0 where Y = X.
+    itemsize : int
+        Bytes of an entry of X.
+    k : int
+        Columns to choose.
+    chunk : tuple of int
+        Rows and columns of a chunk of X.
+    gram_sums : int
+        Gram matrices in one partial sum: one per fold.
+    table_slots : int
+        Subsets for which the search keeps tables of n numbers.
+    lookahead : int
+        Numbers per column that the search holds while it looks at the children of a node.
+    whole_gram : bool
+        The method needs all of K.
+    eigen_factor : bool
+        The method needs K, or W with K = W'W, in this process.
+    """
+
+    m: int
+    n: int
+    N: int
+    itemsize: int
+    k: int
+    chunk: tuple[int, int]
+    gram_sums: int = 1
+    table_slots: int = 1
+    lookahead: int = 0
+    whole_gram: bool = False
+    eigen_factor: bool = False
+
+    @classmethod
+    def of(cls, dataset: Dataset, k: int, requirements: Requirements) -> ProblemShape:
+        """Return the shape of a selection of k columns by a method with these requirements."""
+        rows = max((block.stop - block.start for block in dataset.blocks), default=0)
+        width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
+        itemsize = max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n)))
+        return cls(
+            dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
+            requirements.table_slots, requirements.lookahead, requirements.whole_gram, requirements.eigen_factor,
+        )  # fmt: skip
+
+    @property
+    def x_bytes(self) -> int:
+        """Return the bytes of X, read once."""
+        return self.m * self.n * self.itemsize
+
+    @property
+    def tile_bytes(self) -> int:
+        """Return the bytes of a chunk."""
+        return self.chunk[0] * self.chunk[1] * self.itemsize
+
+    @property
+    def row_block_bytes(self) -> int:
+        """Return the bytes of a block of full rows, as the Gram pass reads them."""
+        return self.chunk[0] * (self.n * self.itemsize + 8 * self.N)
+
+    @property
+    def column_block_bytes(self) -> int:
+        """Return the bytes of a block of full columns."""
+        return self.m * self.chunk[1] * self.itemsize
+
+    @property
+    def table_bytes(self) -> int:
+        """Return the bytes of the search's tables: per subset 4 numbers a column, and one per target kept apart."""
+        few = self.N if self.N <= FEW_TARGETS else 0
+        return 8 * self.n * (self.lookahead + self.table_slots * (4 + few))
+
+    @property
+    def keeps_moments(self) -> bool:
+        """Return whether a row of M is kept with each row of K."""
+        return not 0 < self.N <= FEW_TARGETS
+
+    @property
+    def gram_row_bytes(self) -> int:
+        """Return the bytes of one row of K, and of M where that is kept."""
+        return 8 * self.n * (2 if self.keeps_moments else 1)
+
+    @property
+    def rows_per_pass(self) -> int:
+        """Return how many Gram rows one pass over the column blocks computes."""
+        rows = FEWEST_ROWS
+        while rows < MOST_ROWS and 2 * rows * self.gram_row_bytes <= ROW_BYTES_PER_PASS:
+            rows *= 2
+        return rows
+
+    @property
+    def leading_rows(self) -> int:
+        """Return how many rows of X this process may keep for bounds on inner products."""
+        return min(self.m, LEADING_ROWS, LEADING_BYTES // (4 * self.n))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Workers and memory to plan for.
+
+    Parameters
+    ----------
+    workers : int
+        The number of workers.
+    worker_memory : int or None
+        The memory limit of each worker in bytes; None without a limit.
+    client_memory : int
+        The memory available to this process in bytes.
+    keeps_values : bool
+        Whether workers can keep blocks of columns.
+    """
+
+    workers: int
+    worker_memory: int | None
+    client_memory: int
+    keeps_values: bool = True
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What the cache already has, and the bytes on disk of what will be saved."""
+
+    statistics: bool = False
+    eigendecomposition: bool = False
+    disk_bytes: int = 0
+
+
+@dataclass
+class Prepared:
+    """A problem that is ready to be searched.
+
+    Parameters
+    ----------
+    statistics : ColumnScales
+        Means and norms of the columns.
+    objective : callable
+        ``objective(lam)`` returns the objective over all n columns.
+    fit : callable
+        ``fit(S, lam)`` recomputes f(S) from the data.
+    counts : dict
+        What the result says about the representation.
+    folds : dict, optional
+        The statistics of every fold, for cross-validation.
+    """
+
+    statistics: ColumnScales
+    objective: Callable[[float], Objective]
+    fit: Callable[[Ints, float], Fit]
+    counts: dict[str, Any] = field(default_factory=dict)
+    folds: FoldStatistics | None = None
+
+
+class Representation(ABC):
+    """One way to hold the Gram matrix K of a problem.
+
+    An instance belongs to one problem and the resources it is planned for. It is cheap: nothing is read.
+
+    Parameters
+    ----------
+    shape : ProblemShape
+        The numbers of the problem.
+    resources : Resources
+        Workers and memory.
+
+    Attributes
+    ----------
+    name : str
+        The name in plans and results.
+    exact : bool
+        Whether f is that of the data, not an approximation.
+    holds_gram : bool
+        Whether this process holds all of K. Then the number of passes is known before the search.
+
+    Notes
+    -----
+    To add a representation, write a class in this folder and list it in `dsel.planning.representations.choice`.
+    """
+
+    name: ClassVar[str]
+    exact: ClassVar[bool] = True
+    holds_gram: ClassVar[bool] = False
+
+    def __init__(self, shape: ProblemShape, resources: Resources) -> None:
+        self.shape, self.resources = shape, resources
+
+    # What it supports and needs.
+
+    @property
+    @abstractmethod
+    def unsupported(self) -> str:
+        """Return what the method needs that this representation does not have; empty if nothing."""
+
+    @property
+    @abstractmethod
+    def worker_bytes(self) -> int:
+        """Return the memory limit that a worker needs, in bytes."""
+
+    @property
+    @abstractmethod
+    def client_bytes(self) -> int:
+        """Return the memory that this process needs, in bytes."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """Return about how many passes over X it takes. `costs` has the exact number."""
+
+    @property
+    def bytes_read(self) -> int:
+        """Return about how many bytes the passes read."""
+        return self.passes * self.shape.x_bytes
+
+    @property
+    @abstractmethod
+    def reason(self) -> str:
+        """Return why one would choose it, in words."""
+
+    @property
+    @abstractmethod
+    def memory_parts(self) -> tuple[str, str]:
+        """Return what takes the memory of a worker, and that of this process, in words."""
+
+    @property
+    def obstacle(self) -> str:
+        """Return why it cannot be used; empty if it can."""
+        return self.unsupported or self.shortage
+
+    @property
+    def shortage(self) -> str:
+        """Return which memory is missing; empty if none."""
+        n, resources = self.shape.n, self.resources
+        in_worker, in_client = self.memory_parts
+        if resources.worker_memory is not None and self.worker_bytes > resources.worker_memory:
+            return (
+                f"A worker needs {gib(self.worker_bytes)} for {n} columns ({in_worker}) and is limited to "
+                f"{gib(resources.worker_memory)}."
+            )
+        if self.client_bytes > resources.client_memory:
+            return (
+                f"The search over {n} columns needs {gib(self.client_bytes)} in this process ({in_client}); "
+                f"{gib(resources.client_memory)} are available."
+            )
+        return ""
+
+    # Its passes.
+
+    @abstractmethod
+    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+        """Return what the cache has for these data and settings."""
+
+    @abstractmethod
+    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+        """Return the costs of the passes up to the end of the search, in their order.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data.
+        checked : Checked
+            The request.
+        saved : Saved
+            What needs no pass.
+
+        Returns
+        -------
+        list of PassCost
+            One entry per kind of pass.
+        """
+
+    def check_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+        """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store."""
+        k, columns = checked.settings.k, None
+        if dataset.store is not None and dataset.n_targets:
+            widths = np.diff(dataset.store.column_bounds)
+            widest = np.sort(np.argsort(-widths, kind="stable")[:k])
+            columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
+        return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
+
+    def notes(self) -> Iterator[str]:
+        """Yield remarks for the user of the plan."""
+        return iter(())
+
+    @property
+    def planned_counts(self) -> dict[str, int]:
+        """Return the counts of the search that are planned, to compare with those measured."""
+        return {}
+
+    #: The counts of the search that are compared with the plan.
+    measured_counts: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
+        """Yield parts of X as tasks read them, to measure the speed of reading."""
+
+    # Its preparation.
+
+    @abstractmethod
+    def prepare(
+        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+    ) -> Prepared:
+        """Make the passes for the statistics and return the problem, ready to be searched.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data.
+        checked : Checked
+            The request.
+        engine : Engine
+            Where the passes run.
+        cache : StatisticsCache, optional
+            Where statistics are loaded from and saved.
+
+        Raises
+        ------
+        DataError
+            If the data hold values that cannot be used.
+        """
+
+
+def row_fit(
+    dataset: Dataset, settings: Settings, statistics: ColumnScales, engine: Engine
+) -> Callable[[Ints, float], Fit]:
+    """Return the function that recomputes f(S) in one pass over blocks of rows."""
+
+    def fit(S: Ints, lam: float) -> Fit:
+        return refit(
+            dataset, S, statistics.scaling(settings.preprocess), lam, usable=~statistics.unusable(settings.preprocess),
+            fill=statistics.mean_x if settings.missing == "mean" else None, engine=engine,
+        )  # fmt: skip
+
+    return fit
+
+
+def worker_limit(size: float) -> int:
+    """Return the memory limit of a worker that holds so many bytes of numbers."""
+    return math.ceil((size + INTERPRETER) / TASK_SHARE)
+
+
+def gib(size: float) -> str:
+    """Return bytes in words: in GiB unless that would be almost 0."""
+    return f"{size / 2**30:.2f} GiB" if size >= 0.01 * 2**30 else format_bytes(int(size))

@@ -1,0 +1,69 @@
+"""The choice of a representation: the first in the order of preference that supports the method and fits the memory."""
+
+from __future__ import annotations
+
+import math
+
+from dsel.errors import CapacityError, DselError
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.column_blocks import InColumnBlocks
+from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.representations.row_gram import RowGram
+from dsel.planning.representations.sketch import Sketch
+from dsel.planning.representations.tiled_gram import TiledGram
+from dsel.search.method import ProblemSummary
+from dsel.search.registry import METHODS
+
+#: All representations.
+REPRESENTATIONS: tuple[type[Representation], ...] = (GramMatrix, TiledGram, RowGram, InColumnBlocks, Sketch)
+
+
+def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representation, ...]:
+    """Return all representations, the most preferred first.
+
+    The tiled Gram matrix comes after exact ones that read less.
+    """
+    gram, tiled, *others, sketch = (kind(shape, resources) for kind in REPRESENTATIONS)
+    if any(not other.obstacle and other.bytes_read < tiled.bytes_read for other in others):
+        return (gram, *others, tiled, sketch)
+    return (gram, tiled, *others, sketch)
+
+
+def choose(shape: ProblemShape, resources: Resources) -> Representation:
+    """Return the first candidate that can be used.
+
+    Errors: CapacityError with the numbers of each where none can.
+    """
+    found = candidates(shape, resources)
+    for one in found:
+        if not one.obstacle:
+            return one
+    first = found[0]
+    tried = "".join(f" As {one.name}: {one.shortage}" for one in found[1:] if not one.unsupported)
+    raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))
+
+
+def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> str:
+    if resources.worker_memory is not None and gram.worker_bytes > resources.worker_memory:
+        need = math.ceil(10 * gram.worker_bytes / 2**30) / 10
+        remedies = [f"Give each worker at least {need} GiB", "smaller row blocks"]
+    else:
+        remedies = ["Use a machine with more memory"]
+    if shape.whole_gram or shape.eigen_factor:
+        able = ", ".join(methods_without_gram(shape))
+        remedies.append(f"a method that does not need the Gram matrix ({able}), with its default options")
+    return ", ".join([*remedies, "or select from fewer columns."])
+
+
+def methods_without_gram(shape: ProblemShape) -> list[str]:
+    """Return the methods that need neither K nor W for such a problem, with their default options."""
+    summary = ProblemSummary(shape.m, shape.n, shape.N, shape.k)
+    found = []
+    for name, method in METHODS.items():
+        try:
+            needs = method.requirements(summary, method.options())
+        except DselError:  # its tables do not fit either
+            continue
+        if not (needs.whole_gram or needs.eigen_factor or (method.unsupervised_only and shape.N)):
+            found.append(name)
+    return found

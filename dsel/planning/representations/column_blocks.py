@@ -1,0 +1,277 @@
+"""X itself, cut into blocks of columns over the workers. Exact; for wide data.
+
+The diagonal of K and B come from one pass. The Gram rows of a column come when it enters a solution, some columns per
+pass.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dsel._lib.types import Ints
+from dsel.config.request import Checked
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.objective.on_demand import OnDemandObjective
+from dsel.passes.base import FAN_IN, PassCost
+from dsel.passes.cache import StatisticsCache, load_or_compute
+from dsel.passes.column_blocks import ColumnBlocks, stored_cells
+from dsel.passes.column_factor import (
+    ColumnFactor,
+    leading_rows_pass,
+    product_pass,
+    quadratic_diagonal_pass,
+    residual_pass,
+    row_gram_pass,
+)
+from dsel.passes.column_statistics import (
+    ColumnStatistics,
+    column_means_pass,
+    column_moments_pass,
+    column_statistics,
+    target_gram,
+)
+from dsel.passes.refit import Fit
+from dsel.planning.representations.base import (
+    HEADER_BYTES,
+    INTERPRETER,
+    KEEP_SHARE,
+    SMALL_ARRAYS,
+    Prepared,
+    Representation,
+    Saved,
+    gib,
+    row_fit,
+    worker_limit,
+)
+
+#: Why a representation without K does not suit a method that needs K.
+NEEDS_GRAM = "The method needs the whole Gram matrix."
+
+
+class ColumnRepresentation(Representation):
+    """Base of the representations that read X in blocks of columns."""
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Return whether workers keep the blocks, so that the store is read once."""
+        return False
+
+    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+        """Look for the statistics of the columns."""
+        if dataset.fingerprint is None:
+            return Saved()
+        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=checked.settings.missing)
+        size = 8 * dataset.n * (5 + dataset.n_targets) + HEADER_BYTES
+        complete = cache.has(key)
+        return Saved(complete, disk_bytes=0 if complete else size)
+
+    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+        """Return the costs of the passes for the statistics and for the search."""
+        blocks, costs = self._blocks(dataset), []
+        if not saved.statistics:
+            if checked.settings.missing == "mean":
+                costs.append(column_means_pass(blocks).cost())
+            costs.append(column_moments_pass(blocks).cost())
+        costs += self._search_costs(blocks, checked, saved)
+        if blocks.keeps:
+            costs[0] = PassCost.total(costs[0].name, (blocks.load_cost(), costs[0]))
+        return costs
+
+    def check_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+        """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
+        if dataset.n_targets:
+            return super().check_cost(dataset, checked)
+        k = checked.settings.k
+        last = residual_pass(self._blocks(dataset), k).cost()
+        chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
+        return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)
+
+    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
+        """Yield cells of rows and columns."""
+        return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
+
+    @abstractmethod
+    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+        """Return the costs of the passes between the statistics and the final check."""
+
+    def _blocks(self, dataset: Dataset) -> ColumnBlocks:
+        return ColumnBlocks(dataset, keep=self.keeps_blocks and self.resources.keeps_values)
+
+    def _factor(
+        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None
+    ) -> tuple[ColumnStatistics, ColumnFactor]:
+        """Return the statistics of the columns, and the preprocessed data as a factor of K."""
+        settings, blocks = checked.settings, self._blocks(dataset)
+        statistics = load_or_compute(
+            cache, dataset, "columns", lambda: column_statistics(blocks, settings.missing, engine),
+            missing=settings.missing,
+        )  # fmt: skip
+        return statistics, ColumnFactor(blocks, statistics, settings.preprocess, settings.missing, engine)
+
+    def _fit(
+        self, dataset: Dataset, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor, engine: Engine
+    ) -> Callable[[Ints, float], Fit]:
+        """Return the function that recomputes f(S): over column blocks where Y = X."""
+        if dataset.n_targets:
+            return row_fit(dataset, checked.settings, statistics, engine)
+        usable = ~statistics.unusable(checked.settings.preprocess)
+        return lambda S, lam: factor.refit(S, lam, usable)
+
+
+class InColumnBlocks(ColumnRepresentation):
+    """X in column blocks; the Gram rows of columns that enter a solution are computed on demand."""
+
+    name: ClassVar[str] = "column-blocks"
+    measured_counts: ClassVar[tuple[str, ...]] = ("columns_entered", "rows_fetched", "row_passes")
+
+    @property
+    def unsupported(self) -> str:
+        """Return which part of K or W the method needs."""
+        if self.shape.eigen_factor:
+            return "The method needs W, the eigen-reduced data, in this process."
+        return NEEDS_GRAM if self.shape.whole_gram else ""
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Return whether the blocks fit the workers' memory."""
+        return self.resources.worker_memory is None or self._keeping_bytes <= self.resources.worker_memory
+
+    @property
+    def worker_bytes(self) -> int:
+        """Return the limit of a worker: its share of X, or blocks read, decoded and converted one at a time."""
+        if self.keeps_blocks:
+            return self._keeping_bytes
+        return worker_limit(self._task_bytes + 2 * self.shape.tile_bytes + (FAN_IN + 2) * self._square_bytes)
+
+    @property
+    def client_bytes(self) -> int:
+        """Return the memory of this process: tables, Gram rows, leading rows, vectors, and X X' where Y = X."""
+        p = self.shape
+        vectors, leading = 8 * p.n * (6 + p.N), 4 * self.leading_rows * p.n
+        rows = self.row_cache_bytes + 2 * self._fetched_bytes
+        return p.table_bytes + rows + leading + vectors + 4 * self._square_bytes
+
+    @property
+    def passes(self) -> int:
+        """Return the passes for the norms, leading rows, Gram rows of k columns, and where Y = X for X X' and M."""
+        return (1 if self.shape.N else 4) + bool(self.leading_rows) + self._row_passes
+
+    @property
+    def bytes_read(self) -> int:
+        """Return the bytes of one pass where workers keep the blocks, else of all."""
+        return self.shape.x_bytes * (1 if self.keeps_blocks else self.passes)
+
+    @property
+    def reason(self) -> str:
+        """Return why one would choose it."""
+        p = self.shape
+        where = "kept in the workers' memory" if self.keeps_blocks else "read from the store in each pass"
+        return (
+            f"the Gram matrix ({p.n} x {p.n}) does not fit; columns stay in blocks of {p.chunk[1]}, {where}, and a "
+            f"pass computes the Gram rows of {p.rows_per_pass} columns"
+        )
+
+    @property
+    def memory_parts(self) -> tuple[str, str]:
+        """Return what takes the memory."""
+        return f"{gib(self.shape.tile_bytes)} a chunk", "tables, Gram rows"
+
+    @property
+    def leading_rows(self) -> int:
+        """Return how many rows of X this process keeps for bounds on inner products."""
+        return self.shape.leading_rows if self.shape.table_slots > 2 else 0
+
+    @property
+    def row_cache_bytes(self) -> int:
+        """Return the bytes of Gram rows that are kept in memory; the others are kept on disk."""
+        return 2 * self.shape.k * self.shape.gram_row_bytes
+
+    @property
+    def planned_counts(self) -> dict[str, int]:
+        """Return the counts if only k columns ever enter a solution, the least."""
+        return {"columns_entered": self.shape.k, "row_passes": self._row_passes}
+
+    def notes(self) -> Iterator[str]:
+        """Say that the number of passes depends on the search."""
+        yield (
+            f"a pass computes {self.shape.rows_per_pass} Gram rows, one per column that enters a solution; the plan "
+            f"counts {self.shape.k} columns, the least; a column that is alone in its batch takes a pass of its own"
+        )
+
+    def prepare(
+        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+    ) -> Prepared:
+        """Compute the statistics of the columns; Gram rows follow on demand."""
+        statistics, factor = self._factor(dataset, checked, engine, cache)
+        fit = self._fit(dataset, checked, statistics, factor, engine)
+        objective = partial(self._objective, checked, statistics, factor)
+        return Prepared(statistics, objective, fit, {"representation": self.name})
+
+    def _objective(
+        self, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor, lam: float
+    ) -> OnDemandObjective:
+        """Return the objective over all n columns; where Y = X, two passes give M = Z'(Z Z')Z."""
+        preprocess = checked.settings.preprocess
+        unusable = statistics.unusable(preprocess)
+        diagonal = np.where(unusable, 0.0, statistics.preprocessed_squares(preprocess))
+        shared: dict[str, Any] = {
+            "leading_rows": self.leading_rows, "batch": self.shape.rows_per_pass,
+            "row_cache_bytes": self.row_cache_bytes,
+        }  # fmt: skip
+        if not statistics.unsupervised:
+            B, c = statistics.targets(preprocess, statistics.B)
+            load = partial(target_gram, factor.dataset, statistics, preprocess)
+            return OnDemandObjective(factor, diagonal, B, c, lam, load_target_gram=load, **shared)
+        if unusable.all():
+            raise statistics.no_column_varies()
+        G = factor.row_gram()
+        return OnDemandObjective(
+            factor, diagonal, None, float(diagonal.sum()), lam, target_operator=G,
+            moment_diagonal=factor.quadratic_diagonal(G), **shared,
+        )  # fmt: skip
+
+    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+        costs = []
+        if not self.shape.N:
+            both = (row_gram_pass(blocks), quadratic_diagonal_pass(blocks))
+            costs.append(PassCost.total("row Gram matrix", (one.cost() for one in both)))
+        if self.leading_rows:
+            costs.append(leading_rows_pass(blocks).cost())
+        rows = product_pass(blocks, self.shape.rows_per_pass).cost()
+        return [*costs, PassCost.total("Gram rows", [rows] * self._row_passes)]
+
+    @property
+    def _row_passes(self) -> int:
+        """Return the passes for the Gram rows of k columns."""
+        return math.ceil(self.shape.k / self.shape.rows_per_pass)
+
+    @property
+    def _fetched_bytes(self) -> int:
+        """Return the bytes of the Gram rows of one pass: on the workers, then here, twice while they are joined."""
+        return self.shape.rows_per_pass * self.shape.gram_row_bytes
+
+    @property
+    def _task_bytes(self) -> int:
+        """Return the bytes that a task holds besides the blocks that are kept."""
+        p = self.shape
+        sent = 8 * p.rows_per_pass * p.m * (2 if p.keeps_moments else 1)
+        return 2 * p.tile_bytes + sent + self._fetched_bytes // max(self.resources.workers, 1) + SMALL_ARRAYS
+
+    @property
+    def _square_bytes(self) -> int:
+        """Return the bytes of X X', needed where Y = X: M = X'(X X')X."""
+        return 0 if self.shape.N else 8 * self.shape.m**2
+
+    @property
+    def _keeping_bytes(self) -> int:
+        """Return the limit of a worker that keeps its share of X."""
+        share = math.ceil(self.shape.x_bytes / max(self.resources.workers, 1))
+        return math.ceil((share * 1.02 + self._task_bytes + self._square_bytes + INTERPRETER) / KEEP_SHARE)

@@ -1,0 +1,139 @@
+"""The Gram matrix K = X'X (n x n) and B = X'Y, from one pass. Every method can run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from dsel.config.request import Checked, Settings
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.passes.base import FAN_IN, PassCost
+from dsel.passes.cache import StatisticsCache, load_or_compute
+from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass
+from dsel.passes.gram import gram_pass, gram_statistics, means_pass
+from dsel.passes.statistics import Statistics
+from dsel.passes.tiles import Tiling
+from dsel.planning.representations.base import (
+    HEADER_BYTES,
+    Prepared,
+    Representation,
+    Saved,
+    gib,
+    row_fit,
+    worker_limit,
+)
+
+
+class GramMatrix(Representation):
+    """K and B, summed over all rows in one pass."""
+
+    name: ClassVar[str] = "gram"
+    holds_gram: ClassVar[bool] = True
+
+    @property
+    def unsupported(self) -> str:
+        """Return nothing: every method can run on K."""
+        return ""
+
+    @property
+    def worker_bytes(self) -> int:
+        """Return the limit of a worker: some partial sums and two row blocks."""
+        return worker_limit((FAN_IN + 2) * self._partial_bytes + 2 * self.shape.row_block_bytes)
+
+    @property
+    def client_bytes(self) -> int:
+        """Return the memory of this process: K, preprocessed, and what the search makes of it."""
+        return (4 + 2 * self.shape.gram_sums) * 8 * self.shape.n**2
+
+    @property
+    def passes(self) -> int:
+        """Return 1."""
+        return 1
+
+    @property
+    def reason(self) -> str:
+        """Return why one would choose it."""
+        n = self.shape.n
+        return f"the Gram matrix ({n} x {n}, {gib(8 * n * n)}) fits, and one pass computes it"
+
+    @property
+    def memory_parts(self) -> tuple[str, str]:
+        """Return what takes the memory."""
+        n = self.shape.n
+        return (
+            f"{gib(self._partial_bytes)} a partial Gram matrix, {gib(self.shape.row_block_bytes)} a row block",
+            f"the Gram matrix, {n} x {n}",
+        )
+
+    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+        """Look for the statistics of all rows, and of all folds if the method needs them."""
+        settings, cv, fingerprint = checked.settings, checked.requirements.cross_validation, dataset.fingerprint
+        if fingerprint is None:
+            return Saved()
+        size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
+        keys = [StatisticsCache.key(fingerprint, kind="gram", missing=settings.missing)]
+        if cv is not None and cv.folds:
+            whole, parts = fold_keys(fingerprint, settings.missing, cv.folds, cv.repeats, settings.seed)
+            keys = [whole, *parts.values()]
+        complete = all(map(cache.has, keys))
+        return Saved(complete, disk_bytes=0 if complete else len(keys) * size)
+
+    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+        """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
+        if saved.statistics:
+            return []
+        means = [means_pass(dataset).cost()] if checked.settings.missing == "mean" else []
+        return [*means, self._gram_cost(dataset, checked)]
+
+    def prepare(
+        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+    ) -> Prepared:
+        """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
+        settings, cv, folds = checked.settings, checked.requirements.cross_validation, None
+        if cv is not None and cv.folds:
+            statistics, folds = cached_fold_statistics(
+                dataset, cv.folds, cv.repeats, settings.seed, cache, missing=settings.missing, engine=engine
+            )
+        else:
+            statistics = cached_gram_statistics(dataset, settings, cache, engine, self._tiling)
+        return prepare_gram(dataset, settings, statistics, engine, folds)
+
+    def read_samples(self, dataset: Dataset) -> Iterator[Any]:
+        """Yield blocks of rows."""
+        return (block.x.compute() if block.lazy else block.x for block in dataset.blocks)
+
+    @property
+    def _partial_bytes(self) -> int:
+        """Return the bytes of one partial sum."""
+        return self.shape.gram_sums * 8 * self.shape.n * (self.shape.n + self.shape.N)
+
+    @property
+    def _tiling(self) -> Tiling | None:
+        """Return how K is summed in parts; None: at once."""
+        return None
+
+    def _gram_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+        cv = checked.requirements.cross_validation
+        if cv is not None and cv.folds:
+            return fold_pass(dataset, cv.folds, cv.repeats, checked.settings.seed).cost()
+        return gram_pass(dataset).cost()
+
+
+def prepare_gram(
+    dataset: Dataset, settings: Settings, statistics: Statistics, engine: Engine, folds: FoldStatistics | None = None
+) -> Prepared:
+    """Return the problem with a Gram matrix that is already computed."""
+    fit = row_fit(dataset, settings, statistics, engine)
+    return Prepared(statistics, lambda lam: statistics.objective(settings.preprocess, lam), fit, folds=folds)
+
+
+def cached_gram_statistics(
+    dataset: Dataset, settings: Settings, cache: StatisticsCache | None, engine: Engine, tiling: Tiling | None = None
+) -> Statistics:
+    """Return the statistics with the Gram matrix, from the cache if they are saved there."""
+    return load_or_compute(
+        cache, dataset, "gram",
+        lambda: gram_statistics(dataset, missing=settings.missing, engine=engine, tiling=tiling),
+        missing=settings.missing,
+    )  # fmt: skip

@@ -1,0 +1,168 @@
+"""From what a search found to a Selection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel._lib.versions import versions
+from dsel.config.import_path import import_path
+from dsel.config.request import Checked
+from dsel.data.dataset import Dataset
+from dsel.data.labels import format_labels
+from dsel.objective.base import Objective
+from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.passes.refit import Fit
+from dsel.passes.statistics import ColumnScales, Preprocess
+from dsel.search.base import FrontPoint, SearchOutcome
+from dsel.search.greedy.rounds import subset_fit
+from dsel.search.options import Options
+from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
+from dsel.storage.paths import AnyPath
+
+#: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
+_AGREEMENT = 1e-6
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run found.
+
+    checked: the request, with the penalty that was used. statistics: of the columns. objective: over the columns that
+    could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those that depend on
+    others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the method scored
+    subsets on.
+    """
+
+    checked: Checked
+    statistics: ColumnScales
+    objective: Objective
+    outcome: SearchOutcome
+    chosen: Ints
+    dependent: Ints
+    fit: Fit
+    path: tuple[PathRow, ...] = ()
+    rows: DatasetRows | None = None
+
+    @property
+    def best(self) -> FrontPoint:
+        """Return the best subset of at most k columns."""
+        return self.outcome.best(self.checked.settings.k - len(self.objective.included))
+
+    @property
+    def by_criterion(self) -> bool:
+        """Return whether the user's criterion was minimised in place of f."""
+        return self.checked.settings.criterion is not None
+
+
+def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: dict[str, float]) -> Selection:
+    """Return the Selection. notes: on the columns; seconds: by stage."""
+    settings, outcome, fit = found.checked.settings, found.outcome, found.fit
+    S, coefficients, intercept = _coefficients(found)
+    base, best = len(found.objective.included), found.best
+    unusable = found.statistics.unusable(settings.preprocess)
+    return Selection(
+        indices=tuple(int(j) for j in S),
+        labels=tuple(str(dataset.features[j]) for j in S),
+        k=int(settings.k),
+        error=fit.error,
+        r2=1.0 - fit.rss / fit.total,
+        method=settings.method,
+        preprocess=settings.preprocess,
+        lam=float(settings.lam),
+        seed=int(settings.seed),
+        options=_as_text(found.checked.options),
+        coefficients=coefficients,
+        intercept=intercept,
+        front=tuple(_front_row(found, point) for point in outcome.front),
+        trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
+        ended=outcome.ended,
+        iterations=outcome.iterations,
+        shape=(dataset.m, dataset.n),
+        targets=tuple(str(t) for t in dataset.targets),
+        include=tuple(int(j) for j in found.checked.include),
+        exclude=tuple(int(j) for j in found.checked.exclude),
+        constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
+        counts=outcome.counts,
+        notes=(*notes, *outcome.notes, *_notes(dataset, found)),
+        source=dataset.name,
+        fingerprint=dataset.fingerprint,
+        seconds=seconds,
+        versions=versions(),
+        criterion=best.value if found.by_criterion and np.isfinite(best.value) else None,
+        path=found.path,
+        weights=None if dataset.weights is None else dataset.weights.name,
+    )
+
+
+def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
+    """Return the columns of the answer, and coefficients and intercept for the data as they are."""
+    settings, S, rows = found.checked.settings, found.chosen, found.rows
+    coefficients, intercept = in_data_units(found.statistics, settings.preprocess, S, found.fit)
+    if rows is not None and rows.intercept == "column":
+        coefficients, intercept = rows.in_data_units(subset_fit(rows.problem(settings.lam), S.tolist()))
+    if found.by_criterion:  # the answer is what it chose, to the last column
+        S = np.concatenate([S, found.dependent])
+        coefficients = np.vstack([coefficients, np.zeros((found.dependent.size, coefficients.shape[1]))])
+    return S, coefficients, intercept
+
+
+def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
+    """Yield notes on the answer."""
+    rows, fit, dependent = found.rows, found.fit, found.dependent
+    if rows is not None and rows.recoded:
+        yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
+    if rows is not None and rows.intercept == "column":
+        yield "error and r2 are those of the chosen columns without the column of ones"
+    if not found.by_criterion and abs(fit.error - found.best.value) > _AGREEMENT * fit.total:
+        yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
+    if found.by_criterion and not np.isfinite(found.best.value):
+        yield "the criterion is +inf for every subset that was evaluated"
+    if not found.chosen.size and not dependent.size:
+        yield "no column is chosen: no subset that was evaluated has a smaller error than the empty one"
+    if dependent.size:
+        what = "have coefficient 0" if found.by_criterion else "were left out"
+        yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
+
+
+def _front_row(found: Found, point: FrontPoint) -> FrontRow:
+    objective = found.objective
+    f = objective.value(point.members)
+    size = len(objective.included) + point.size
+    criterion = point.value if found.by_criterion and np.isfinite(point.value) else None
+    return FrontRow(size, f, 1.0 - f / objective.total, tuple(objective.in_data(point.members)), criterion)
+
+
+def _as_text(options: Options) -> dict[str, Any]:
+    """Return options as JSON types: functions by their import path."""
+
+    def text(value: Any) -> Any:
+        if callable(value):
+            return import_path(value)
+        return value if value is None or isinstance(value, str | int | float) else _plain(value)
+
+    return {name: text(value) for name, value in options}
+
+
+def _plain(value: Any) -> Any:
+    """Return tuples of numbers as lists, and data in memory by name only."""
+    if isinstance(value, list | tuple) and all(isinstance(one, int | float) for one in value):
+        return list(value)
+    return str(value) if isinstance(value, AnyPath) else "data in memory"
+
+
+def in_data_units(statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit) -> tuple[Floats, Floats]:
+    """Return coefficients and intercept for X and Y as they are; where Y = X for all n columns, constant ones too."""
+    scaling = statistics.scaling(preprocess)
+    found = fit.coefficients
+    if statistics.unsupervised:
+        usable = ~statistics.unusable(preprocess)
+        found = np.zeros((S.size, usable.size))
+        found[:, usable] = fit.coefficients
+    coefficients = found * scaling.scale_y / scaling.scale_x[S][:, None]
+    intercept = scaling.center_y - scaling.center_x[S] @ coefficients
+    return coefficients, intercept

@@ -1,0 +1,88 @@
+"""The columns that may be chosen, and the order in which chosen columns are listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dsel._lib.types import Ints
+from dsel.config.request import Checked
+from dsel.data.dataset import Dataset
+from dsel.data.labels import format_labels
+from dsel.errors import DataError, OptionError
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import SubsetState
+from dsel.passes.statistics import ColumnScales, duplicates
+
+
+def candidates_of(
+    dataset: Dataset, checked: Checked, statistics: ColumnScales, whole: Objective
+) -> tuple[Objective, tuple[str, ...]]:
+    """Return the objective over the columns that may be chosen, given the included ones, and notes for the user.
+
+    whole: the objective over all columns. Errors: OptionError where no column is left, or an included one is constant;
+    DataError where the targets are out of range.
+    """
+    settings, labels = checked.settings, dataset.features
+    require_variation(whole.total)
+    unusable = statistics.unusable(settings.preprocess)
+    lost = checked.include[unusable[checked.include]]
+    if lost.size:
+        raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
+    notes = _notes_on_columns(dataset, checked, statistics)
+    allowed = ~unusable
+    allowed[checked.exclude] = False
+    pairs = duplicates(whole.K) if whole.has_gram else []
+    if pairs:
+        named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
+        more = " (and more)" if len(pairs) > 3 else ""
+        notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
+    keep = np.flatnonzero(allowed)
+    if not keep.size:
+        raise OptionError("No column is left to choose from: all are constant or excluded.")
+    if keep.size < settings.k:
+        notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
+    objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
+    return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
+
+
+def _notes_on_columns(dataset: Dataset, checked: Checked, statistics: ColumnScales) -> list[str]:
+    """Return notes on columns that explain nothing."""
+    labels, notes = dataset.features, []
+    unusable = statistics.unusable(checked.settings.preprocess)
+    if unusable.any():
+        constant = np.flatnonzero(unusable)
+        notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
+    empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
+    if checked.settings.missing == "mean" and empty.size:  # the statistics do not tell the two apart
+        notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")
+    return notes
+
+
+def require_variation(total: float) -> None:
+    """Raise DataError unless ||Y||^2 is positive and finite."""
+    if not 0.0 < total < math.inf:
+        raise DataError(
+            f"||Y||^2 is {total}: the squares of the targets are out of float64's range.", "Rescale Y (X where Y = X)."
+        )
+
+
+def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) -> tuple[Ints, Ints]:
+    """Return the included, then the other columns, in order of gain; and apart the columns that depend on others.
+
+    Each next column has the largest gain after those before it. rfe or a criterion may choose dependent columns.
+    """
+    members = [*included, *chosen]
+    solution = SubsetState(whole.restrict(members), len(members))
+    order: list[int] = []
+    dependent: list[int] = []
+    for group in (range(len(included)), range(len(included), len(members))):
+        waiting = set(group)
+        while waiting:
+            gains = solution.gains()
+            j = max(waiting, key=lambda j: (gains[j], -members[j]))
+            (order if solution.insert(j) else dependent).append(members[j])
+            waiting.discard(j)
+    return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
