@@ -25,8 +25,8 @@ class Certificate:
         Proved lower bound on f of all allowed subsets of at most `size` columns, see Notes.
     total : float
         ||Y||_F^2 of the preprocessed targets.
-    members, indices : tuple of int
-        The best known subset as local indices of the search, and as column indices of the data.
+    indices : tuple of int
+        The best known subset, as column indices of the data.
     nodes : int
         Nodes of branch and bound that were visited in all runs of the proof.
     seconds : float
@@ -59,7 +59,6 @@ class Certificate:
     value: float
     bound: float
     total: float
-    members: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
     nodes: int = 0
     seconds: float = 0.0
@@ -113,7 +112,7 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
-        """Return the certificate that `as_dict` wrote, without `members`."""
+        """Return the certificate that `as_dict` wrote."""
         names = ("size", "value", "bound", "total", "nodes", "seconds", "method", "better")
         return cls(**{name: values[name] for name in names}, indices=tuple(values["indices"]))
 
@@ -122,7 +121,7 @@ def nothing_to_choose(objective: Objective) -> Certificate:
     """Return the certificate of the included columns alone."""
     size = len(objective.included)
     return Certificate(
-        size, objective.c, objective.c, objective.total, (), tuple(objective.included), method="nothing to choose"
+        size, objective.c, objective.c, objective.total, tuple(objective.included), method="nothing to choose"
     )
 
 

@@ -111,7 +111,6 @@ class Proof:
             value=search.best_value,
             bound=max(search.lower, relaxation),
             total=objective.total,
-            members=search.best,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,
             seconds=self.seconds,

@@ -33,7 +33,7 @@ def test_a_certificate_is_true(case):
     assert whole.gap <= slack
     assert whole.value == pytest.approx(best, abs=slack)
     assert whole.bound >= short.bound
-    assert whole.value == objective.value(whole.members) or not whole.members
+    assert whole.value == objective.value(whole.indices) or not whole.indices
 
 
 def test_a_better_subset_than_the_one_certified_is_named():
@@ -43,7 +43,7 @@ def test_a_better_subset_than_the_one_certified_is_named():
     found = certify(objective, 1, worst)
     assert found.better
     assert found.value < objective.value(worst)
-    assert not certify(objective, 1, found.members).better
+    assert not certify(objective, 1, found.indices).better
 
 
 def test_an_older_certificate_makes_a_newer_one_no_worse():
