@@ -15,14 +15,14 @@ from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
 log = logging.getLogger("dsel")
 
-#: A failed task (a lost worker, a read that failed for a moment) is tried again so often.
+#: Number of retries of a failed task (its worker was lost, or a read failed for a moment).
 RETRIES = 2
-#: With every worker out of memory nothing moves: after so many seconds that is an error, not a wait.
+#: Seconds with all workers paused for lack of memory after which work fails.
 PAUSED_LIMIT = 20.0
-#: Without any worker, likewise.
+#: Seconds without any worker after which work fails.
 NO_WORKER_LIMIT = 120.0
 
-#: Between two looks at the workers.
+#: Interval between two looks at the workers.
 _LOOK_SECONDS = 0.5
 
 Progress = Callable[[int, int], None]  # tasks done, tasks in all
@@ -148,7 +148,7 @@ class DaskEngine:
 
 
 def _released_in_turn(futures: list[Any]) -> Iterator[Any]:
-    """Yield each future, and release it when the next one is asked for."""
+    """Yield each future, and release it before the next one."""
     for future in futures:
         yield future
         future.release()
@@ -162,7 +162,7 @@ def workers_of(client: Any) -> tuple[int, int | None]:
 
 
 def _finished(future: Any) -> bool:
-    """Wait a little; whether it has ended, well or not."""
+    """Wait a moment, and return whether the future has a result or an error."""
     from distributed import TimeoutError as WaitTimeout
 
     try:
@@ -173,7 +173,7 @@ def _finished(future: Any) -> bool:
 
 
 def _done(client: Any, keys: list[str]) -> int:
-    """Tasks of the graph that are finished, by the scheduler's account."""
+    """Return the number of finished tasks of the graph."""
     return int(client.run_on_scheduler(_count_finished, keys=keys))
 
 
@@ -183,7 +183,7 @@ def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:
 
 
 def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:
-    """Since when no worker works; raises once that is too long."""
+    """Return since when no worker can work (None: one can), and raise ClusterError after too long a time."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     working = [w for w in workers.values() if w.get("status") != "paused"]
     if working:
@@ -195,7 +195,7 @@ def check_workers(client: Any, stalled_since: float | None, no_worker_limit: flo
             f"{format_bytes(w['metrics']['memory'])} of {format_bytes(w['memory_limit'])}" for w in workers.values()
         )
         raise ClusterError(
-            f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for want of memory ({used}).",
+            f"All {len(workers)} workers have been paused for {PAUSED_LIMIT:.0f} s for lack of memory ({used}).",
             "Allow them more memory, or store the data in smaller chunks.",
         )
     if not workers and now - since > no_worker_limit:
@@ -204,7 +204,7 @@ def check_workers(client: Any, stalled_since: float | None, no_worker_limit: flo
 
 
 def _peak_resident() -> int:
-    # Not getrusage: a child starts with its parent's peak there.
+    # Not getrusage: there a child starts with its parent's peak.
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))

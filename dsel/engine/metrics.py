@@ -1,7 +1,7 @@
-"""Progress of a run on the scheduler's own Prometheus endpoint (/metrics on its dashboard's port).
+"""Progress of a run on the scheduler's Prometheus endpoint (/metrics on the port of its dashboard).
 
-The driver reports as events of the scheduler ("dsel"), and a plugin there keeps the last of them. Without the package
-prometheus-client on the scheduler its endpoint says that there are no metrics, and nothing is reported.
+The driver logs its progress as events of the scheduler (topic "dsel"), and a scheduler plugin keeps the last one. The
+scheduler needs the package prometheus-client; without it nothing is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 log = logging.getLogger("dsel")
 
 TOPIC = "dsel"
-#: Between two reports; and how long one may hold up the run.
+#: Interval between two reports, and time limit of one.
 REPORT_SECONDS, TIMEOUT_SECONDS = 1.0, 5.0
 
 _GAUGES = {
@@ -30,7 +30,7 @@ _GAUGES = {
 
 
 class ProgressMetrics(SchedulerPlugin):
-    """On the scheduler: what the run with this id has reported last, for whoever collects metrics."""
+    """Scheduler plugin that exports the last report of one run."""
 
     def __init__(self, run: str) -> None:
         self.name = f"dsel-metrics-{run}"
@@ -38,30 +38,30 @@ class ProgressMetrics(SchedulerPlugin):
         self._last: dict[str, Any] = {}
 
     async def start(self, scheduler: Any) -> None:
-        """Register with the collectors of the scheduler's process."""
+        """Register as a collector in the scheduler's process."""
         with suppress(ImportError):
             from prometheus_client import REGISTRY
 
             REGISTRY.register(self)
 
     async def before_close(self) -> None:
-        """The scheduler ends."""
+        """Unregister when the scheduler closes."""
         self.unregister()
 
     def unregister(self) -> None:
-        """Leave the collectors."""
+        """Unregister as a collector."""
         with suppress(ImportError, KeyError):
             from prometheus_client import REGISTRY
 
             REGISTRY.unregister(self)
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """An event of the scheduler."""
+        """Store a report of this run."""
         if topic == TOPIC and msg.get("run") == self._run:
             self._last = msg
 
     def collect(self) -> Iterator[Any]:
-        """What Prometheus reads."""
+        """Yield the metrics that Prometheus reads."""
         from prometheus_client.core import GaugeMetricFamily
 
         if not self._last:
@@ -76,9 +76,9 @@ class ProgressMetrics(SchedulerPlugin):
 
 @contextmanager
 def progress_metrics(client: Any, run: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that takes the progress (stage, done, total, best, checkpoint) and reports it, once a second at most.
+    """Provide a function that reports progress (stage, done, total, best, checkpoint), at most once per second.
 
-    Metrics are an extra: where they fail, the run says so once and goes on.
+    Metrics are optional. If they fail, one warning is logged and the run continues.
     """
     plugin = ProgressMetrics(run)
     state: dict[str, Any] = {"next": 0.0, "stage": None, "since": 0.0, "works": True}

@@ -21,6 +21,12 @@ class ThreadEngine:
         Number of workers to plan for.
     worker_memory : int, optional
         Memory limit per worker to plan for, in bytes. None: no limit.
+
+    Examples
+    --------
+    >>> from dask import delayed
+    >>> ThreadEngine().run([delayed(sum)([1, 2]), delayed(max)([3, 4])])
+    [3, 4]
     """
 
     workers: int = 1

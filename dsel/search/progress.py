@@ -1,4 +1,4 @@
-"""How a search on workers is getting on: what a person who watches wants to know."""
+"""Progress of a search on workers, for people who watch it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """iterations: done, of how many. per_second: evaluations since this run began. utilisation: the share of the
-    workers' time that was spent on evaluations. seconds_left: to the last iteration at this pace, None while unknown.
+    """Progress of a search.
+
+    Parameters
+    ----------
+    iterations, limit : int
+        Iterations so far, and their limit.
+    evaluations : int
+        Evaluations so far.
+    best : float
+        Smallest f so far.
+    archive : int
+        Solutions in the archive.
+    per_second : float
+        Evaluations per second of this run.
+    workers : int
+        Workers at this moment.
+    utilisation : float
+        Fraction of the workers' time spent on evaluations.
+    seconds_left : float or None
+        Time to the last iteration at this speed. None: not known.
     """
 
     iterations: int
@@ -25,7 +43,7 @@ class Progress:
         left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
         return (
             f"{self.evaluations:,} evaluations, best {self.best:.6g}, archive {self.archive}, "
-            f"{self.per_second:,.3g} a second, {self.workers} workers {self.utilisation:.0%} busy{left}"
+            f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy{left}"
         )
 
 

@@ -12,7 +12,7 @@ from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import LostTask, Slice, Task, TaskResult
-from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.iteration_slices import SliceRunner
 
 #: Simulated seconds per iteration.
 _SECONDS = 1e-6
@@ -26,7 +26,7 @@ class SimulatedWorkers:
     def __init__(self, objective: DenseObjective, k: int, seed: int, workers: int) -> None:
         self.workers = self.target_parallelism = workers
         self.now = 0.0
-        self._engines = [SliceEngine(objective, k, seed) for _ in range(workers)]
+        self._engines = [SliceRunner(objective, k, seed) for _ in range(workers)]
         self._busy: dict[int, tuple[float, Task]] = {}
         self._waiting: list[Task] = []
         self._pace = np.random.default_rng(seed)

@@ -82,14 +82,14 @@ def wait_for_company(S, path: Path) -> None:
 
 
 def kept(client) -> tuple[int, int, int]:
-    """Search engines, objectives and data that the workers hold, all together."""
+    """Slice runners, objectives and data that the workers hold, all together."""
 
     def here() -> tuple[int, int, int]:
         from dsel.data import criterion_data as columns
         from dsel.objective import objective_file as stored
         from dsel.search.parallel import worker_tasks as work
 
-        return sum(map(len, work._engines.values())), len(stored._loaded), len(columns._kept)
+        return sum(map(len, work._runners.values())), len(stored._loaded), len(columns._kept)
 
     return tuple(map(sum, zip(*client.run(here).values(), strict=True)))
 
@@ -212,7 +212,7 @@ class TestWorkers:
             return float(abs(data.Y[:, 0] - data.columns(S).sum(axis=1)).mean())
 
         found = dsel.select(str(path), k=2, method="pposs", criterion=criterion, iterations=120, processors=24)
-        assert found.counts["packages"] > 0
+        assert found.counts["tasks"] > 0
         assert kept(client) == (0, 0, 0)
 
     def test_a_criterion_that_raises_is_named_with_its_traceback(self, client, tmp_path) -> None:
@@ -323,7 +323,7 @@ class TestSelect:
             scores = cross_val_score(LinearRegression(), self.X[:, sorted(found.indices)], self.Y[:, 0], cv=3)
             assert found.criterion == pytest.approx(-scores.mean())
         assert set(there.indices) == set(here.indices)
-        assert there.counts["packages"] > 0
+        assert there.counts["tasks"] > 0
 
     def test_the_data_come_whole_or_by_columns_from_memory_or_a_store(self, client, tmp_path, monkeypatch) -> None:
         from dsel.data import criterion_data as module

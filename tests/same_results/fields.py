@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 #: Counts that follow the clock.
-CLOCKED = ("utilisation", "packages", "lost_packages", "lost_evaluations")
+CLOCKED = ("utilisation", "tasks", "lost_tasks", "lost_evaluations")
 #: Fields of a plan that are numbers, and the same on every machine.
 PLAN = (
     "passes", "bytes_read", "tasks", "flops", "worker_bytes", "worker_limit", "client_bytes", "disk_bytes", "exact",

@@ -10,7 +10,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import drive
 from dsel.search.method import SearchTask
 from dsel.search.parallel import pposs, pposs_asy
-from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.iteration_slices import SliceRunner
 from dsel.search.pareto import poss
 from dsel.search.pareto.search import Poss
 from dsel.search.registry import METHODS
@@ -65,7 +65,7 @@ def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
 def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
     done = []
     monkeypatch.setattr(pposs_asy, "log_compilation", lambda _: True)
-    monkeypatch.setattr(SliceEngine, "run", lambda _, part: done.append((part.start, part.stop)) or ())
+    monkeypatch.setattr(SliceRunner, "run", lambda _, part: done.append((part.start, part.stop)) or ())
     objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     options = METHODS["pposs-asy"].options(iterations=100)
     METHODS["pposs-asy"].run(SearchTask(objective, 3, 0, options))

@@ -82,7 +82,7 @@ class DispatchStats:
     def counts(self) -> dict[str, Any]:
         """Return the entries for the result."""
         return {
-            "packages": self.tasks, "lost_packages": self.lost_tasks, "lost_evaluations": self.lost_evaluations,
+            "tasks": self.tasks, "lost_tasks": self.lost_tasks, "lost_evaluations": self.lost_evaluations,
             "utilisation": round(self.utilisation, 3),
         }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Slices of PPOSS-asy on a worker: the compiled engine takes in the newest archive and goes on from there."""
+"""Slices of PPOSS-asy on a worker: compiled code merges the newest archive and continues from there."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import numpy as np
 
 from dsel.objective.base import Objective
 from dsel.search.parallel.executor import Slice
-from dsel.search.pareto import kernel as engine
+from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.search import Poss
 
 
-class SliceEngine:
-    """An engine that stays with its worker from one slice to the next, with its archive and neighbour tables.
+class SliceRunner:
+    """Runs slices on one archive with its neighbour tables, which a worker keeps between slices.
 
-    What the snapshot brings that is better than its own comes in, made from the nearest subset it has. The snapshot
-    never brings anything worse: what is here was sent with an earlier answer. memory: bytes its tables may take.
-    Errors: CapacityError.
+    Solutions of a snapshot that are better than those of the archive are inserted, each computed from the nearest
+    subset in the archive. A snapshot is never worse than the archive: it contains what earlier slices returned.
+
+    memory: bytes for the tables. Raises CapacityError if they need more.
     """
 
     def __init__(
@@ -25,20 +26,20 @@ class SliceEngine:
         self._poss = Poss(objective, k, seed=seed, isolation=isolation, memory_limit=memory)
 
     def run(self, part: Slice) -> tuple[tuple[Subset, float], ...]:
-        """The iterations of the slice; (subset, f) of what then is archived here and not in the snapshot."""
+        """Run the iterations of a slice, and return (subset, f) of solutions that the snapshot does not contain."""
         poss, known = self._poss, {S for S, _ in part.solutions}
-        self._take_in(part.solutions)
-        poss._count[engine.ITERATION] = part.start
+        self._insert(part.solutions)
+        poss._count[kernel.ITERATION] = part.start
         poss.advance(part.stop)
         return tuple((z.members, z.value) for z in poss.archived if z.size and z.members not in known)
 
-    def _take_in(self, solutions: tuple[tuple[Subset, float], ...]) -> None:
+    def _insert(self, solutions: tuple[tuple[Subset, float], ...]) -> None:
         poss = self._poss
         memory = poss._memory
-        best = memory[engine.BEST]
+        best = memory[kernel.BEST]
         for S, f in solutions:
             if f < best[poss._class_of(S), len(S)]:
                 poss._make_room()
                 poss.objective.fetch_rows(S)
-                engine.take_in(memory.P, np.asarray(S, np.int64), len(S))
+                kernel.take_in(memory.P, np.asarray(S, np.int64), len(S))
                 poss._flush_trace()

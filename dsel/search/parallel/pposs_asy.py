@@ -13,7 +13,7 @@ from dsel.search.base import SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.executor import SerialExecutor, Slice
-from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.iteration_slices import SliceRunner
 from dsel.search.parallel.on_workers import (
     WorkerOptions,
     isolation_of,
@@ -67,7 +67,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _compile_slices() -> None:
     """Compile what a slice needs before any clock runs. Workers on this machine find it in the cache."""
     smallest = DenseObjective(np.eye(2), np.ones((2, 1)), 3.0)
-    SliceEngine(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
+    SliceRunner(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
 
 
 METHOD = Method(

@@ -1,4 +1,4 @@
-"""PPOSS in rounds on a quadratic objective: the archive of `dsel.search.pareto.poss` with the rounds of Algorithm 2."""
+"""PPOSS on a quadratic objective, in this process: the archive of POSS with the rounds of Algorithm 2."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.base import Improvement
 from dsel.search.parallel.synchronous_kernel import run_rounds
-from dsel.search.pareto import kernel as engine
+from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.search import Poss
 
 
 class PpossRounds(Poss):
-    """PPOSS with N = `processors` offspring a round, in this process. `iteration` counts offspring: N times the rounds.
+    """PPOSS with N = `processors` offspring per round, in this process.
 
-    Draws are those of dsel.search.parallel.synchronous.Pposs; with N = 1 it is Poss step by step.
+    Draws are those of `dsel.search.parallel.synchronous.Pposs`. With N = 1 the search is `Poss` step by step.
+    `iteration` counts offspring: N times the rounds.
     """
 
     def __init__(
@@ -26,48 +27,50 @@ class PpossRounds(Poss):
         memory_limit: int = 8 << 30,
     ) -> None:  # fmt: skip
         if processors < 1:
-            raise OptionError(f"processors is {processors}.", "At least one offspring is made in a round.")
+            raise OptionError(f"processors is {processors}.", "A round has at least one offspring.")
         super().__init__(objective, k, seed=seed, isolation=isolation, memory_limit=memory_limit)
         self.processors = self._offspring = processors
-        if processors > self._memory[engine.TRACE].shape[0]:  # each may be an improvement
-            self._memory.put(engine.TRACE, np.zeros((processors, 3)))
-        flips = self._memory[engine.CDF].size
+        if processors > self._memory[kernel.TRACE].shape[0]:  # each may be an improvement
+            self._memory.put(kernel.TRACE, np.zeros((processors, 3)))
+        flips = self._memory[kernel.CDF].size
         self._survivors = np.zeros((processors, 2 + 2 * k + flips), np.int64)
 
     @property
     def iteration(self) -> int:
-        """Offspring made so far."""
-        return int(self._count[engine.ITERATION]) * self.processors
+        """Number of offspring so far."""
+        return int(self._count[kernel.ITERATION]) * self.processors
 
     @property
     def last_gain(self) -> int:
-        """Offspring made before the round in which `best_value` last fell."""
-        return int(self._count[engine.LAST_GAIN]) * self.processors
+        """Number of offspring before the round in which `best_value` last improved."""
+        return int(self._count[kernel.LAST_GAIN]) * self.processors
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`, by offspring made before its round."""
+        """Every improvement of `best_value`, with the number of offspring before its round."""
         return tuple(Improvement(t.iteration * self.processors, t.size, t.value) for t in super().trace)
 
     def advance(self, until: int, target: float | None = None) -> bool:
-        """Whole rounds, until another one would go beyond `until` offspring (one is always made); True as soon as
-        f <= target for some subset of at most k columns."""
+        """Run complete rounds, at least one, until another would exceed `until` offspring.
+
+        Return True as soon as f <= target for some subset of at most k columns, else False.
+        """
         if target is not None and self.best_value <= target:
             return True
-        self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
-        rounds = max(until // self.processors, int(self._count[engine.ITERATION]) + (self.iteration < until))
+        self._memory[kernel.RATES][kernel.TARGET] = -np.inf if target is None else target
+        rounds = max(until // self.processors, int(self._count[kernel.ITERATION]) + (self.iteration < until))
         while True:
             status = run_rounds(self._memory.P, rounds, self.processors, self._survivors)
             self._flush_trace()
-            if status in (engine.ROWS_NEEDED, engine.PAIRS_NEEDED):
+            if status in (kernel.ROWS_NEEDED, kernel.PAIRS_NEEDED):
                 self._fetch(status)
-            elif status != engine.FULL:
-                return bool(status == engine.TARGET_REACHED)
-            if self.isolation != "none":  # each offspring may be in a class of its own
-                self._make_room(int(self._count[engine.MEMBERS]) + self.processors)
+            elif status != kernel.FULL:
+                return bool(status == kernel.TARGET_REACHED)
+            if self.isolation != "none":  # each offspring may have its own class
+                self._make_room(int(self._count[kernel.MEMBERS]) + self.processors)
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs."""
+        """Return all that `restore` needs."""
         return {
             **super().state(),
             "trace": [[t.iteration, t.size, t.value] for t in super().trace],
@@ -76,7 +79,7 @@ class PpossRounds(Poss):
 
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PpossRounds:
-        """The search as it was when `state` was taken."""
+        """Return the search of a saved state."""
         search = cls(
             objective, state["k"], processors=state["processors"], seed=state["seed"],
             isolation=state.get("isolation", "none"), memory_limit=memory_limit,

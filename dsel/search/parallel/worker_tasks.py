@@ -19,14 +19,14 @@ from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
 from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
-from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.iteration_slices import SliceRunner
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.evaluation_memo import failure, number
 
 #: Evaluations that run in this process: key of the task -> subset, and start time (time.monotonic).
 _running: dict[str, tuple[Subset, float]] = {}
-#: Search engines with their archives and tables, by run. Only the last run has any: they are large.
-_engines: dict[str, list[SliceEngine]] = {}
+#: Runners with their archives and tables, by run. Only the last run has any: they are large.
+_runners: dict[str, list[SliceRunner]] = {}
 #: Runs that have ended. A slice that ends later leaves nothing in memory.
 _ended: deque[str] = deque(maxlen=1000)
 _lock = threading.Lock()
@@ -121,10 +121,10 @@ def _cleanup_of(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ...]:
 
 
 def _release_run(run: str) -> None:
-    """Release the search engines of a run that has ended."""
+    """Release the runners of a run that has ended."""
     with _lock:
         _ended.append(run)
-        _engines.pop(run, None)
+        _runners.pop(run, None)
 
 
 @dataclass(frozen=True)
@@ -160,21 +160,21 @@ class RunSlices:
     def __call__(self, task: Task) -> TaskResult:
         assert isinstance(task.payload, Slice)
         with _lock:
-            idle = _engines.get(self.run)
-            engine = idle.pop() if idle else None  # no other thread may use it now
-        if engine is None:
+            idle = _runners.get(self.run)
+            runner = idle.pop() if idle else None  # no other thread may use it now
+        if runner is None:
             opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
-            engine = SliceEngine(opened, self.k, self.seed, self.isolation, self.memory)
+            runner = SliceRunner(opened, self.k, self.seed, self.isolation, self.memory)
         start = time.perf_counter()
-        found = engine.run(task.payload)
+        found = runner.run(task.payload)
         seconds = time.perf_counter() - start
         with _lock:
-            for other in [other for other in _engines if other != self.run]:
-                del _engines[other]
+            for other in [other for other in _runners if other != self.run]:
+                del _runners[other]
             if self.run not in _ended:
-                _engines.setdefault(self.run, []).append(engine)
+                _runners.setdefault(self.run, []).append(runner)
         return TaskResult(found, seconds)
 
     def cleanup(self) -> tuple[Cleanup, ...]:
-        """Return functions that release the search engines and the objective."""
+        """Return functions that release the runners and the objective."""
         return (partial(_release_run, self.run), *_cleanup_of(self.objective))

@@ -12,7 +12,7 @@ from dsel.errors import CapacityError
 from dsel.objective.objective_file import objective_digest, save_objective
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.executor import Slice
-from dsel.search.parallel.iteration_slices import SliceEngine
+from dsel.search.parallel.iteration_slices import SliceRunner
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.search.pareto.search import Poss
 from tests.search.cases import random_data, regression, self_expression
@@ -95,7 +95,7 @@ class TestSlices:
     @pytest.mark.parametrize("objective", [regression(X, Y), self_expression(X)], ids=["y", "Y = X"])
     def test_slices_one_after_another_are_poss(self, objective) -> None:
         search, poss = SlicedPposs(objective, 4, seed=2), Poss(objective, 4, seed=2)
-        engine = SliceEngine(objective, 4, 2)
+        engine = SliceRunner(objective, 4, 2)
         while not search.finished(6000):
             task = search.ask(350, 1, 6000)
             search.tell(task, engine.run(task.payload))
@@ -107,7 +107,7 @@ class TestSlices:
     @pytest.mark.parametrize("objective", [regression(X, Y), self_expression(X)], ids=["y", "Y = X"])
     def test_with_an_isolation_too(self, objective) -> None:
         search = SlicedPposs(objective, 4, seed=2, isolation="min-index")
-        poss, engine = Poss(objective, 4, seed=2, isolation="min-index"), SliceEngine(objective, 4, 2, "min-index")
+        poss, engine = Poss(objective, 4, seed=2, isolation="min-index"), SliceRunner(objective, 4, 2, "min-index")
         while not search.finished(6000):
             task = search.ask(350, 1, 6000)
             search.tell(task, engine.run(task.payload))
@@ -119,7 +119,7 @@ class TestSlices:
     def test_an_engine_takes_in_what_is_better_and_tells_all_that_the_snapshot_lacks(self) -> None:
         """Two engines in turns, each seeing the other's finds only through the archive."""
         objective = regression(self.X, self.Y)
-        search, engines = SlicedPposs(objective, 4, seed=2), [SliceEngine(objective, 4, 2) for _ in range(2)]
+        search, engines = SlicedPposs(objective, 4, seed=2), [SliceRunner(objective, 4, 2) for _ in range(2)]
         while not search.finished(9000):
             task = search.ask(300, 1, 9000)
             engine = engines[task.payload.start // 300 % 2]
@@ -138,7 +138,7 @@ class TestSlices:
     def test_tables_heed_the_memory_that_they_are_given(self, tmp_path) -> None:
         objective = regression(self.X, self.Y)
         with pytest.raises(CapacityError, match="let the option memory be more"):
-            SliceEngine(objective, 4, 2, memory=10_000)
+            SliceRunner(objective, 4, 2, memory=10_000)
         asked = {"k": 4, "method": "pposs-asy", "isolation": "min-index", "seed": 2}
         enough = dsel.select(self.X, self.Y, **asked)
         assert dsel.select(self.X, self.Y, memory=1 << 20, **asked).front == enough.front
@@ -150,7 +150,7 @@ class TestSlices:
         poss = Poss(objective, 4, seed=9)
         poss.advance(400)
         part = Slice(400, 3000, tuple((z.members, z.value) for z in poss.archived[1:]))
-        assert SliceEngine(objective, 4, 2).run(part) == SliceEngine(objective, 4, 2).run(part)
+        assert SliceRunner(objective, 4, 2).run(part) == SliceRunner(objective, 4, 2).run(part)
 
     def test_every_iteration_is_made_once_whatever_is_lost(self) -> None:
         objective = regression(self.X, self.Y)
@@ -179,6 +179,6 @@ class TestSlices:
             opened = stored.load()
             assert opened is stored.load()
             part = Slice(0, 3000, ())
-            assert SliceEngine(opened, 4, 1).run(part) == SliceEngine(objective, 4, 1).run(part)
+            assert SliceRunner(opened, 4, 1).run(part) == SliceRunner(objective, 4, 1).run(part)
             assert objective_digest(opened) == stored.digest
         assert len(list(tmp_path.iterdir())) == 3
