@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dsel.config.job import read_job
-from dsel.data.formats import open_source
+from dsel.data.formats.registry import open_source
 from dsel.errors import DselError, OptionError
 from tests.cli_runner import call, run
 from tests.stores import make_store, regression

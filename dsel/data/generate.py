@@ -1,4 +1,4 @@
-"""Stores of any size with a known answer: for examples, benchmarks and tests."""
+"""Generated data of any size with a known true model: for examples, benchmarks and tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.data.formats.base import Array, Reader
+from dsel.data.formats.base import Array, Reader, Rows, Source
 from dsel.data.ingest import write_source
 from dsel.data.labels import default_labels
 from dsel.data.schema import ATTR_GENERATOR
@@ -18,7 +18,7 @@ from dsel.storage.paths import AnyPath, as_path
 
 GROUP_ELEMENTS: Final = 4_000_000
 GROUP_ROWS: Final = 1000
-MODEL_STREAM: Final = 1 << 32  # the key of the model's own generator; groups of rows have the keys 0, 1, ...
+MODEL_STREAM: Final = 1 << 32  # the key of the generator of the model; groups of rows have the keys 0, 1, ...
 
 
 def generate_regression(
@@ -36,18 +36,54 @@ def generate_regression(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> IngestReport:
-    """Write a linear regression problem, X (samples x features) and one target Y, block by block.
+    """Write a linear regression problem into a new store, block by block.
 
-    The features are standard normal. Neighbours correlate (features i and j by `correlation` ** |i - j|), and
-    then the columns are shuffled. Y = X[:, true] @ beta + e, with `informative` features of weights +-1 to
-    +-2, and the standard deviation of e is `noise` times that of the signal: the true model's R^2 is 1 / (1 +
-    noise^2). The attribute `dsel_generator` of the store has all parameters, the true features, beta and R^2.
+    The features are standard normal. Features i and j of a sequence correlate by ``correlation ** |i - j|``; then the
+    columns are shuffled. Y = X[:, true] @ beta + e, where beta has `informative` entries of size 1 to 2 with random
+    signs, and the standard deviation of e is `noise` times that of the signal. So R^2 of the true model is
+    1 / (1 + noise^2).
 
-    Each fixed group of rows comes from its own generator, keyed (seed, group): the values depend neither on
-    chunks nor on memory, and an interrupted call goes on where it stopped.
+    Parameters
+    ----------
+    store : str or path
+        The store to write, a path or a URL.
+    samples, features : int
+        The shape of X, (m, n).
+    informative : int
+        The number of features that Y depends on.
+    noise : float
+        The standard deviation of the noise, relative to the signal.
+    correlation : float
+        The correlation of neighbours, between -1 and 1.
+    dtype : {"float32", "float64", "float16"}
+        The dtype of X.
+    seed : int
+        The seed of all random numbers.
+    worker_memory, chunks, overwrite, progress
+        As for `dsel.ingest`.
 
-    Errors: OptionError for parameters out of range; OutputError and CapacityError about the store.
-    Cost: about a minute for 4 GB on one core.
+    Returns
+    -------
+    IngestReport
+        Shapes, chunks, bytes and seconds.
+
+    Raises
+    ------
+    OptionError
+        If a parameter is out of range.
+    OutputError, CapacityError
+        If the store cannot be written.
+
+    Notes
+    -----
+    The attribute `dsel_generator` of the store has all parameters, the true features, beta and R^2. Each fixed group of
+    rows has its own generator, keyed (seed, group). So the values depend neither on the chunks nor on memory, and an
+    interrupted call continues where it stopped. 4 GB take about a minute on one core.
+
+    Examples
+    --------
+    >>> from dsel.data.generate import generate_regression
+    >>> generate_regression("data.zarr", samples=10_000, features=500, seed=1)  # doctest: +SKIP
     """
     model = RegressionSource(samples, features, informative, noise, correlation, dtype, seed)
     return write_source(
@@ -61,12 +97,12 @@ def generate_regression(
     )
 
 
-class RegressionSource:
-    """The model as a source: any rows of it can be made at any time."""
+class RegressionSource(Source):
+    """The model as a source. Any rows can be generated at any time."""
 
     name = "generate_regression"
+    n_targets = 1
     targets = ("y",)
-    has_samples = False
     y_dtype = np.dtype(np.float64)
 
     def __init__(
@@ -81,12 +117,11 @@ class RegressionSource:
     ) -> None:
         _check(samples, features, informative, noise, correlation, dtype, seed)
         self.shape = (samples, features)
-        self.y_shape = (samples, 1)
         self.dtype = np.dtype(dtype)
         self.features = default_labels("x", features)
         self.seed, self.correlation = seed, correlation
         rng = keyed_generator(seed, MODEL_STREAM)
-        self.order: NDArray[np.int64] = rng.permutation(features)  # column j shows the process at order[j]
+        self.order: NDArray[np.int64] = rng.permutation(features)  # column j is element order[j] of the sequence
         self.true = np.sort(rng.choice(features, informative, replace=False))
         self.beta = rng.choice([-1.0, 1.0], informative) * rng.uniform(1.0, 2.0, informative)
         lag = np.abs(np.subtract.outer(self.order[self.true], self.order[self.true]))
@@ -105,7 +140,7 @@ class RegressionSource:
         self.group_rows = max(1, min(GROUP_ROWS, GROUP_ELEMENTS // features))
 
     def truth(self) -> dict[str, Any]:
-        """Parameters, positions of the true features, their weights, and the R^2 of the true model."""
+        """Return the parameters, the true features, beta, and R^2 of the true model."""
         return {
             **self._parameters,
             "true_features": self.true.tolist(),
@@ -117,10 +152,10 @@ class RegressionSource:
         return {"generator": self.name, "version": 1, **self._parameters}
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return _Rows(self, start)
+        return _ModelReader(self, start)
 
     def group(self, index: int) -> tuple[Array, Array]:
-        """Rows [index * group_rows, ...) of X (in its dtype) and Y (float64), always a whole group."""
+        """Return X (in its dtype) and Y (float64) of one group of rows, from row index * group_rows on."""
         from scipy.signal import lfilter
 
         rng = keyed_generator(self.seed, index)
@@ -136,28 +171,29 @@ class RegressionSource:
 
 
 def keyed_generator(seed: int, stream: int) -> np.random.Generator:
-    """Philox keyed by two numbers: streams never overlap, and any one is made without the others."""
+    """Return a Philox generator keyed by two numbers: streams are independent, and need not be made in order."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], dtype=np.uint64)))
 
 
-class _Rows:
-    """Reader of the model; it keeps the group in which a block ended, for the next block begins in it."""
+class _ModelReader(Reader):
+    """Keeps the group in which the last block ended, because the next block begins in it."""
 
     def __init__(self, model: RegressionSource, start: int) -> None:
         self._model = model
         self._row = start
         self._group: tuple[int, Array, Array] | None = None
 
-    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
+    def fill(self, rows: Rows) -> None:
         done, height = 0, self._model.group_rows
-        while done < len(x):
+        while done < len(rows):
             index, skip = divmod(self._row, height)
             if self._group is None or self._group[0] != index:
                 self._group = (index, *self._model.group(index))
-            count = min(height - skip, len(x) - done)
-            x[done : done + count] = self._group[1][skip : skip + count]
-            if y is not None:
-                y[done : done + count] = self._group[2][skip : skip + count]
+            count = min(height - skip, len(rows) - done)
+            part = rows[done : done + count]
+            part.x[:] = self._group[1][skip : skip + count]
+            if part.y is not None:
+                part.y[:] = self._group[2][skip : skip + count]
             done += count
             self._row += count
 
@@ -169,16 +205,16 @@ def _check(
     samples: int, features: int, informative: int, noise: float, correlation: float, dtype: str, seed: int
 ) -> None:
     checks = (
-        (samples >= 1, f"samples={samples}", "It has to be at least 1."),
+        (samples >= 1, f"samples={samples}", "It must be at least 1."),
         (
             1 <= informative <= features,
             f"informative={informative} of {features} features",
             "Take 1 to all of them.",
         ),
-        (noise >= 0.0, f"noise={noise}", "It has to be 0 or more."),
-        (-1.0 < correlation < 1.0, f"correlation={correlation}", "It has to lie between -1 and 1."),
+        (noise >= 0.0, f"noise={noise}", "It must be 0 or more."),
+        (-1.0 < correlation < 1.0, f"correlation={correlation}", "It must be between -1 and 1."),
         (dtype in ("float16", "float32", "float64"), f"dtype={dtype!r}", "Use float16, float32 or float64."),
-        (0 <= seed < 1 << 63, f"seed={seed}", "It has to be 0 or more, and below 2^63."),
+        (0 <= seed < 1 << 63, f"seed={seed}", "It must be 0 or more, and below 2^63."),
     )
     for holds, what, remedy in checks:
         if not holds:

@@ -1,15 +1,17 @@
-"""Comma- or tab-separated text: a header line of column names, then one line a sample.
+"""Comma- or tab-separated text: a header line with the names of the columns, then one line per sample.
 
-Two passes over the file: the first counts the lines and refuses a ragged one, so that shape and disk space
-are known before anything is written; the second reads the numbers, a few megabytes of text at a time. A
-quoted field may hold the delimiter, not a line break. Blank lines are skipped. An empty field, NA, N/A, NaN,
+The file is read twice. The first pass counts the lines and refuses a line of another length, so that shape and disk
+space are known before anything is written. The second pass reads the numbers, a few megabytes of text at a time.
+
+A quoted field may contain the delimiter, but no line break. Blank lines are skipped. An empty field, NA, N/A, NaN,
 null, None and ? are missing values: NaN, which only a float dtype can hold.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final
@@ -17,7 +19,18 @@ from typing import IO, Any, Final
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    TableColumns,
+    file_identity,
+    put,
+    wanted_dtype,
+)
 from dsel.data.labels import require_unique
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, stat
@@ -26,48 +39,38 @@ TEXT_BYTES: Final = 4_000_000
 MISSING: Final = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
 
 
-class DelimitedSource:
-    """A table in text. X is every column that is neither a target nor the index, in the order of the file."""
+class DelimitedSource(Source):
+    """A table in text."""
 
-    def __init__(
-        self,
-        path: AnyPath,
-        delimiter: str,
-        target: Sequence[str | int],
-        index: str | int | None,
-        dtype: str | None,
-    ) -> None:
+    def __init__(self, path: AnyPath, options: SourceOptions, delimiter: str) -> None:
         self.name = path.name
         self._path = path
         self.delimiter = delimiter
         self.names = _header(path, delimiter)
-        self.target_columns = find_columns(self.names, target, "target", str(path))
-        self.index_column = None if index is None else find_columns(self.names, [index], "index", str(path))[0]
-        taken = {*self.target_columns, self.index_column}
-        self.feature_columns = [i for i in range(len(self.names)) if i not in taken]
-        _require_named(path, [self.names[i] for i in self.feature_columns])
-        self.features = [self.names[i] for i in self.feature_columns]
-        self.dtype = wanted_dtype(dtype, np.dtype(np.float64), str(path))
-        rows = _count_rows(path, delimiter, len(self.names))
-        self.shape = (rows, len(self.features))
-        self.targets = [self.names[i] for i in self.target_columns] or None
-        self.y_shape = (rows, len(self.target_columns)) if self.target_columns else None
-        self.y_dtype = np.dtype(np.float64) if self.target_columns else None
-        self.has_samples = self.index_column is not None
+        self.columns = TableColumns.of(self.names, options, str(path))
+        self.features = [self.names[i] for i in self.columns.features]
+        _require_named(path, self.features)
+        self.dtype = wanted_dtype(options.dtype, np.dtype(np.float64), str(path))
+        self.shape = (_count_rows(path, delimiter, len(self.names)), len(self.features))
+        self.targets = [self.names[i] for i in self.columns.targets] or None
+        self.n_targets = len(self.columns.targets)
+        self.y_dtype = np.dtype(np.float64) if self.n_targets else None
+        self.w_dtype = None if self.columns.weight is None else np.dtype(np.float64)
+        self.has_samples = self.columns.index is not None
 
     def identity(self) -> dict[str, Any]:
+        columns = self.columns
         return {
-            "files": [file_identity(self._path)],
-            "target": self.target_columns,
-            "index": self.index_column,
-        }
+            "files": [file_identity(self._path)], "target": columns.targets, "index": columns.index,
+            "weight": columns.weight,
+        }  # fmt: skip
 
     def open(self, start: int, scratch: Path) -> Reader:
         return DelimitedReader(self._path, self, start)
 
 
-class DelimitedReader:
-    """Reads the lines in order; a block that holds anything unusual is read again, field by field."""
+class DelimitedReader(Reader):
+    """Reads the lines in order; a block with anything unusual is parsed again, field by field."""
 
     def __init__(self, path: AnyPath, table: DelimitedSource, start: int) -> None:
         self._table = table
@@ -81,14 +84,14 @@ class DelimitedReader:
             self._lines(start - self._row)
 
     def _lines(self, limit: int) -> list[str]:
-        """At least one and at most `limit` of the next lines that are not blank."""
+        """Return at least one and at most `limit` of the next lines that are not blank."""
         lines: list[str] = []
         while not lines:
             raw = self._raw_lines(min(limit, self._lines_at_once))
             if not raw:
                 raise DataError(
                     f"{self._where} ends after {self._row} rows; {self._table.shape[0]} were counted.",
-                    "Start again when nothing writes to the file.",
+                    "Start again when no program writes to the file.",
                 )
             lines = [line for line in raw if not line.isspace()]
         self._row += len(lines)
@@ -102,29 +105,31 @@ class DelimitedReader:
                 f"{self._where} is not UTF-8 text after row {self._row}: {error}.", "Convert it to UTF-8."
             ) from error
 
-    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
+    def fill(self, rows: Rows) -> None:
         done = 0
-        while done < len(x):
+        while done < len(rows):
             first = self._row
-            lines = self._lines(len(x) - done)
-            at = slice(done, done + len(lines))
-            self._numbers(lines, first, x[at], None if y is None else y[at])
-            if samples is not None and self._table.index_column is not None:
-                samples[at] = [fields[self._table.index_column] for fields in self._fields(lines)]
+            lines = self._lines(len(rows) - done)
+            part = rows[done : done + len(lines)]
+            self._fill_numbers(lines, first, part)
+            if part.samples is not None and self._table.columns.index is not None:
+                part.samples[:] = [fields[self._table.columns.index] for fields in self._fields(lines)]
             done += len(lines)
 
-    def _numbers(self, lines: list[str], first: int, x: Array, y: Array | None) -> None:
-        table = self._table
-        wanted = [(x, table.feature_columns)]
-        if y is not None:
-            wanted.append((y, table.target_columns))
-        if all(out.dtype.kind == "f" for out, _ in wanted):  # one parse for X and Y
-            both = self._parse(lines, first, [i for _, columns in wanted for i in columns], np.dtype(np.float64))
-            parts = np.split(both, [len(table.feature_columns)], axis=1)
+    def _fill_numbers(self, lines: list[str], first: int, rows: Rows) -> None:
+        columns = self._table.columns
+        wanted = [(rows.x, columns.features)]
+        if rows.y is not None:
+            wanted.append((rows.y, columns.targets))
+        if rows.w is not None and columns.weight is not None:
+            wanted.append((rows.w[:, None], [columns.weight]))
+        if all(out.dtype.kind == "f" for out, _ in wanted):  # parse all of them together
+            values = self._parse(lines, first, [i for _, some in wanted for i in some], np.dtype(np.float64))
+            parts = np.split(values, np.cumsum([len(some) for _, some in wanted])[:-1], axis=1)
         else:
-            parts = [self._parse(lines, first, columns, _parsed_as(out.dtype)) for out, columns in wanted]
-        for (out, columns), values in zip(wanted, parts, strict=False):
-            put(out, values, self._where, first, [table.names[i] for i in columns])
+            parts = [self._parse(lines, first, some, _parsed_as(out.dtype)) for out, some in wanted]
+        for (out, some), values in zip(wanted, parts, strict=True):
+            put(out, values, self._where, first, [self._table.names[i] for i in some])
 
     def _parse(self, lines: list[str], first: int, columns: list[int], dtype: np.dtype[Any]) -> Array:
         every = columns == list(range(len(self._table.names)))
@@ -145,7 +150,7 @@ class DelimitedReader:
         return self._parse_fields(lines, first, columns)
 
     def _parse_fields(self, lines: list[str], first: int, columns: list[int]) -> Array:
-        """The same, field by field in float64: missing values become NaN, and the first bad one is named."""
+        """Parse field by field in float64. Missing values become NaN; the first invalid one is reported."""
         values = np.empty((len(lines), len(columns)))
         for i, fields in enumerate(self._fields(lines)):
             if len(fields) != len(self._table.names):
@@ -183,7 +188,7 @@ def _header(path: AnyPath, delimiter: str) -> list[str]:
     names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
     if not names:
         raise DataError(f"{path} has no header line.", "Put the column names into the first line.")
-    remedy = "Give every column a name of its own in the first line."
+    remedy = "Give every column a unique name in the first line."
     if _looks_like_data(names):
         raise DataError(f"The first line of {path} has numbers, not names: {shorten(names)}.", remedy)
     require_unique(names, "column", str(path), remedy)
@@ -191,7 +196,7 @@ def _header(path: AnyPath, delimiter: str) -> list[str]:
 
 
 def _looks_like_data(names: list[str]) -> bool:
-    """Whether the names are a row of numbers. Wavelengths and years, which rise or fall, are names."""
+    """Return whether the names are a row of numbers. Increasing or decreasing numbers are names, such as years."""
     try:
         steps = np.diff([float(name) for name in names])
     except ValueError:
@@ -200,17 +205,15 @@ def _looks_like_data(names: list[str]) -> bool:
 
 
 def _require_named(path: AnyPath, features: list[str]) -> None:
-    if not features:
-        raise DataError(f"{path} has no column left for X.", "Name fewer columns as targets or index.")
     if "" in features:
         raise DataError(
             f"{path} has a column without a name, as pandas writes an index.",
-            "If it holds sample labels give index=0 (its position), otherwise name it.",
+            "If it contains sample labels, give index=0 (its position); otherwise name it.",
         )
 
 
 def _count_rows(path: AnyPath, delimiter: str, columns: int) -> int:
-    """The number of lines with values; DataError at the first that has not `columns` fields."""
+    """Return the number of lines with values. Raises DataError for a line that does not have `columns` fields."""
     rows = 0
     mark = delimiter.encode()
     with path.open("rb") as file:
@@ -227,7 +230,7 @@ def _count_rows(path: AnyPath, delimiter: str, columns: int) -> int:
 
 
 def _count_fields(line: str, delimiter: str) -> int:
-    """Fields of a line; 0 when a quote is left open, which would join it to the next line."""
+    """Return the number of fields of a line; 0 if a quote is not closed, which would join it to the next line."""
     try:
         return len(next(csv.reader([line], delimiter=delimiter, strict=True)))
     except csv.Error:
@@ -237,5 +240,11 @@ def _count_fields(line: str, delimiter: str) -> int:
 def _ragged(where: str, row: int, fields: int, columns: int) -> DataError:
     return DataError(
         f"{where}: row {row} has {fields} fields and the header has {columns}.",
-        "Mend that line (a line break inside quotes is not supported).",
+        "Correct that line (a line break inside quotes is not supported).",
     )
+
+
+_TABLE = frozenset(("target", "index", "weight"))
+_INSTEAD = "Name the target columns of the table instead (target)."
+CSV = Format("csv", (".csv",), partial(DelimitedSource, delimiter=","), _TABLE, _INSTEAD)
+TSV = Format("tsv", (".tsv",), partial(DelimitedSource, delimiter="\t"), _TABLE, _INSTEAD)

@@ -1,8 +1,8 @@
-"""Arrays in .npy layout: a file of their own or, uncompressed or deflated, a member of an .npz.
+"""Arrays in .npy layout: in a file, or as a member of an .npz archive, uncompressed or deflated.
 
-In C order the rows are a stream, read in order with plain reads: memory stays at one piece, and a zip
-member's checksum is verified on the way. In Fortran order a row is scattered over the whole array, so the
-array is memory mapped (a deflated member, or an object in a bucket, is first copied into a temporary file).
+In C order the rows are a stream. They are read in order, one piece at a time, and the checksum of a zip member is
+verified. In Fortran order a row is scattered over the whole array, so the array is memory mapped. A deflated member, or
+an object in object storage, is copied into a temporary file first.
 """
 
 from __future__ import annotations
@@ -20,16 +20,27 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import Array, Reader, file_identity, put, require_real, wanted_dtype
-from dsel.errors import DataError
-from dsel.storage.paths import AnyPath, stat
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    file_identity,
+    put,
+    require_real,
+    wanted_dtype,
+)
+from dsel.errors import DataError, MissingInputError
+from dsel.storage.paths import AnyPath, as_path, stat
 
 PIECE_BYTES: Final = 8_000_000
 
 
 @dataclass(frozen=True)
 class NpyArray:
-    """The header of one array: where its values begin and how they lie. `columns` is 1 for a vector."""
+    """The header of one array: where its values begin, and their order. A vector counts as one column."""
 
     path: AnyPath
     member: str | None  # of the zip archive; None when the file is the array
@@ -53,10 +64,9 @@ class NpyArray:
 
 
 def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
-    """Read the header of a .npy file, or of a `member` of a zip archive, and check that the values are all
-    there.
+    """Read the header of a .npy file, or of a member of a zip archive, and check that all values are there.
 
-    Errors: DataError when it is no .npy layout, holds Python objects, or is shorter than its header says.
+    Raises DataError if the layout is not .npy, if it holds Python objects, or if it is shorter than its header says.
     """
     with ExitStack() as stack:
         if member is None:
@@ -79,14 +89,14 @@ def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
     expected = array.header_bytes + int(np.prod(shape, dtype=object)) * dtype.itemsize
     if size < expected:
         raise DataError(
-            f"{where} is cut off: {size} bytes, and its header (shape {shape}, {dtype}) asks for {expected}.",
+            f"{where} is cut off: it has {size} bytes, and {expected} by its header (shape {shape}, {dtype}).",
             "Copy or save the file again.",
         )
     return array
 
 
 class NpyRows:
-    """Reads the rows of one array in order. Use `pieces`, then `close`."""
+    """Reads the rows of one array in order: `pieces`, and at the end `close`."""
 
     def __init__(self, array: NpyArray, start: int, scratch: Path) -> None:
         self.array = array
@@ -103,7 +113,7 @@ class NpyRows:
             raise _broken(array, start, error) from error
 
     def pieces(self, rows: int) -> Iterator[tuple[slice, slice, Array]]:
-        """The next `rows` rows in pieces of a few megabytes: (rows of the band, columns, values r x c)."""
+        """Yield the next `rows` rows in pieces of a few megabytes: rows relative to the first, columns, values."""
         array, first = self.array, self.row
         self.row += rows
         if array.fortran:
@@ -118,19 +128,19 @@ class NpyRows:
 
     def _next(self, first: int, count: int) -> Array:
         values = np.empty((count, self.array.columns), self.array.dtype)
-        room = values.reshape(-1).view(np.uint8).data
+        rest = values.reshape(-1).view(np.uint8).data
         try:
-            while room:
-                got = self._file.readinto(room)  # type: ignore[attr-defined]
-                if not got:
+            while rest:
+                count_read = self._file.readinto(rest)  # type: ignore[attr-defined]
+                if not count_read:
                     raise EOFError("the file ends early")
-                room = room[got:]
+                rest = rest[count_read:]
         except (EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise _broken(self.array, first, error) from error
         return values
 
     def _strip(self, first: int, rows: int, column: int, width: int) -> Array:
-        # Mapped anew for each strip: the pages of a long-lived map would count as this process's memory.
+        # Map it again for each strip: the pages of a long-lived map would count as memory of this process.
         shape = (self.array.rows, self.array.columns)
         whole = np.memmap(self._file, self.array.dtype, "r", self._offset, shape, "F")
         return np.array(whole[first : first + rows, column : column + width])
@@ -139,74 +149,93 @@ class NpyRows:
         self._stack.close()
 
 
-class NpyReader:
-    """Reader of X and, beside it, Y and sample labels from arrays in .npy layout."""
+class NpyReader(Reader):
+    """Reads X, Y, weights and sample labels from arrays in .npy layout."""
 
-    def __init__(self, x: NpyArray, y: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path) -> None:
-        self._x = NpyRows(x, start, scratch)
-        self._y = None if y is None else NpyRows(y, start, scratch)
-        self._samples = None if samples is None else NpyRows(samples, start, scratch)
+    def __init__(
+        self, x: NpyArray, y: NpyArray | None, w: NpyArray | None, samples: NpyArray | None, start: int, scratch: Path
+    ) -> None:
+        self._x, *rest = (None if array is None else NpyRows(array, start, scratch) for array in (x, y, w, samples))
+        self._y, self._w, self._samples = rest
 
-    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
-        for rows, out in ((self._x, x), (self._y, y)):
-            if rows is not None and out is not None:
-                first = rows.row
-                for at, columns, values in rows.pieces(len(out)):
-                    put(out[at, columns], values, rows.array.where, first + at.start)
-        if self._samples is not None and samples is not None:
-            for at, _, values in self._samples.pieces(len(samples)):
-                samples[at] = [str(label) for label in values[:, 0]]
+    def fill(self, rows: Rows) -> None:
+        w = None if rows.w is None else rows.w[:, None]
+        for source, out in ((self._x, rows.x), (self._y, rows.y), (self._w, w)):
+            if source is not None and out is not None:
+                first = source.row
+                for at, columns, values in source.pieces(len(out)):
+                    put(out[at, columns], values, source.array.where, first + at.start)
+        if self._samples is not None and rows.samples is not None:
+            for at, _, values in self._samples.pieces(len(rows)):
+                rows.samples[at] = [str(label) for label in values[:, 0]]
 
     def close(self) -> None:
-        for rows in (self._x, self._y, self._samples):
-            if rows is not None:
-                rows.close()
+        for source in (self._x, self._y, self._w, self._samples):
+            if source is not None:
+                source.close()
 
 
-class NpySource:
-    """X in one .npy file (m x n), Y optionally in a second one (m x N, or a vector of length m)."""
+class NpySource(Source):
+    """Arrays in .npy layout: X (m x n), and optionally Y (m x N or m), weights (m) and sample labels (m)."""
 
-    features: list[str] | None = None
-    targets: list[str] | None = None
-    has_samples = False
-
-    def __init__(self, path: AnyPath, y: AnyPath | None, dtype: str | None) -> None:
-        self.name = path.name
-        self._x = read_header(path)
-        self._y = None if y is None else read_header(y)
-        self._files = [path] if y is None else [path, y]
-        self.shape, self.y_shape = check_shapes(self._x, self._y)
-        self.dtype = wanted_dtype(dtype, self._x.dtype, self._x.where)
-        self.y_dtype = None if self._y is None else wanted_dtype(None, self._y.dtype, self._y.where)
+    def __init__(
+        self, x: NpyArray, y: NpyArray | None, w: NpyArray | None, samples: NpyArray | None, dtype: str | None
+    ) -> None:
+        self.name = x.path.name
+        self._arrays = (x, y, w, samples)
+        self.shape, self.n_targets = check_shapes(x, y)
+        self.dtype = wanted_dtype(dtype, x.dtype, x.where)
+        self.y_dtype = None if y is None else wanted_dtype(None, y.dtype, y.where)
+        if w is not None:
+            if w.columns != 1 or w.rows != x.rows:
+                raise DataError(
+                    f"{w.where} has shape {w.shape} and X {x.rows} rows.", "Weights are one number for each sample."
+                )
+            self.w_dtype = wanted_dtype(None, w.dtype, w.where)
+        self.has_samples = samples is not None
 
     def identity(self) -> dict[str, Any]:
-        return {"files": [file_identity(file) for file in self._files]}
+        paths = dict.fromkeys(array.path for array in self._arrays if array is not None)
+        w = self._arrays[2]
+        return {
+            "files": [file_identity(path) for path in paths],
+            "weight": None if w is None else [str(w.path), w.member],
+        }
 
     def open(self, start: int, scratch: Path) -> Reader:
-        return NpyReader(self._x, self._y, None, start, scratch)
+        return NpyReader(*self._arrays, start, scratch)
 
 
-def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], tuple[int, int] | None]:
-    """The shapes m x n and m x N of X and Y; DataError when they are not that or do not go together."""
+def open_npy(path: AnyPath, options: SourceOptions) -> NpySource:
+    """Open X in one .npy file, Y and the weights optionally in others."""
+    w = None if options.weight is None else as_path(str(options.weight))
+    if w is not None and not w.is_file():
+        raise MissingInputError(f"There is no file {w} of weights.", "Check the path.")
+    y, weights = (None if file is None else read_header(file) for file in (options.y, w))
+    return NpySource(read_header(path), y, weights, None, options.dtype)
+
+
+def check_shapes(x: NpyArray, y: NpyArray | None) -> tuple[tuple[int, int], int]:
+    """Return the shape of X and the number of columns of Y. Raises DataError if they do not fit."""
     if len(x.shape) != 2:
         raise DataError(
             f"{x.where} has shape {x.shape}.", "X must have two dimensions: (samples, features). Use reshape."
         )
     shape = (x.shape[0], x.shape[1])
     if y is None:
-        return shape, None
-    if len(y.shape) not in (1, 2):
+        return shape, 0
+    if len(y.shape) not in (1, 2) or not y.columns:
         raise DataError(f"{y.where} has shape {y.shape}.", "Y must be (samples, targets), or (samples,) for one.")
     if y.rows != x.rows:
         raise DataError(
             f"{y.where} has {y.rows} rows and {x.where} has {x.rows}.",
             "Y needs one row for each sample of X.",
         )
-    return shape, (y.rows, y.columns)
+    return shape, y.columns
 
 
 def _stream(array: NpyArray, stack: ExitStack) -> tuple[IO[bytes], int]:
-    """The open file or zip member, and the offset of the values in it."""
+    """Return the open file or zip member, and the offset of the values in it."""
     if array.member is None:
         return stack.enter_context(array.path.open("rb")), array.header_bytes
     archive = _archive(array.path, stack)
@@ -214,7 +243,7 @@ def _stream(array: NpyArray, stack: ExitStack) -> tuple[IO[bytes], int]:
 
 
 def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[bytes], int]:
-    """A real file that holds the values as they lie in memory, and their offset in it."""
+    """Return a file that can be mapped, and the offset of the values in it."""
     is_local = isinstance(array.path, Path)
     if array.member is None:
         file, offset = _stream(array, stack)
@@ -223,7 +252,7 @@ def _mappable(array: NpyArray, scratch: Path, stack: ExitStack) -> tuple[IO[byte
     info = archive.getinfo(array.member)
     if info.compress_type == zipfile.ZIP_STORED and is_local:
         file = stack.enter_context(array.path.open("rb"))
-        file.seek(info.header_offset + 26)  # the local header: 30 bytes, of which 26 to 30 are two lengths
+        file.seek(info.header_offset + 26)  # bytes 26 to 30 of the local header are two lengths
         name_bytes, extra_bytes = struct.unpack("<HH", file.read(4))
         return file, info.header_offset + 30 + name_bytes + extra_bytes + array.header_bytes
     with archive.open(array.member) as packed:
@@ -235,7 +264,7 @@ def _archive(path: AnyPath, stack: ExitStack) -> zipfile.ZipFile:
 
 
 def _copied(file: IO[bytes], scratch: Path, stack: ExitStack) -> IO[bytes]:
-    """All of `file` in a temporary one."""
+    """Return a temporary file with the content of `file`."""
     copy: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
     copyfileobj(file, copy, PIECE_BYTES)
     copy.flush()
@@ -244,3 +273,9 @@ def _copied(file: IO[bytes], scratch: Path, stack: ExitStack) -> IO[bytes]:
 
 def _broken(array: NpyArray, row: int, error: Exception) -> DataError:
     return DataError(f"{array.where} cannot be read at row {row} and after: {error}.", "Copy or save the file again.")
+
+
+FORMAT = Format(
+    "npy", (".npy",), open_npy, frozenset(("y", "weight")),
+    "An array has no named columns: give Y as a second .npy file (y).",
+)  # fmt: skip

@@ -3,58 +3,43 @@
 from __future__ import annotations
 
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Reader, file_identity, wanted_dtype
-from dsel.data.formats.npy import NpyArray, NpyReader, check_shapes, read_header
-from dsel.errors import DataError
+from dsel.data.formats.base import Format, SourceOptions
+from dsel.data.formats.npy import NpyArray, NpySource, read_header
+from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath
 
 
-class NpzSource:
-    """Array X (m x n), optional Y (m x N or m); the members are streamed, never loaded whole."""
+class NpzSource(NpySource):
+    """Array X (m x n), optional Y (m x N or m) and weights; the members are streamed, never loaded as a whole."""
 
-    def __init__(self, path: AnyPath, dtype: str | None) -> None:
-        self.name = path.name
-        self._path = path
+    def __init__(self, path: AnyPath, options: SourceOptions) -> None:
         found = members(path)
         if "X" not in found:
             raise DataError(
                 f"{path} has no array X; it has {shorten(found)}.",
                 "Save it as numpy.savez(FILE, X=..., Y=...).",
             )
-        self._x = read_header(path, found["X"])
-        self._y = read_header(path, found["Y"]) if "Y" in found else None
-        self.shape, self.y_shape = check_shapes(self._x, self._y)
-        self.dtype = wanted_dtype(dtype, self._x.dtype, self._x.where)
-        self.y_dtype = None if self._y is None else wanted_dtype(None, self._y.dtype, self._y.where)
+        weight = None if options.weight is None else str(options.weight)
+        if weight is not None and weight not in found:
+            raise OptionError(f"weight={weight!r}: {path} has no such array.", f"It has {shorten(found)}.")
+        x, y, w, samples = (
+            read_header(path, found[name]) if name in found else None for name in ("X", "Y", weight, "sample_names")
+        )
+        assert x is not None
+        super().__init__(x, y, w, samples, options.dtype)
+        if samples is not None:
+            _check_labels(samples, x.rows, "rows of X")
         self.features = _labels(path, found, "feature_names", self.shape[1], "columns of X")
-        self.targets = None
-        if self.y_shape is not None:
-            self.targets = _labels(path, found, "target_names", self.y_shape[1], "columns of Y")
-        self._samples = self._sample_labels(found)
-        self.has_samples = self._samples is not None
-
-    def _sample_labels(self, members: dict[str, str]) -> NpyArray | None:
-        if "sample_names" not in members:
-            return None
-        header = read_header(self._path, members["sample_names"])
-        _check_labels(header, self.shape[0], "rows of X")
-        return header
-
-    def identity(self) -> dict[str, Any]:
-        return {"files": [file_identity(self._path)]}
-
-    def open(self, start: int, scratch: Path) -> Reader:
-        return NpyReader(self._x, self._y, self._samples, start, scratch)
+        if self.n_targets:
+            self.targets = _labels(path, found, "target_names", self.n_targets, "columns of Y")
 
 
 def members(path: AnyPath) -> dict[str, str]:
-    """Array name -> zip member."""
+    """Return the zip member of each array, by the name of the array."""
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return {name.removesuffix(".npy"): name for name in archive.namelist()}
@@ -75,3 +60,8 @@ def _check_labels(header: NpyArray, count: int, of: str) -> None:
         raise DataError(f"{header.where} has dtype {header.dtype}.", "Labels must be strings: use astype(str).")
     if header.shape != (count,):
         raise DataError(f"{header.where} has shape {header.shape}.", f"It must have one label for the {count} {of}.")
+
+
+FORMAT = Format(
+    "npz", (".npz",), NpzSource, frozenset(("weight",)), "Put the arrays X, Y and sample_names into the .npz file."
+)

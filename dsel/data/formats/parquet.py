@@ -1,18 +1,30 @@
-"""Parquet tables, read a few megabytes of rows at a time. Needs pyarrow, the extra `parquet`.
+"""Parquet tables, read a few megabytes of rows at a time. Needs pyarrow (the extra `parquet`).
 
-Memory: at most about one row group, for its columns are stored one after the other and read side by side.
+Memory: at most about one row group. Its columns are stored one after the other and read together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import Array, Reader, file_identity, find_columns, put, wanted_dtype
+from dsel.data.formats.base import (
+    Array,
+    Format,
+    Reader,
+    Rows,
+    Source,
+    SourceOptions,
+    TableColumns,
+    file_identity,
+    put,
+    wanted_dtype,
+)
 from dsel.data.labels import require_unique
 from dsel.errors import DataError, MissingExtraError
 from dsel.storage.paths import AnyPath
@@ -20,47 +32,52 @@ from dsel.storage.paths import AnyPath
 BATCH_BYTES: Final = 2_000_000  # pyarrow takes about four times as much
 
 
-class ParquetSource:
-    """A table of numbers. X is every column that is neither a target nor the index, in the order of the file.
+class ParquetSource(Source):
+    """A table of numbers. X gets the dtype that holds all of its columns.
 
-    X gets the dtype that holds all of its columns. An index that pandas stored as a column is the index by
-    default. A null is NaN, which only a float dtype can hold.
+    An index that pandas has stored as a column is the default index. A null is NaN, which only a float dtype can hold.
     """
 
-    def __init__(self, path: AnyPath, target: Sequence[str | int], index: str | int | None, dtype: str | None) -> None:
+    features: list[str]
+
+    def __init__(self, path: AnyPath, options: SourceOptions) -> None:
         self.name = path.name
         self._path = path
         file = _open(path)
         schema = file.schema_arrow
         names = list(schema.names)
         where = str(path)
-        require_unique(names, "column", where, "Give every column a name of its own.")
-        self.targets = [names[i] for i in find_columns(names, target, "target", where)] or None
-        chosen = _pandas_index(schema, where) if index is None else index
-        self.index = None if chosen is None else names[find_columns(names, [chosen], "index", where)[0]]
-        taken = {*(self.targets or ()), self.index}
-        self.features = [name for name in names if name not in taken]
-        if not self.features:
-            raise DataError(f"{path} has no column left for X.", "Name fewer columns as targets or index.")
-        self.dtype = wanted_dtype(dtype, _common_dtype(schema, self.features, where), where)
-        rows = file.metadata.num_rows
-        self.shape = (rows, len(self.features))
-        self.y_shape = None if self.targets is None else (rows, len(self.targets))
-        self.y_dtype = None
-        if self.targets is not None:
-            self.y_dtype = wanted_dtype(None, _common_dtype(schema, self.targets, where), where)
+        require_unique(names, "column", where, "Give every column a unique name.")
+        if options.index is None:
+            index = _pandas_index(schema, where)
+            options = replace(options, index=None if index in (*options.target, options.weight) else index)
+        columns = TableColumns.of(names, options, where)
+        self.features = [names[i] for i in columns.features]
+        self.target_names = [names[i] for i in columns.targets]
+        self.targets = self.target_names or None
+        self.index, self.weight = (None if i is None else names[i] for i in (columns.index, columns.weight))
+        self.dtype = wanted_dtype(options.dtype, _common_dtype(schema, self.features, where), where)
+        self.shape = (file.metadata.num_rows, len(self.features))
+        self.n_targets = len(columns.targets)
+        if self.target_names:
+            self.y_dtype = wanted_dtype(None, _common_dtype(schema, self.target_names, where), where)
+        if self.weight is not None:
+            self.w_dtype = wanted_dtype(None, _common_dtype(schema, [self.weight], where), where)
         self.has_samples = self.index is not None
         file.close()
 
     def identity(self) -> dict[str, Any]:
-        return {"files": [file_identity(self._path)], "target": self.targets, "index": self.index}
+        return {
+            "files": [file_identity(self._path)], "target": self.target_names, "index": self.index,
+            "weight": self.weight,
+        }  # fmt: skip
 
     def open(self, start: int, scratch: Path) -> Reader:
         return ParquetReader(self._path, self, start)
 
 
-class ParquetReader:
-    """Reads record batches in order, beginning in the row group that holds the first row asked for."""
+class ParquetReader(Reader):
+    """Reads record batches in order, beginning in the row group that contains the first row asked for."""
 
     def __init__(self, path: AnyPath, table: ParquetSource, start: int) -> None:
         self._table = table
@@ -76,9 +93,7 @@ class ParquetReader:
 
     def _read(self, groups: list[int]) -> Iterator[Any]:
         table = self._table
-        columns = [*table.features, *(table.targets or ())]
-        if table.index is not None:
-            columns.append(table.index)
+        columns = [*table.features, *table.target_names, *(name for name in (table.weight, table.index) if name)]
         rows = max(1, BATCH_BYTES // (8 * len(columns)))
         for batch in self._file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False):
             cut = min(self._skip, batch.num_rows)
@@ -86,19 +101,21 @@ class ParquetReader:
             if cut < batch.num_rows:
                 yield batch.slice(cut)
 
-    def fill(self, x: Array, y: Array | None, samples: Array | None) -> None:
-        done = 0
-        while done < len(x):
+    def fill(self, rows: Rows) -> None:
+        table, done = self._table, 0
+        while done < len(rows):
             batch = self._next_batch()
-            count = min(batch.num_rows, len(x) - done)
+            count = min(batch.num_rows, len(rows) - done)
             piece, self._rest = batch.slice(0, count), batch.slice(count)
-            at = slice(done, done + count)
-            self._put(piece, self._table.features, x[at])
-            if y is not None and self._table.targets is not None:
-                self._put(piece, self._table.targets, y[at])
-            if samples is not None:
-                labels = piece.column(piece.schema.get_field_index(self._table.index))
-                samples[at] = [str(label) for label in labels.to_pylist()]
+            part = rows[done : done + count]
+            self._put(piece, table.features, part.x)
+            if part.y is not None:
+                self._put(piece, table.target_names, part.y)
+            if part.w is not None and table.weight is not None:
+                self._put(piece, [table.weight], part.w[:, None])
+            if part.samples is not None:
+                labels = piece.column(piece.schema.get_field_index(table.index))
+                part.samples[:] = [str(label) for label in labels.to_pylist()]
             done += count
             self._row += count
 
@@ -147,7 +164,7 @@ def _open(path: AnyPath) -> Any:
 
 
 def _pandas_index(schema: Any, where: str) -> str | None:
-    """The column in which pandas stored the index, if any; DataError when there are several."""
+    """Return the column in which pandas stored the index, if any. Raises DataError if there are several."""
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
     columns = [name for name in stored if isinstance(name, str) and name in schema.names]
     if len(columns) > 1:
@@ -159,7 +176,7 @@ def _pandas_index(schema: Any, where: str) -> str | None:
 
 
 def _common_dtype(schema: Any, names: Sequence[str], where: str) -> np.dtype[Any]:
-    """The dtype that holds all the columns; DataError naming those that are not numbers."""
+    """Return the dtype that holds all the columns. Raises DataError that names those that are not numbers."""
     import pyarrow.types as types
 
     kinds = {name: schema.field(name).type for name in names}
@@ -171,3 +188,9 @@ def _common_dtype(schema: Any, names: Sequence[str], where: str) -> np.dtype[Any
             "Encode them as numbers or drop them; a column of sample labels is the index.",
         )
     return np.result_type(*{np.dtype(kind.to_pandas_dtype()) for kind in kinds.values()})
+
+
+FORMAT = Format(
+    "parquet", (".parquet",), ParquetSource, frozenset(("target", "index", "weight")),
+    "Name the target columns of the table instead (target).",
+)  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 from dsel._lib.text import shorten
 from dsel.data import schema
 from dsel.data.chunking import bounds
-from dsel.data.formats import SUFFIXES
+from dsel.data.formats.registry import find_format
 from dsel.data.labels import Labels, default_labels, require_unique
 from dsel.data.store.array import (
     REMEDY,
@@ -168,7 +168,7 @@ def _require_store(path: AnyPath) -> None:
         )
     if not is_there:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
-    if path.suffix.lower() in SUFFIXES:
+    if find_format(path) is not None:
         raise MissingInputError(
             f"{path} is a {path.suffix} file, not a store.",
             f"Make one: dsel ingest {path.name} {path.stem}.zarr",

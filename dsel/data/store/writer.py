@@ -1,7 +1,7 @@
-"""Writing a store: whole row blocks, one after the other, each aligned with the chunks.
+"""Writing a store, one row of chunks after the other.
 
-A block is all the columns of one row of chunks, so no chunk is written twice. After each block the progress
-file of the staging folder is replaced: the same call, interrupted at any moment, goes on from there.
+The rows of one row of chunks are written together, so that no chunk is written twice. After each the progress file of
+the staging area is replaced. If the call is interrupted, the same call continues from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from dask.utils import format_bytes
@@ -23,7 +23,7 @@ from dask.utils import format_bytes
 from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.chunking import bounds
-from dsel.data.formats.base import Array, Reader, Source
+from dsel.data.formats.base import Array, Reader, Rows, Source
 from dsel.data.labels import require_unique
 from dsel.data.store.staging import DISK_FULL, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
@@ -35,14 +35,30 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
-OptionalArray = TypeVar("OptionalArray", Array, Array | None)
-
 COMPRESSIONS: Final = ("none", "zstd", "lz4")
 
 
 @dataclass(frozen=True)
 class IngestReport:
-    """What an ingest did: shapes of X and Y, how they are stored, what it cost, and where it went on from."""
+    """What an ingest did.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of X, (m, n).
+    targets : int
+        The number of columns of Y.
+    dtype : str
+        The dtype of X.
+    chunks : tuple of int
+        Rows and columns of a chunk of X.
+    bytes_written : int
+        The size of the store on disk.
+    seconds : float
+        The time that the call took.
+    resumed_rows : int
+        The rows that an interrupted call had written before.
+    """
 
     shape: tuple[int, int]
     targets: int
@@ -54,15 +70,14 @@ class IngestReport:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be written where. Two equal `key`s mean byte for byte the same chunks."""
+class WritePlan:
+    """What is written where. Two plans with equal keys write the same chunks, byte for byte."""
 
     source: Source
     store: AnyPath
     chunks: tuple[int, int]
     compression: str
-    memory: int  # bytes that one band of rows may take
-    weighted: bool = False  # the last column of the source's Y are weights of the rows
+    memory: int  # bytes that the rows of one row of chunks may take
 
     @property
     def staging(self) -> Staging:
@@ -78,47 +93,42 @@ class Plan:
             "dtype": str(source.dtype),
             "chunks": list(self.chunks),
             "compression": self.compression,
-            **({"weighted": True} if self.weighted else {}),
+            **({} if source.w_dtype is None else {"weights": str(source.w_dtype)}),
         }
 
     @property
-    def targets(self) -> int:
-        """Columns of Y."""
-        return 0 if self.source.y_shape is None else self.source.y_shape[1] - self.weighted
-
-    @property
     def y_columns(self) -> int:
-        """Columns in a chunk of Y: its rows are those of X, and it is not larger than a chunk of X."""
-        if not self.targets or self.source.y_dtype is None:
+        """Columns of a chunk of Y. It has as many rows as a chunk of X, and is not larger."""
+        if self.source.y_dtype is None:
             return 0
         largest = self.chunks[1] * self.source.dtype.itemsize // self.source.y_dtype.itemsize
-        return max(1, min(self.targets, largest))
+        return max(1, min(self.source.n_targets, largest))
 
     @property
     def band_bytes(self) -> int:
-        """Bytes on disk of one row of chunks, uncompressed. Chunks at the edge are stored whole."""
-        (rows, columns), (_, n) = self.chunks, self.source.shape
-        total = ceil(n / columns) * columns * self.source.dtype.itemsize
-        if self.source.y_dtype is not None:
-            pieces = ceil(self.targets / self.y_columns) if self.targets else 0
-            total += (pieces * self.y_columns + self.weighted) * self.source.y_dtype.itemsize
+        """Bytes on disk of one row of chunks, uncompressed. Chunks at the edge are stored in full."""
+        source, (rows, columns) = self.source, self.chunks
+        total = ceil(source.shape[1] / columns) * columns * source.dtype.itemsize
+        if source.y_dtype is not None:
+            total += ceil(source.n_targets / self.y_columns) * self.y_columns * source.y_dtype.itemsize
+        if source.w_dtype is not None:
+            total += source.w_dtype.itemsize
         return rows * total
 
 
 def write_store(
-    plan: Plan, *, overwrite: bool, progress: Progress | None, attributes: dict[str, Any] | None = None
+    plan: WritePlan, *, overwrite: bool, progress: Progress | None, attributes: dict[str, Any] | None = None
 ) -> IngestReport:
-    """Write the source of `plan` into its store, going on where an interrupted call with an equal key
-    stopped.
+    """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
 
-    `progress(rows_done, rows)` is called after each block. Memory: one band of rows if it fits `plan.memory`
-    (otherwise the band lies in a temporary file), and a few copies of one chunk.
+    `progress(rows_done, rows)` is called after each row of chunks. Memory: the rows of one row of chunks if they fit
+    into `plan.memory` (otherwise they are in a temporary file), and a few copies of one chunk.
 
-    Errors: OutputError (store exists, folder missing or not writable, another process writes it),
-    CapacityError (disk), DataError (a value that cannot be stored; a source that changed meanwhile).
+    Raises OutputError (the store exists, the folder is missing or not writable, another process writes it),
+    CapacityError (disk), and DataError (a value cannot be stored, or the source has changed meanwhile).
     """
     began = time.perf_counter()
-    _check_source(plan.source)
+    _require_unique_labels(plan.source)
     check_place(plan.store, overwrite)
     with output_errors(plan.store), plan.staging.locked() as lock:
         check_place(plan.store, overwrite)  # another process may have finished meanwhile
@@ -134,29 +144,24 @@ def write_store(
             _write_bands(plan, key, start, progress, lock)
         if json.loads(json.dumps(plan.key)) != key:
             plan.staging.clear()
-            raise DataError(f"{plan.source.name} changed while it was read.", "Start again when it is at rest.")
+            raise DataError(f"{plan.source.name} changed while it was read.", "Start again when nothing writes to it.")
         lock.require()
         _create_group(plan, attributes or {})
         plan.staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
     seconds = time.perf_counter() - began
     return IngestReport(
-        plan.source.shape, plan.targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
+        plan.source.shape, plan.source.n_targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
     )
 
 
-def _check_source(source: Source) -> None:
-    remedy = "Both X and Y need at least one row and one column."
-    if 0 in source.shape:
-        raise DataError(f"{source.name}: X has shape {source.shape[0]} x {source.shape[1]}.", remedy)
-    if source.y_shape is not None and 0 in source.y_shape:
-        raise DataError(f"{source.name}: Y has shape {source.y_shape[0]} x {source.y_shape[1]}.", remedy)
+def _require_unique_labels(source: Source) -> None:
     for labels, what in ((source.features, "feature"), (source.targets, "target")):
         if labels is not None:
-            require_unique(labels, what, source.name, "Give every column a name of its own.")
+            require_unique(labels, what, source.name, "Give every column a unique name.")
 
 
-def _check_disk(plan: Plan, start: int) -> None:
+def _check_disk(plan: WritePlan, start: int) -> None:
     bands = ceil((plan.source.shape[0] - start) / plan.chunks[0])
     spool = plan.band_bytes if plan.band_bytes > plan.memory else 0
     if isinstance(plan.store, ObjectPath):
@@ -170,11 +175,13 @@ def _check_disk(plan: Plan, start: int) -> None:
         )
 
 
-def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
-    """The group's metadata, last: without them there is no store."""
+def _create_group(plan: WritePlan, attributes: dict[str, Any]) -> None:
+    """Write the metadata of the group, last: without them there is no store."""
     import zarr
 
-    (plan.staging.group / schema.METADATA_FILE).unlink(missing_ok=True)  # of a call interrupted just before its end
+    (plan.staging.group / schema.METADATA_FILE).unlink(
+        missing_ok=True
+    )  # left by a call interrupted just before its end
     zarr.create_group(
         zarr_store(plan.staging.group),
         attributes={
@@ -187,14 +194,14 @@ def _create_group(plan: Plan, attributes: dict[str, Any]) -> None:
     )
 
 
-def _create_arrays(plan: Plan) -> None:
+def _create_arrays(plan: WritePlan) -> None:
     source, group = plan.source, plan.staging.group
     (m, n), (rows, columns) = source.shape, plan.chunks
     _create(group, schema.X, (m, n), (rows, columns), source.dtype, plan.compression)
-    if source.y_dtype is not None and plan.targets:
-        _create(group, schema.Y, (m, plan.targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
-    if source.y_dtype is not None and plan.weighted:
-        _create(group, schema.WEIGHT, (m,), (rows,), source.y_dtype, plan.compression)
+    if source.y_dtype is not None:
+        _create(group, schema.Y, (m, source.n_targets), (rows, plan.y_columns), source.y_dtype, plan.compression)
+    if source.w_dtype is not None:
+        _create(group, schema.WEIGHT, (m,), (rows,), source.w_dtype, plan.compression)
     if source.has_samples:
         _create(group, schema.SAMPLE, (m,), (rows,), "string", plan.compression)
     for variable, labels in ((schema.FEATURE, source.features), (schema.TARGET, source.targets)):
@@ -212,7 +219,7 @@ def _create(
     dtype: np.dtype[Any] | str,
     compression: str,
 ) -> zarr.Array[Any]:
-    """An empty array. A lost chunk of floats reads as NaN, not as zeros; chunks of zeros are written too."""
+    """Create an empty array. A lost chunk of floats is read as NaN, not as zeros; chunks of zeros are written, too."""
     is_float = not isinstance(dtype, str) and dtype.kind == "f"
     import zarr
 
@@ -230,7 +237,7 @@ def _create(
 
 
 def _codecs(compression: str) -> list[Any]:
-    """Compressor, if any, and always the checksum: it costs little and finds every damaged chunk."""
+    """Return the compressor, if any, and always the checksum: it costs little and finds every damaged chunk."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     if compression not in COMPRESSIONS:
@@ -241,72 +248,76 @@ def _codecs(compression: str) -> list[Any]:
     return [BloscCodec(cname=kind, clevel=3, shuffle="shuffle"), Crc32cCodec()]
 
 
-def _write_bands(plan: Plan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock) -> None:
-    """Fill one row of chunks after the other, from row `start` (a chunk boundary) on."""
-    source, (rows, columns) = plan.source, plan.chunks
-    m, n = source.shape
+def _write_bands(plan: WritePlan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock) -> None:
+    """Write one row of chunks after the other, from row `start` (a chunk boundary) on."""
+    source, (height, columns) = plan.source, plan.chunks
+    m = source.shape[0]
     arrays = _arrays(plan)
     reader = source.open(start, plan.staging.scratch)
     try:
-        x = _band(plan, (rows, n), source.dtype)
-        y = None
-        if source.y_shape is not None and source.y_dtype is not None:
-            y = _band(plan, (rows, source.y_shape[1]), source.y_dtype)
-        samples = np.empty(rows, dtype=object) if source.has_samples else None
-        for first in range(start, m, rows):
-            count = min(rows, m - first)
-            _fill(reader, _head(x, count), _head(y, count), _head(samples, count))
+        band = _band(plan)
+        for first in range(start, m, height):
+            rows = band[: min(height, m - first)]
+            _fill(reader, rows)
             lock.require()
-            _store(arrays[schema.X], first, x[:count], columns)
-            if y is not None and plan.targets:
-                _store(arrays[schema.Y], first, y[:count, : plan.targets], plan.y_columns)
-            if y is not None and plan.weighted:
-                arrays[schema.WEIGHT][first : first + count] = y[:count, -1]
-            if samples is not None:
-                arrays[schema.SAMPLE][first : first + count] = samples[:count]
-            plan.staging.save(key, first + count)
+            last = first + len(rows)
+            _store(arrays[schema.X], first, rows.x, columns)
+            if rows.y is not None:
+                _store(arrays[schema.Y], first, rows.y, plan.y_columns)
+            if rows.w is not None:
+                arrays[schema.WEIGHT][first:last] = rows.w
+            if rows.samples is not None:
+                arrays[schema.SAMPLE][first:last] = rows.samples
+            plan.staging.save(key, last)
             if progress is not None:
-                progress(first + count, m)
+                progress(last, m)
     finally:
         reader.close()
 
 
-def _head(band: OptionalArray, count: int) -> OptionalArray:
-    return band if band is None else band[:count]
-
-
-def _fill(reader: Reader, x: Array, y: Array | None, samples: Array | None) -> None:
+def _fill(reader: Reader, rows: Rows) -> None:
     try:
-        reader.fill(x, y, samples)
-    except OSError as error:  # of the source: not to be mistaken for one of the store
+        reader.fill(rows)
+    except OSError as error:  # of the source, not of the store
         if error.errno in DISK_FULL:
             raise
         raise DataError(f"The source cannot be read: {error}.", "Check the file and its disk.") from error
 
 
-def _band(plan: Plan, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Room for one row of chunks: in memory, or, for wide data, in a temporary file."""
+def _band(plan: WritePlan) -> Rows:
+    """Return empty arrays for one row of chunks."""
+    source, height = plan.source, plan.chunks[0]
+    return Rows(
+        _empty(plan, (height, source.shape[1]), source.dtype),
+        None if source.y_dtype is None else _empty(plan, (height, source.n_targets), source.y_dtype),
+        None if source.w_dtype is None else np.empty(height, source.w_dtype),
+        np.empty(height, dtype=object) if source.has_samples else None,
+    )
+
+
+def _empty(plan: WritePlan, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Return an array in memory, or for wide data in a temporary file."""
     if int(np.prod(shape, dtype=object)) * dtype.itemsize <= plan.memory:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=plan.staging.scratch) as file:  # nameless: it is gone when the map is
+    with tempfile.TemporaryFile(dir=plan.staging.scratch) as file:  # it has no name, so it disappears with the map
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
-def _arrays(plan: Plan) -> dict[str, zarr.Array[Any]]:
-    """The arrays that grow with the rows, opened to be written."""
+def _arrays(plan: WritePlan) -> dict[str, zarr.Array[Any]]:
+    """Open the arrays that have rows, for writing."""
     import zarr
 
     found = {}
     for variable in (schema.X, schema.Y, schema.SAMPLE, schema.WEIGHT):
         array = plan.staging.group / variable
         if (array / schema.METADATA_FILE).is_file():
-            # Not stored; open_array ignores config=, and zarr.config is all threads'.
+            # Not stored. open_array ignores config=, and zarr.config belongs to all threads.
             found[variable] = zarr.open_array(zarr_store(array), mode="r+").with_config({"write_empty_chunks": True})
     return found
 
 
 def _store(array: zarr.Array[Any], first: int, band: Array, columns: int) -> None:
-    """Write a band chunk by chunk: one encoded chunk at a time in memory."""
+    """Write rows chunk by chunk, so that memory holds one encoded chunk at a time."""
     edges = bounds(band.shape[1], columns)
     for left, right in pairwise(edges):
         array[first : first + len(band), left:right] = band[:, left:right]
