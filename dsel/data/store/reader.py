@@ -168,7 +168,7 @@ def _require_store(path: AnyPath) -> None:
         )
     if not is_there:
         raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
-    if find_format(path) is not None:
+    if path.is_file() and find_format(path) is not None:
         raise MissingInputError(
             f"{path} is a {path.suffix} file, not a store.",
             f"Make one: dsel ingest {path.name} {path.stem}.zarr",
