@@ -1,10 +1,11 @@
-"""The one way functions are compiled here: cached on disk, IEEE division, typed as what they are in Python."""
+"""The one way functions are compiled here: cached on disk, with IEEE division, and typed as in Python."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -18,19 +19,24 @@ log = logging.getLogger("dsel")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+#: Whether kernels check the arrays that they are given and the bounds of every index, which is slow.
+CHECKED = os.environ.get("DSEL_CHECK_KERNELS", "0") not in ("", "0")
+
 #: Re-association and contraction: sums may differ in the last bits from one kind of processor to another.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -> Callable[[_Function], _Function]:
-    """Decorator: compile for this processor, once, and keep the result in numba's cache.
+    """Return a decorator that compiles a function for this processor, once, and keeps the result in numba's cache.
 
-    fast: the order of operations may change, for figures that decide nothing. inline: the body goes into each caller.
-    nogil: threads of one process may run it side by side.
-    Call compiled functions with typed integers, np.int64(2), not 2 nor a variable that begins as 2: a literal makes
-    numba compile the callee anew, and all that it calls.
+    fast: the order of operations may change; for figures that decide nothing. inline: the body is copied into each
+    caller. nogil: several threads of one process may run it at the same time.
+    Call compiled functions with typed integers, np.int64(2), not 2 nor a variable that was set to 2: for a literal,
+    numba compiles the called function again, and all that it calls. Attributes of modules (`layout.K`) are typed.
     """
     options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil}
+    if CHECKED:
+        options["boundscheck"] = True
     if fast:
         options["fastmath"] = _FAST
     options["inline" if inline else "cache"] = "always" if inline else True
@@ -44,25 +50,36 @@ def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -
 
 @cache
 def _fingerprint(module: str) -> str:
-    """Of the source of a module and of all modules of this package that it imports.
+    """Return a digest of the source of a module and of all modules of this package that it imports.
 
-    Numba compiles a function anew when its own file has changed, not when that of a function it calls has: after an
-    upgrade it would run callers of yesterday with arrays laid out as today, and corrupt memory.
+    Numba compiles a function again when its own file has changed, not when the file of a function it calls has. After
+    an upgrade it would run old callers with arrays in the new layout, and corrupt memory.
     """
     source = inspect.getsource(sys.modules[module])
-    imported = sorted(set(re.findall(r"^from (dsel[.\w]*) import ", source, re.MULTILINE)))
-    return hashlib.sha256("".join([source, *map(_fingerprint, imported)]).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join([source, str(CHECKED), *map(_fingerprint, imported_modules(source))]).encode()
+    ).hexdigest()
+
+
+def imported_modules(source: str) -> list[str]:
+    """Return the modules of this package that a source imports: by `from module import name`, or `from package import
+    module`."""
+    found = set()
+    for package, listed, single in re.findall(r"^from (dsel[.\w]*) import (?:\(([^)]*)\)|(.*))$", source, re.MULTILINE):
+        for name in re.findall(r"(\w+)(?: as \w+)?", listed or single.split("#")[0]):
+            found.add(f"{package}.{name}" if f"{package}.{name}" in sys.modules else package)
+    return sorted(found)
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
-    """Whether numba's cache on this machine holds the compiled function already."""
+    """Return whether numba's cache on this machine holds the compiled function."""
     stats = getattr(function, "stats", None)
     folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
     return folder is not None and any(folder.glob(f"*.{function.__qualname__}-*.nbi"))
 
 
 def log_compilation(function: Callable[..., Any], what: str = "the search") -> bool:
-    """A line in the log before the first call on a machine, which takes long; whether this is one."""
+    """Log a line if the function was never compiled on this machine, which takes long; return whether that is so."""
     first = not is_compiled(function)
     if first:
         log.info("compiling %s for this machine: about half a minute, only this once", what)

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from dsel._lib.types import Floats, Ints
 
 if TYPE_CHECKING:
-    from dsel.objective.kernels.layout import Memory
+    from dsel._lib.kernel_arrays import KernelArrays
+    from dsel.objective.kernels.layout import SubsetTables
 
 #: A column depends on others where they leave at most this share of its squared norm (its "tolerance", 1 - R^2 on
 #: them). Below it, normal equations in float64 would lose more than 1e-8 of f.
@@ -163,7 +164,7 @@ class Objective(Protocol):
         """
         ...
 
-    def memory(self, s_max: int, slots: int) -> Memory:
+    def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         """Return tables for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
         ...
 

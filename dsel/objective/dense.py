@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import DEPENDENCE_TOLERANCE, FEW_TARGETS
-from dsel.objective.kernels.layout import Memory, Rows, pool
+from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
 
 
@@ -107,11 +108,11 @@ class DenseObjective(SharedMethods):
             return 0
         return int(self.cross.shape[1])
 
-    def memory(self, s_max: int, slots: int) -> Memory:
+    def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         """Return tables for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
         cross = np.ascontiguousarray(self.cross, np.float64) if self.few_targets else self._moment_table
         floor = np.ascontiguousarray(self.floor, np.float64)
-        return pool(self._gram_table, cross, floor, float(self.lam), float(self.c), max(s_max, 1), slots)
+        return make_tables(self._gram_table, cross, floor, float(self.lam), float(self.c), max(s_max, 1), slots)
 
     @cached_property
     def _gram_table(self) -> Rows:

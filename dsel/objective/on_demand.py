@@ -17,12 +17,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.base import DEPENDENCE_TOLERANCE, FEW_TARGETS, Objective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.gram_row_cache import GramRowCache
-from dsel.objective.kernels.layout import Memory, Partial, Rows, pool
+from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
 
 #: Columns whose rows one fetch asks for, by default: batches are filled up, so that all have one shape.
@@ -376,11 +377,11 @@ class OnDemandObjective(SharedMethods):
         rest = np.maximum(self.diagonal - known, 0.0) + _SINGLE_ROUNDING * self.diagonal
         return Partial(np.ascontiguousarray(leading), np.sqrt(rest))
 
-    def memory(self, s_max: int, slots: int) -> Memory:
+    def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         """Return tables for `slots` subsets, for the compiled kernels; with several, entries may be bounded."""
         cross = np.ascontiguousarray(self.cross, np.float64) if self.few_targets else self._moment_table
         one = Partial(np.zeros((1, 1), np.float32), np.zeros(1))
-        return pool(
+        return make_tables(
             self._gram_table, cross, np.ascontiguousarray(self.floor), self.lam, self.c, max(s_max, 1), slots,
             self._partial if slots > 1 else one,
         )  # fmt: skip

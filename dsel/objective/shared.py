@@ -44,8 +44,8 @@ class SharedMethods:
         if members.size and not 0 <= members[0] <= members[-1] < self.n:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.n - 1}.")
         self.fetch_rows(members.tolist())
-        memory = self.memory(members.size, 0)  # must outlive the call
-        f, rank = evaluate(memory.P, members, members.size)
+        tables = self.subset_tables(members.size, 0)  # must outlive the call
+        f, rank = evaluate(tables.P, members, members.size)
         return float(f), int(rank)
 
     def _partition(self: Objective, include: Sequence[int]) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import layout as at
+from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
 
 
@@ -23,7 +23,7 @@ class SubsetState:
     def __init__(self, objective: Objective, limit: int, S: Iterable[int] = ()) -> None:
         self.objective = objective
         self.limit = limit
-        self._memory = objective.memory(limit, 1)
+        self._memory = objective.subset_tables(limit, 1)
         table.clear(self._memory.P, 0)
         for j in S:
             if not self.insert(j):
@@ -32,30 +32,32 @@ class SubsetState:
     @property
     def size(self) -> int:
         """Number of members."""
-        return int(self._memory[at.STATUS][0, at.SIZE])
+        return int(self._memory[layout.STATUS][0, layout.SIZE])
 
     @property
     def members(self) -> list[int]:
         """S, in order of arrival (a deletion moves the last one to the place that became free)."""
-        return [int(j) for j in self._memory[at.S][0, : self.size]]
+        return [int(j) for j in self._memory[layout.S][0, : self.size]]
 
     @property
     def value(self) -> float:
         """f(S)."""
-        return float(self._memory[at.F][0])
+        return float(self._memory[layout.F][0])
 
     def _outside(self) -> NDArray[np.bool_]:
-        return np.asarray(self._memory[at.POSITION][0] < 0)
+        return np.asarray(self._memory[layout.POSITION][0] < 0)
 
     def free(self) -> NDArray[np.bool_]:
         """(n,) which columns could be inserted: outside S and independent of it."""
-        return np.asarray(self._outside() & (self._memory[at.D][0, at.TOLERANCE] > self.objective.floor))
+        return np.asarray(
+            self._outside() & (self._memory[layout.NEIGHBOURS][0, layout.TOLERANCE] > self.objective.floor)
+        )
 
     def gains(self) -> Floats:
         """(n,) decrease of f when each column is inserted; 0 for members and for columns that depend on S."""
         free = self.free()
-        d = np.where(free, self._memory[at.D][0, at.TOLERANCE], 1.0)
-        return np.where(free, np.maximum(self._memory[at.D][0, at.MOMENT], 0.0) / d, 0.0)
+        d = np.where(free, self._memory[layout.NEIGHBOURS][0, layout.TOLERANCE], 1.0)
+        return np.where(free, np.maximum(self._memory[layout.NEIGHBOURS][0, layout.MOMENT], 0.0) / d, 0.0)
 
     def losses(self) -> Floats:
         """(s,) increase of f when each member is deleted, in the order of `members`."""
@@ -63,7 +65,7 @@ class SubsetState:
 
     def residual_moments(self) -> Floats:
         """(n,) what column j sees of the targets' residuals, not divided by its tolerance (OMP's criterion)."""
-        return np.where(self._outside(), np.maximum(self._memory[at.D][0, at.MOMENT], 0.0), 0.0)
+        return np.where(self._outside(), np.maximum(self._memory[layout.NEIGHBOURS][0, layout.MOMENT], 0.0), 0.0)
 
     def insert(self, j: int) -> bool:
         """Insert column j; False, and nothing changes, where it depends on S."""
@@ -78,8 +80,8 @@ class SubsetState:
         """Delete member j."""
         if self._outside()[j]:
             raise OptionError(f"Column {j} is not in the subset.")
-        i = int(self._memory[at.POSITION][0, j])
-        steep = self._memory[at.A][0, i, i] * self.objective.floor[j] * table.STEEP > 1.0
+        i = int(self._memory[layout.POSITION][0, j])
+        steep = self._memory[layout.A][0, i, i] * self.objective.floor[j] * table.STEEP > 1.0
         table.delete(self._memory.P, 0, int(j))
         if steep:
             self._refresh()
@@ -87,19 +89,19 @@ class SubsetState:
     def _refresh(self) -> None:
         """The table from the objective alone, by BLAS-3, whatever steps led here. O(n s^2)."""
         memory, S, s, obj = self._memory, self.members, self.size, self.objective
-        row, K_S = memory[at.D][0], obj.rows(S)
-        memory[at.F][0] = obj.value(S)
+        row, K_S = memory[layout.NEIGHBOURS][0], obj.rows(S)
+        memory[layout.F][0] = obj.value(S)
         A = np.linalg.inv(K_S[:, S] + obj.lam * np.eye(s))
-        memory[at.A][0, :s, :s] = A = (A + A.T) / 2.0
+        memory[layout.A][0, :s, :s] = A = (A + A.T) / 2.0
         a = A @ K_S
-        row[at.TOLERANCE] = obj.diagonal + obj.lam - np.einsum("sn,sn->n", K_S, a)
+        row[layout.TOLERANCE] = obj.diagonal + obj.lam - np.einsum("sn,sn->n", K_S, a)
         if obj.few_targets:
             assert obj.cross is not None
-            memory[at.G][0, :s] = w = A @ obj.cross[S]
-            row[at.RESIDUAL :] = (obj.cross - K_S.T @ w).T
-            row[at.MOMENT] = np.square(row[at.RESIDUAL :]).sum(axis=0)
+            memory[layout.G][0, :s] = w = A @ obj.cross[S]
+            row[layout.RESIDUAL :] = (obj.cross - K_S.T @ w).T
+            row[layout.MOMENT] = np.square(row[layout.RESIDUAL :]).sum(axis=0)
         else:
             M_S = obj.moment_rows(S)
-            memory[at.G][0, :s, :s] = A @ M_S[:, S] @ A
+            memory[layout.G][0, :s, :s] = A @ M_S[:, S] @ A
             seen = np.einsum("sn,sn->n", a, M_S[:, S] @ a - 2.0 * M_S)
-            row[at.MOMENT] = obj.moment_diagonal + seen
+            row[layout.MOMENT] = obj.moment_diagonal + seen

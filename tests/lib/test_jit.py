@@ -1,15 +1,20 @@
-"""What is compiled is kept between runs, and compiled anew when anything it was made of has changed."""
+"""Compiled code is kept between runs, and compiled again when anything that it was made of has changed."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import dsel
+from dsel._lib.jit import imported_modules
 from dsel.objective.dense import DenseObjective
 from dsel.search.exact.branch_and_bound import BranchAndBound
 
@@ -21,33 +26,53 @@ print(explore.__qualname__, run.__qualname__)
 """
 
 
-def names_of_caches(folder):
-    """How the caches of two searches are named by the package in a folder."""
-    found = subprocess.run([sys.executable, "-c", NAMES], cwd=folder, capture_output=True, text=True, check=True)
+def names_of_caches(folder: Path, **environment: str) -> list[str]:
+    """The names that the caches of two searches get from the package in a folder."""
+    env = {**os.environ, "PYTHONPATH": str(folder), "DSEL_CHECK_KERNELS": "", **environment}
+    found = subprocess.run(
+        [sys.executable, "-c", NAMES], cwd=folder, capture_output=True, text=True, check=True, env=env
+    )
     return found.stdout.split()
 
 
-def test_a_caller_is_compiled_anew_after_a_change_in_what_it_calls(tmp_path):
+@pytest.mark.parametrize(
+    ("changed", "old", "new", "expected"),
+    [
+        ("search/exact/eigenvalue_sums.py", "total = 0.0", "total = 0.5", [True, False]),  # a function that it calls
+        ("search/exact/bb_layout.py", "(2, N, N) A,", "(3, N, N) A,", [True, False]),  # a layout, imported as a module
+        ("objective/kernels/layout.py", "MOST_FLIPS = 8", "MOST_FLIPS = 9", [True, True]),
+    ],
+)
+def test_a_caller_is_compiled_again_after_a_change_in_what_it_uses(
+    tmp_path: Path, changed: str, old: str, new: str, expected: list[bool]
+) -> None:
     shutil.copytree(PACKAGE, tmp_path / "dsel", ignore=shutil.ignore_patterns("__pycache__"))
     before = names_of_caches(tmp_path)
-    assert before == names_of_caches(tmp_path)
-    called = tmp_path / "dsel" / "search" / "exact" / "eigenvalue_sums.py"
-    called.write_text(called.read_text().replace("total = 0.0", "total = 0.5"))
-    after = names_of_caches(tmp_path)
-    assert after[0] != before[0]
-    assert after[1] == before[1]  # calls nothing of it
+    assert before == names_of_caches(PACKAGE.parent)
+    module = tmp_path / "dsel" / changed
+    source = module.read_text()
+    assert old in source
+    module.write_text(source.replace(old, new))
+    assert [a != b for a, b in zip(before, names_of_caches(tmp_path), strict=True)] == expected
 
 
-def test_compiled_code_names_the_modules_it_uses():
+def test_checked_kernels_have_their_own_cache() -> None:
+    plain, checked = names_of_caches(PACKAGE.parent), names_of_caches(PACKAGE.parent, DSEL_CHECK_KERNELS="1")
+    assert not set(plain) & set(checked)
+
+
+def test_compiled_code_names_the_modules_it_uses() -> None:
     """Not the packages they are in, where a change would not be seen."""
     for path in PACKAGE.rglob("*.py"):
         source = path.read_text()
-        if "@compiled(" not in source:
+        if not re.search(r"^(@|\w+ = )compiled\(", source, re.MULTILINE):
             continue
-        for line in source.splitlines():
-            assert not line.startswith(("import dsel", "from ."))
-            if line.startswith("from dsel"):
-                assert (PACKAGE.parent / f"{line.split()[1].replace('.', '/')}.py").is_file(), f"{path.name}: {line}"
+        importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+        assert not re.search(r"^(import dsel|from \.)", source, re.MULTILINE), path
+        found = imported_modules(source)
+        assert len(found) >= 1, path
+        for module in found:
+            assert (PACKAGE.parent / f"{module.replace('.', '/')}.py").is_file(), f"{path.name}: {module}"
 
 
 def test_a_kernel_of_a_search_is_compiled_for_one_set_of_types():

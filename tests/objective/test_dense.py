@@ -206,7 +206,7 @@ def test_it_travels_without_the_addresses_of_its_arrays(N: int) -> None:
     assert not {"_gram_table", "_moment_table"} & set(travelled.__dict__)
     assert travelled.value([1, 4]) == value
     with pytest.raises(TypeError, match="one process"):
-        pickle.dumps(f.memory(2, 1))
+        pickle.dumps(f.subset_tables(2, 1))
 
 
 def test_the_empty_set_explains_nothing() -> None:

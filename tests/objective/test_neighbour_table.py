@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.dense import DenseObjective
-from dsel.objective.kernels import layout as at
+from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
-from dsel.objective.kernels.layout import MOST_FLIPS
 from dsel.objective.kernels.multi_flip import value_after_flips
 from dsel.objective.subset_state import SubsetState
 from tests.objective.test_dense import objective
@@ -76,7 +75,7 @@ def test_rounding_does_not_pile_up_over_a_long_walk(N: int | None, lam: float) -
 
 
 @steady
-@given(seeds, targets, penalties, walks, st.sets(st.integers(0, N_COLUMNS - 1), min_size=1, max_size=MOST_FLIPS))
+@given(seeds, targets, penalties, walks, st.sets(st.integers(0, N_COLUMNS - 1), min_size=1, max_size=layout.MOST_FLIPS))
 def test_several_flips_at_once_are_valued_without_making_them(
     seed: int, N: int | None, lam: float, walk: list[int], flips: set[int]
 ) -> None:
@@ -100,26 +99,26 @@ def test_outcomes_are_the_values_after_every_single_flip(seed: int, N: int | Non
         flip(solution, j)
     table.fill_outcome(solution._memory.P, 0)
     S = frozenset(solution.members)
-    outcome = solution._memory[at.D][0, at.OUTCOME]
+    outcome = solution._memory[layout.NEIGHBOURS][0, layout.OUTCOME]
     np.testing.assert_allclose(outcome, [f(S ^ {j}) for j in range(N_COLUMNS)], atol=1e-9 * obj.c)
 
 
 @pytest.mark.parametrize("N", [1, 12])
 def test_slots_do_not_touch_each_other(N: int) -> None:
     _, obj = problem(2, N, 0.0)
-    memory = obj.memory(LIMIT, 3)
+    memory = obj.subset_tables(LIMIT, 3)
     P = memory.P
     assert table.rebuild(P, 0, np.array([1, 4, 7]), 3)
     assert table.rebuild(P, 2, np.array([5]), 1)
     table.copy(P, 0, 1)
     table.delete(P, 1, 4)
     assert table.insert(P, 1, 9)
-    values = [float(f) for f in memory[at.F]]
+    values = [float(f) for f in memory[layout.F]]
     assert values == pytest.approx([obj.value([1, 4, 7]), obj.value([1, 7, 9]), obj.value([5])], abs=1e-10 * obj.c)
     for slot, S in ((0, [1, 4, 7]), (1, [1, 7, 9]), (2, [5])):
         table.fill_outcome(P, slot)
         expected = [obj.value({*S} ^ {j}) for j in range(N_COLUMNS)]
-        np.testing.assert_allclose(memory[at.D][slot, at.OUTCOME], expected, atol=1e-10 * obj.c)
+        np.testing.assert_allclose(memory[layout.NEIGHBOURS][slot, layout.OUTCOME], expected, atol=1e-10 * obj.c)
 
 
 def nearly_dependent(N: int | None, noise: float) -> DenseObjective:

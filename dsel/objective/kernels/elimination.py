@@ -10,83 +10,63 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Floats, Ints
-from dsel.objective.kernels.layout import (
-    ELIMINATION,
-    ERROR_OF_EMPTY,
-    FLOOR,
-    K_DIAGONAL,
-    LAM,
-    M_DIAGONAL,
-    N_COLUMNS,
-    N_TARGETS,
-    ON_DEMAND,
-    PAIR_VALUES,
-    PAIRS,
-    SCALARS,
-    C,
-    K,
-    U,
-    V,
-    cube,
-    int_vector,
-    matrix,
-    row,
-    vector,
-)
+from dsel._lib.kernel_arrays import RowAddresses, cube, int_vector, matrix, row, vector
+from dsel._lib.types import Floats, Int, Ints
+from dsel.objective.kernels import layout
+from dsel.objective.kernels.layout import SubsetTables
 
 
 @compiled()
-def entry(P: Ints, place: int, j: int, l: int) -> float:
-    """The entry (j, l) of K or M, from the row of the lesser of the two where it is there; NaN where nothing says."""
+def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> float:
+    """Return the entry (j, l) of K or M (`rows`), from the row of the smaller index if possible; NaN if unknown."""
     if j == l:
-        return vector(P, K_DIAGONAL if place == K else M_DIAGONAL)[j]
-    addresses = int_vector(P, place)
+        return float(vector(P, layout.K_DIAGONAL)[j] if rows == layout.K else vector(P, layout.M_DIAGONAL)[j])
+    addresses = int_vector(P, rows)
     a = min(j, l)
     b = max(j, l)
     if addresses[a] != 0:
-        return row(P, place, a)[b]
+        return float(row(P, rows, a)[b])
     if addresses[b] != 0:
-        return row(P, place, b)[a]
-    pairs = int_vector(P, PAIRS)
-    key = a * P[N_COLUMNS] + b
+        return float(row(P, rows, b)[a])
+    pairs = int_vector(P, layout.PAIRS)
+    key = a * P[layout.N_COLUMNS] + b
     where = np.searchsorted(pairs, key)
     if where < pairs.shape[0] and pairs[where] == key:
-        return matrix(P, PAIR_VALUES)[0 if place == K else 1, where]
+        return float(matrix(P, layout.PAIR_VALUES)[0 if rows == layout.K else 1, where])
     return np.nan
 
 
 @compiled()
-def evaluate(P: Ints, members: Ints, s: int) -> tuple[float, int]:
+def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
 
     NaN where rows come on demand and an entry is not known. A column whose pivot is at or below its floor explains
     nothing and does not count. O(s^3 / 6) multiplications with few targets, three times that with M.
     """
-    N = P[N_TARGETS]
-    floor, scalars = vector(P, FLOOR), vector(P, SCALARS)
-    k, M = cube(P, ELIMINATION)[0], cube(P, ELIMINATION)[1]
-    u = matrix(P, V)[U]
+    N = P[layout.N_TARGETS]
+    floor, scalars = vector(P, layout.FLOOR), vector(P, layout.SCALARS)
+    k, M = cube(P, layout.ELIMINATION)[0], cube(P, layout.ELIMINATION)[1]
+    u = matrix(P, layout.VECTORS)[layout.U]
     for a in range(s):
-        if P[ON_DEMAND]:
+        if P[layout.ON_DEMAND]:
             for b in range(a, s):
-                k[a, b] = entry(P, K, members[a], members[b])
+                k[a, b] = entry(P, layout.K, members[a], members[b])
         else:
-            gram = row(P, K, members[a])
+            gram = row(P, layout.K, members[a])
             for b in range(a, s):
                 k[a, b] = gram[members[b]]
-        k[a, a] += scalars[LAM]
+        k[a, a] += scalars[layout.LAM]
         if N > 0:
             for t in range(N):
-                M[a, t] = matrix(P, C)[members[a], t]
-        elif P[ON_DEMAND]:
+                M[a, t] = matrix(P, layout.B)[members[a], t]
+        elif P[layout.ON_DEMAND]:
             for b in range(a, s):
-                M[a, b] = entry(P, C, members[a], members[b])
+                M[a, b] = entry(P, layout.M, members[a], members[b])
         else:
-            cross = row(P, C, members[a])
+            cross = row(P, layout.M, members[a])
             for b in range(a, s):
                 M[a, b] = cross[members[b]]
-    f = scalars[ERROR_OF_EMPTY]
+    f = scalars[layout.ERROR_OF_EMPTY]
     rank = 0
     for p in range(s):
         d = k[p, p]
@@ -131,7 +111,7 @@ NOISE_RATIO = 1e-7
 
 @compiled()
 def eliminated(
-    K: Floats, B: Floats, targets: int, c: float, floor: Floats, members: Ints, s: int, work: Floats
+    K: Floats, B: Floats, targets: Int, c: float, floor: Floats, members: Ints, s: Int, work: Floats
 ) -> float:
     """f(S) for S = members[:s] ascending by the pivots of `evaluate`, NaN where one of them is at or below its floor.
 

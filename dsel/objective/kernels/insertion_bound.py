@@ -8,73 +8,58 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Ints
+from dsel._lib.kernel_arrays import cube, int_matrix, matrix, row, vector
+from dsel._lib.types import Int, Ints
+from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry
-from dsel.objective.kernels.layout import (
-    A_J,
-    CANNOT_TELL,
-    FLOOR,
-    K_J,
-    MOMENT,
-    MOST_FLIPS,
-    POSITION,
-    SIZE,
-    SMALL,
-    STATUS,
-    TOLERANCE,
-    A,
-    D,
-    F,
-    K,
-    S,
-    V,
-    cube,
-    int_matrix,
-    matrix,
-    row,
-    vector,
-)
+from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import STEEP
 
 
 @compiled(fast=True)
-def bound_after_insertions(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
+def bound_after_insertions(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
     """A lower bound on f of slot z's subset with the columns flips[:n_flips] inserted; -inf where it says nothing (a
     member among them, a STEEP column, more than MOST_FLIPS). K whole. O(s^2) a column but the last.
 
     With the residual Gram D = E (I + O) E, E^2 its diagonal, and M their residual cross-moments, they gain
     tr(D^-1 M) <= sum_x (m_x / d_x) / (1 - max_x sum_b |O_xb|), by Gershgorin's bound on the least eigenvalue of I + O.
     """
-    status, position, table, floor = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D), vector(P, FLOOR)
-    members, vectors, inverse, off = int_matrix(P, S), matrix(P, V), cube(P, A), cube(P, SMALL)[0]
-    if n_flips > MOST_FLIPS or status[z, CANNOT_TELL]:
+    status = int_matrix(P, layout.STATUS)
+    position = int_matrix(P, layout.POSITION)
+    table = cube(P, layout.NEIGHBOURS)
+    floor = vector(P, layout.FLOOR)
+    members = int_matrix(P, layout.S)
+    vectors = matrix(P, layout.VECTORS)
+    inverse = cube(P, layout.A)
+    off = cube(P, layout.BLOCKS)[0]
+    if n_flips > layout.MOST_FLIPS or status[z, layout.CANNOT_TELL]:
         return -np.inf
     gain = 0.0
     for x in range(n_flips):
         j = flips[x]
-        d = table[z, TOLERANCE, j]
+        d = table[z, layout.TOLERANCE, j]
         if position[z, j] >= 0 or d <= STEEP * floor[j]:
             return -np.inf
-        gain += max(table[z, MOMENT, j], 0.0) / d
-    s = status[z, SIZE]
+        gain += max(table[z, layout.MOMENT, j], 0.0) / d
+    s = status[z, layout.SIZE]
     for x in range(n_flips):
-        own = row(P, K, flips[x])
+        own = row(P, layout.K, flips[x])
         for i in range(s):
-            vectors[K_J + x, i] = own[members[z, i]]
+            vectors[layout.K_J + x, i] = own[members[z, i]]
         if x == n_flips - 1:
             break
         for i in range(s):
             a_i = 0.0
             for l in range(s):
-                a_i += inverse[z, i, l] * vectors[K_J + x, l]
-            vectors[A_J + x, i] = a_i
+                a_i += inverse[z, i, l] * vectors[layout.K_J + x, l]
+            vectors[layout.A_J + x, i] = a_i
     most = 0.0
     for x in range(n_flips):
         for b in range(x):
-            d = entry(P, K, flips[x], flips[b])
+            d = entry(P, layout.K, flips[x], flips[b])
             for i in range(s):
-                d -= vectors[K_J + x, i] * vectors[A_J + b, i]
-            off[x, b] = abs(d) / np.sqrt(table[z, TOLERANCE, flips[x]] * table[z, TOLERANCE, flips[b]])
+                d -= vectors[layout.K_J + x, i] * vectors[layout.A_J + b, i]
+            off[x, b] = abs(d) / np.sqrt(table[z, layout.TOLERANCE, flips[x]] * table[z, layout.TOLERANCE, flips[b]])
             off[b, x] = off[x, b]
     for x in range(n_flips):
         total = 0.0
@@ -82,4 +67,4 @@ def bound_after_insertions(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
             if b != x:
                 total += off[x, b]
         most = max(most, total)
-    return vector(P, F)[z] - gain / (1.0 - most) if most < 1.0 else -np.inf
+    return vector(P, layout.F)[z] - gain / (1.0 - most) if most < 1.0 else -np.inf

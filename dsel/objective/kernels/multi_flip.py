@@ -8,48 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Ints
+from dsel._lib.kernel_arrays import cube, int_matrix, matrix, single_matrix, vector
+from dsel._lib.types import Int, Ints
+from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry
-from dsel.objective.kernels.layout import (
-    A_J,
-    CANNOT_TELL,
-    FLOOR,
-    GUESSED,
-    K_J,
-    LEADING,
-    MOMENT,
-    MU_J,
-    N_TARGETS,
-    ON_DEMAND,
-    POSITION,
-    RESIDUAL,
-    SIZE,
-    SMALL,
-    STATUS,
-    TAIL,
-    TOLERANCE,
-    UNKNOWN,
-    Y_J,
-    A,
-    C,
-    D,
-    F,
-    G,
-    J,
-    K,
-    S,
-    V,
-    cube,
-    int_matrix,
-    matrix,
-    single_matrix,
-    vector,
-)
+from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import STEEP, gather, project
 
 
 @compiled(fast=True)
-def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
+def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
     """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
 
     +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell. Where entries of
@@ -59,9 +27,9 @@ def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
         D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
     O(s |I|) for one insertion, O(s^2) for each more.
     """
-    position, flipped = int_matrix(P, POSITION), int_matrix(P, J)
-    P[GUESSED] = 0
-    if int_matrix(P, STATUS)[z, CANNOT_TELL]:
+    position, flipped = int_matrix(P, layout.POSITION), int_matrix(P, layout.FLIPPED)
+    P[layout.GUESSED] = 0
+    if int_matrix(P, layout.STATUS)[z, layout.CANNOT_TELL]:
         return -np.inf
     inside = np.int64(0)
     outside = np.int64(0)
@@ -77,52 +45,55 @@ def value_after_flips(P: Ints, z: int, flips: Ints, n_flips: int) -> float:
         j = flipped[1, x]
         gather(P, z, j, x)
         if x < outside - 1:
-            project(P, z, j, x, np.int64(0), int_matrix(P, STATUS)[z, SIZE])
+            project(P, z, j, x, np.int64(0), int_matrix(P, layout.STATUS)[z, layout.SIZE])
         else:  # the last one meets the others' projections with its own K_Sj and M_Sj
             for b in range(inside):
                 project(P, z, j, x, flipped[0, b], flipped[0, b] + 1)
     if outside > 0:
         _residual_block(P, z, outside)
-    f = vector(P, F)[z]
+    f = vector(P, layout.F)[z]
     if inside > 0:
         f = _delete_block(P, z, inside, outside)
         if f == -np.inf:
             return f
-    if outside > 1 and P[GUESSED]:
+    if outside > 1 and P[layout.GUESSED]:
         return _bound_block(P, f, outside)
     return _insert_block(P, f, outside)
 
 
 @compiled(fast=True)
-def _residual_block(P: Ints, z: int, outside: int) -> None:
+def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
     """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
-    table, vectors, flipped = cube(P, D), matrix(P, V), int_matrix(P, J)
-    small = cube(P, SMALL)
-    P[GUESSED] = 0
-    s = int_matrix(P, STATUS)[z, SIZE]
+    table, vectors, flipped = cube(P, layout.NEIGHBOURS), matrix(P, layout.VECTORS), int_matrix(P, layout.FLIPPED)
+    small = cube(P, layout.BLOCKS)
+    P[layout.GUESSED] = 0
+    s = int_matrix(P, layout.STATUS)[z, layout.SIZE]
     for x in range(outside):
         j = flipped[1, x]
-        small[0, x, x] = table[z, TOLERANCE, j]
-        small[1, x, x] = table[z, MOMENT, j]
+        small[0, x, x] = table[z, layout.TOLERANCE, j]
+        small[1, x, x] = table[z, layout.MOMENT, j]
         for b in range(x):
             l = flipped[1, b]
             d = 0.0
             m = 0.0
-            if P[N_TARGETS] > 0:
+            if P[layout.N_TARGETS] > 0:
                 for i in range(s):
-                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
-                for target in range(P[N_TARGETS]):
-                    m -= table[z, RESIDUAL + target, j] * table[z, RESIDUAL + target, l]
+                    d += vectors[layout.K_J + x, i] * vectors[layout.A_J + b, i]
+                for target in range(P[layout.N_TARGETS]):
+                    m -= table[z, layout.RESIDUAL + target, j] * table[z, layout.RESIDUAL + target, l]
             else:
                 for i in range(s):
-                    d += vectors[K_J + x, i] * vectors[A_J + b, i]
-                    m += vectors[MU_J + x, i] * vectors[A_J + b, i] + vectors[K_J + x, i] * vectors[Y_J + b, i]
-                m -= entry(P, C, j, l)
-            k = entry(P, K, j, l)
+                    d += vectors[layout.K_J + x, i] * vectors[layout.A_J + b, i]
+                    m += (
+                        vectors[layout.MU_J + x, i] * vectors[layout.A_J + b, i]
+                        + vectors[layout.K_J + x, i] * vectors[layout.Y_J + b, i]
+                    )
+                m -= entry(P, layout.M, j, l)
+            k = entry(P, layout.K, j, l)
             if np.isnan(k):
                 k = _guess(P, j, l, x, b)
-            elif P[ON_DEMAND]:
-                matrix(P, UNKNOWN)[x, b] = 0.0
+            elif P[layout.ON_DEMAND]:
+                matrix(P, layout.UNKNOWN)[x, b] = 0.0
             small[0, x, b] = k - d
             small[0, b, x] = k - d
             small[1, x, b] = -m
@@ -130,18 +101,18 @@ def _residual_block(P: Ints, z: int, outside: int) -> None:
 
 
 @compiled(fast=True)
-def _guess(P: Ints, j: int, l: int, x: int, b: int) -> float:
+def _guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
     """The leading coordinates' part of K_jl; by Cauchy and Schwarz the rest is at most what goes to UNKNOWN[x, b]."""
-    tail = vector(P, TAIL)
-    matrix(P, UNKNOWN)[x, b] = tail[j] * tail[l]
-    P[GUESSED] = 1
+    tail = vector(P, layout.TAIL)
+    matrix(P, layout.UNKNOWN)[x, b] = tail[j] * tail[l]
+    P[layout.GUESSED] = 1
     return _leading_part(P, j, l)
 
 
 @compiled(fast=True)
-def _leading_part(P: Ints, j: int, l: int) -> float:
+def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
     """The leading coordinates' part of K_jl."""
-    leading = single_matrix(P, LEADING)
+    leading = single_matrix(P, layout.LEADING)
     k = 0.0
     for p in range(leading.shape[1]):
         k += np.float64(leading[j, p]) * np.float64(leading[l, p])
@@ -149,7 +120,7 @@ def _leading_part(P: Ints, j: int, l: int) -> float:
 
 
 @compiled()
-def _bound_block(P: Ints, f: float, outside: int) -> float:
+def _bound_block(P: SubsetTables, f: float, outside: Int) -> float:
     """A lower bound on f after inserting the columns J, where entries of K among them are not known.
 
     With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any bound
@@ -157,8 +128,11 @@ def _bound_block(P: Ints, f: float, outside: int) -> float:
     can be; and from D less the Gram matrix of the columns' other coordinates, which has no negative eigenvalue and the
     squares of TAIL as its diagonal. The second is the better one for three columns and more.
     """
-    small, floor, flipped, unknown = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J), matrix(P, UNKNOWN)
-    tail = vector(P, TAIL)
+    small = cube(P, layout.BLOCKS)
+    floor = vector(P, layout.FLOOR)
+    flipped = int_matrix(P, layout.FLIPPED)
+    unknown = matrix(P, layout.UNKNOWN)
+    tail = vector(P, layout.TAIL)
     D_JJ, M_JJ = small[0], small[1]
     gain = 0.0
     first = 1.0
@@ -179,7 +153,7 @@ def _bound_block(P: Ints, f: float, outside: int) -> float:
                 off = unknown[max(x, b), min(x, b)]
                 known = D_JJ[x, b]
                 largest += (abs(known) + off) / scale if scale > 0.0 else np.inf
-                k = entry(P, K, j, flipped[1, b])
+                k = entry(P, layout.K, j, flipped[1, b])
                 if not np.isnan(k):
                     known += _leading_part(P, j, flipped[1, b]) - k
                 leading += abs(known) / scale if scale > 0.0 else np.inf
@@ -190,26 +164,29 @@ def _bound_block(P: Ints, f: float, outside: int) -> float:
 
 
 @compiled(fast=True)
-def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
+def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
     """f after deleting the block I of members, with what that gives back to the columns J added to D and M.
 
     -inf as soon as a member is STEEP.
     """
-    inverse, inner, vectors, flipped = cube(P, A), cube(P, G), matrix(P, V), int_matrix(P, J)
-    small, members, floor = cube(P, SMALL), int_matrix(P, S), vector(P, FLOOR)
+    inverse = cube(P, layout.A)
+    inner = cube(P, layout.G)
+    vectors = matrix(P, layout.VECTORS)
+    flipped = int_matrix(P, layout.FLIPPED)
+    small, members, floor = cube(P, layout.BLOCKS), int_matrix(P, layout.S), vector(P, layout.FLOOR)
     D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
     for b in range(inside):
         i = flipped[0, b]
         for x in range(outside):
-            Z[b, x] = vectors[A_J + x, i]
-            Y[b, x] = vectors[Y_J + x, i]
+            Z[b, x] = vectors[layout.A_J + x, i]
+            Y[b, x] = vectors[layout.Y_J + x, i]
         for c in range(inside):
             l = flipped[0, c]
             A_II[b, c] = inverse[z, i, l]
-            G_II[b, c] = inner[z, i, l] if P[N_TARGETS] == 0 else 0.0
-            for target in range(P[N_TARGETS]):
+            G_II[b, c] = inner[z, i, l] if P[layout.N_TARGETS] == 0 else 0.0
+            for target in range(P[layout.N_TARGETS]):
                 G_II[b, c] += inner[z, i, target] * inner[z, l, target]
-    f = vector(P, F)[z]
+    f = vector(P, layout.F)[z]
     for b in range(inside):
         d = A_II[b, b]
         g = G_II[b, b]
@@ -237,13 +214,13 @@ def _delete_block(P: Ints, z: int, inside: int, outside: int) -> float:
                 other = A_II[b, l] / d
                 G_II[r, l] += ratio * other * g - ratio * G_II[b, l] - other * G_II[r, b]
                 A_II[r, l] -= ratio * A_II[b, l]
-    return f
+    return float(f)
 
 
 @compiled()
-def _insert_block(P: Ints, f: float, outside: int) -> float:
+def _insert_block(P: SubsetTables, f: float, outside: Int) -> float:
     """f after inserting the columns J one after another, given their residual Gram D and cross-moments M."""
-    small, floor, flipped = cube(P, SMALL), vector(P, FLOOR), int_matrix(P, J)
+    small, floor, flipped = cube(P, layout.BLOCKS), vector(P, layout.FLOOR), int_matrix(P, layout.FLIPPED)
     D_JJ, M_JJ = small[0], small[1]
     for x in range(outside):
         d = D_JJ[x, x]

@@ -21,99 +21,56 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Floats, Ints
+from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
+from dsel._lib.types import Floats, Int, Ints
 from dsel.objective.kernels.elimination import STEEP_RATIO
-from dsel.objective.kernels.layout import cube, int_matrix, int_vector, matrix, vector
-from dsel.search.exact.bb_layout import (
-    ALLOWED,
-    BASE,
-    BASE_SIZE,
-    BELOW,
-    BEST_SIZE,
-    BOUND,
-    CHILDREN,
-    CHOSEN,
-    COMBINED,
-    CORES,
-    COUNT,
-    CROSS,
-    DEPENDENT,
-    DEPTH,
-    EIGENVALUE,
-    ERROR,
-    F_OF_S,
-    FLOOR,
-    FRAME,
-    FREE,
-    GRAM,
-    INCUMBENT,
-    LEFT,
-    LOWER,
-    MARGIN,
-    MEMBERS,
-    MOMENTS,
-    NODES,
-    NUMBERS,
-    OPENED,
-    PAIRS,
-    PRUNED,
-    ROOM,
-    ROOT_CROSS,
-    ROOT_GRAM,
-    ROOT_TARGETS,
-    SHARE,
-    START,
-    STEEP,
-    TARGETS,
-    TOTAL,
-    WORK,
-    WORK_CROSS,
-    Q,
-    T,
-)
+from dsel.search.exact import bb_layout as layout
+from dsel.search.exact.bb_layout import BranchState
 from dsel.search.exact.dependence import NO_PLACE, PIVOTS_ALONE, checked, dependent, gather, record
 from dsel.search.exact.disjoint_cores import cores, narrow
 from dsel.search.exact.suffix_bounds import list_children
 
 
 @compiled(fast=True)
-def _singles(P: Ints, d: int) -> None:
+def _singles(P: BranchState, d: Int) -> None:
     """|b_i|^2 of every column of R, which of them depend on S, and the best subset of one more column."""
-    gram, cross, moments = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, MOMENTS)
-    frame, allowed, floor = int_matrix(P, FRAME), int_matrix(P, ALLOWED), vector(P, FLOOR)
-    numbers = vector(P, NUMBERS)
-    f = matrix(P, ERROR)[F_OF_S, d]
-    for i in range(frame[d, T]):
+    gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
+    frame, allowed, floor = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR)
+    numbers = vector(P, layout.NUMBERS)
+    f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
+    for i in range(frame[d, layout.T]):
         m = 0.0
         for a in range(cross.shape[1]):
             m += cross[i, a] * cross[i, a]
         moments[0, i] = m
-        moments[1, i] = FREE
+        moments[1, i] = layout.FREE
         if gram[i, i] <= STEEP_RATIO * floor[allowed[d, i]]:
-            moments[1, i] = DEPENDENT if dependent(P, d, i) else STEEP
-        if moments[1, i] == STEEP or (moments[1, i] == FREE and not f - m / gram[i, i] >= numbers[INCUMBENT]):
+            moments[1, i] = layout.DEPENDENT if dependent(P, d, i) else layout.STEEP
+        if moments[1, i] == layout.STEEP or (
+            moments[1, i] == layout.FREE and not f - m / gram[i, i] >= numbers[layout.INCUMBENT]
+        ):
             record(P, d, i, NO_PLACE)
 
 
 @compiled(fast=True)
-def _pairs(P: Ints, d: int) -> None:
+def _pairs(P: BranchState, d: Int) -> None:
     """The best subset of two more columns."""
-    gram, cross, moments = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, MOMENTS)
-    frame, allowed, floor = int_matrix(P, FRAME), int_matrix(P, ALLOWED), vector(P, FLOOR)
-    numbers, work = vector(P, NUMBERS), matrix(P, WORK)
-    f = matrix(P, ERROR)[F_OF_S, d]
+    gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
+    frame, allowed, floor = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR)
+    numbers, work = vector(P, layout.NUMBERS), matrix(P, layout.WORK)
+    f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     N = cross.shape[1]
     diagonal, inner, steep = work[0], work[1], work[2]
-    turned = np.empty((N, frame[d, T]))  # so that inner products with all columns are made side by side
-    for i in range(frame[d, T]):
+    turned = np.empty((N, frame[d, layout.T]))  # so that inner products with all columns are made side by side
+    for i in range(frame[d, layout.T]):
         for a in range(N):
             turned[a, i] = cross[i, a]
         diagonal[i] = gram[i, i]
         steep[i] = STEEP_RATIO * floor[allowed[d, i]]
-    for i in range(1, frame[d, T]):
-        if moments[1, i] == DEPENDENT:
+    for i in range(1, frame[d, layout.T]):
+        if moments[1, i] == layout.DEPENDENT:
             continue
-        need = f - numbers[INCUMBENT]
+        need = f - numbers[layout.INCUMBENT]
         g_ii = gram[i, i]
         m_ii = moments[0, i]
         steep_i = steep[i]
@@ -132,52 +89,55 @@ def _pairs(P: Ints, d: int) -> None:
         if hits == 0:
             continue
         for l in range(i):
-            if moments[1, l] == DEPENDENT:
+            if moments[1, l] == layout.DEPENDENT:
                 continue
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
             explained = m_ii * diagonal[l] + moments[0, l] * g_ii - 2.0 * g * inner[l]
-            if not explained <= (f - numbers[INCUMBENT]) * det or det <= steep[l] * g_ii + steep_i * diagonal[l]:
+            if not explained <= (f - numbers[layout.INCUMBENT]) * det or det <= steep[l] * g_ii + steep_i * diagonal[l]:
                 record(P, d, i, l)
 
 
 @compiled(fast=True)
-def _branch(P: Ints, d: int, q: int) -> None:
+def _branch(P: BranchState, d: Int, q: Int) -> None:
     """Order R, bound its children and list those that may hold a better subset."""
-    frame, children, moments = int_matrix(P, FRAME), int_matrix(P, CHILDREN), matrix(P, MOMENTS)
-    lower, count = matrix(P, LOWER), int_vector(P, COUNT)
-    t = frame[d, T]
+    frame, children, moments = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN), matrix(P, layout.MOMENTS)
+    lower, count = matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
+    t = frame[d, layout.T]
     order = np.empty(t, np.int64)
     place = np.int64(0)
     first = np.int64(0)
     steep = np.int64(0)
-    for state in (DEPENDENT, STEEP, FREE):
+    for state in (layout.DEPENDENT, layout.STEEP, layout.FREE):
         for i in range(t):
             if moments[1, i] == state:
                 order[place] = i
                 place += 1
-                first += 1 if state != FREE else 0
-                steep += 1 if state == STEEP else 0
+                first += 1 if state != layout.FREE else 0
+                steep += 1 if state == layout.STEEP else 0
     crossing = list_children(P, d, q, order, first, first)
-    if count[BOUND] == COMBINED and first == 0 and frame[d, LEFT] > 0 and q >= count[CORES]:
+    if count[layout.BOUND] == layout.COMBINED and first == 0 and frame[d, layout.LEFT] > 0 and q >= count[layout.CORES]:
         found = cores(P, d, q, order, crossing)
         if found > q:
-            frame[d, LEFT] = 0
+            frame[d, layout.LEFT] = 0
         else:
             narrow(P, d, q, order, found)
     for a in range(first - 1, first - steep - 1, -1):
-        children[d, frame[d, LEFT]] = a
-        lower[d, frame[d, LEFT]] = matrix(P, ERROR)[BELOW, d]
-        frame[d, LEFT] += 1
-    if frame[d, LEFT] > 0:
+        children[d, frame[d, layout.LEFT]] = a
+        lower[d, frame[d, layout.LEFT]] = matrix(P, layout.ERROR)[layout.BELOW, d]
+        frame[d, layout.LEFT] += 1
+    if frame[d, layout.LEFT] > 0:
         _arrange(P, d, order)
 
 
 @compiled(fast=True)
-def _arrange(P: Ints, d: int, order: Ints) -> None:
+def _arrange(P: BranchState, d: Int, order: Ints) -> None:
     """Put R, G and B of depth d into the new order."""
-    gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
-    allowed = int_matrix(P, ALLOWED)
+    gram = cube(P, layout.GRAM)[d]
+    cross = cube(P, layout.CROSS)[d]
+    work = matrix(P, layout.WORK)
+    work_cross = matrix(P, layout.WORK_CROSS)
+    allowed = int_matrix(P, layout.ALLOWED)
     t = order.size
     N = cross.shape[1]
     for i in range(t):
@@ -198,38 +158,41 @@ def _arrange(P: Ints, d: int, order: Ints) -> None:
 
 
 @compiled(fast=True)
-def _open(P: Ints, d: int) -> None:
+def _open(P: BranchState, d: Int) -> None:
     """Look at the node at depth d: its own neighbours, and which children are to be visited."""
-    frame, count = int_matrix(P, FRAME), int_vector(P, COUNT)
-    q = count[Q] - d
-    frame[d, LEFT] = 0
+    frame, count = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT)
+    q = count[layout.Q] - d
+    frame[d, layout.LEFT] = 0
     _singles(P, d)
-    if q == 2 and count[PAIRS] > 0:
+    if q == 2 and count[layout.PAIRS] > 0:
         _pairs(P, d)
     elif q >= 2:
         _branch(P, d, q)
 
 
 @compiled(fast=True)
-def _descend(P: Ints, d: int, i: int) -> bool:
+def _descend(P: BranchState, d: Int, i: Int) -> bool:
     """Make child i of the node at depth d the node at depth d + 1, without columns that depend on it; False where it
     depends on S itself."""
-    gram, cross, columns = cube(P, GRAM), cube(P, CROSS), int_vector(P, START)
-    frame, allowed, floor, count = int_matrix(P, FRAME), int_matrix(P, ALLOWED), vector(P, FLOOR), int_vector(P, COUNT)
-    error, targets, root = matrix(P, ERROR), cube(P, TARGETS), matrix(P, ROOT_GRAM)
-    t = frame[d, T]
+    gram, cross, columns = cube(P, layout.GRAM), cube(P, layout.CROSS), int_vector(P, layout.START)
+    frame = int_matrix(P, layout.FRAME)
+    allowed = int_matrix(P, layout.ALLOWED)
+    floor = vector(P, layout.FLOOR)
+    count = int_vector(P, layout.COUNT)
+    error, targets, root = matrix(P, layout.ERROR), cube(P, layout.TARGETS), matrix(P, layout.ROOT_GRAM)
+    t = frame[d, layout.T]
     N = cross.shape[2]
     g = gram[d, i, i]
     j = allowed[d, i]
-    error[SHARE, d + 1] = error[SHARE, d] * g / root[j, j]
-    error[ROOM, d + 1] = min(error[ROOM, d], root[j, j] / floor[j])
-    if error[SHARE, d + 1] * error[ROOM, d + 1] <= STEEP_RATIO and dependent(P, d, i):
+    error[layout.SHARE, d + 1] = error[layout.SHARE, d] * g / root[j, j]
+    error[layout.ROOM, d + 1] = min(error[layout.ROOM, d], root[j, j] / floor[j])
+    if error[layout.SHARE, d + 1] * error[layout.ROOM, d + 1] <= STEEP_RATIO and dependent(P, d, i):
         return False
-    frame[d + 1, CHOSEN] = j
+    frame[d + 1, layout.CHOSEN] = j
     if g <= STEEP_RATIO * floor[j]:
         s = gather(P, d, i, NO_PLACE)
         for a in range(s):
-            columns[a] = int_vector(P, MEMBERS)[a]
+            columns[a] = int_vector(P, layout.MEMBERS)[a]
         for a in range(i + 1, t):
             columns[s + a - i - 1] = allowed[d, a]
         _from_root(P, d + 1, s, t - i - 1)
@@ -237,9 +200,9 @@ def _descend(P: Ints, d: int, i: int) -> bool:
     gain = 0.0
     for x in range(N):
         gain += cross[d, i, x] * cross[d, i, x]
-    error[F_OF_S, d + 1] = error[F_OF_S, d] - gain / g
-    frame[d + 1, T] = _given(P, d, i)
-    if count[BOUND] == EIGENVALUE:
+    error[layout.F_OF_S, d + 1] = error[layout.F_OF_S, d] - gain / g
+    frame[d + 1, layout.T] = _given(P, d, i)
+    if count[layout.BOUND] == layout.EIGENVALUE:
         for x in range(N):
             for y in range(N):
                 targets[d + 1, x, y] = targets[d, x, y] - cross[d, i, x] * cross[d, i, y] / g
@@ -247,12 +210,12 @@ def _descend(P: Ints, d: int, i: int) -> bool:
 
 
 @compiled(fast=True)
-def _given(P: Ints, d: int, i: int) -> int:
+def _given(P: BranchState, d: Int, i: Int) -> int:
     """Make R, G and B of depth d + 1 those of the places after i at depth d, given i, without columns that are
     dependent then; how many are left."""
-    gram, cross = cube(P, GRAM), cube(P, CROSS)
-    allowed, floor, moved = int_matrix(P, ALLOWED), vector(P, FLOOR), int_matrix(P, CHILDREN)
-    t = int_matrix(P, FRAME)[d, T]
+    gram, cross = cube(P, layout.GRAM), cube(P, layout.CROSS)
+    allowed, floor, moved = int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR), int_matrix(P, layout.CHILDREN)
+    t = int_matrix(P, layout.FRAME)[d, layout.T]
     N = cross.shape[2]
     g = gram[d, i, i]
     kept = 0
@@ -291,22 +254,23 @@ def _given(P: Ints, d: int, i: int) -> int:
 
 
 @compiled(fast=True)
-def _from_root(P: Ints, d: int, s: int, t: int) -> None:
+def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
     """Make depth d the node of S = START[:s] (ascending, independent) and R = START[s:s + t]. O(s (s + t)^2)."""
-    gram, cross, root, root_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, ROOT_GRAM), matrix(P, ROOT_CROSS)
-    columns, allowed, frame, floor = (
-        int_vector(P, START),
-        int_matrix(P, ALLOWED),
-        int_matrix(P, FRAME),
-        vector(P, FLOOR),
-    )
-    error = matrix(P, ERROR)
+    gram = cube(P, layout.GRAM)[d]
+    cross = cube(P, layout.CROSS)[d]
+    root = matrix(P, layout.ROOT_GRAM)
+    root_cross = matrix(P, layout.ROOT_CROSS)
+    columns = int_vector(P, layout.START)
+    allowed = int_matrix(P, layout.ALLOWED)
+    frame = int_matrix(P, layout.FRAME)
+    floor = vector(P, layout.FLOOR)
+    error = matrix(P, layout.ERROR)
     N = root_cross.shape[1]
-    f = vector(P, NUMBERS)[TOTAL]
+    f = vector(P, layout.NUMBERS)[layout.TOTAL]
     rows = np.empty((s + t, s))  # K given the members of S before, column by column
     rows_cross = np.empty((s, N))
-    error[SHARE, d] = 1.0
-    error[ROOM, d] = np.inf
+    error[layout.SHARE, d] = 1.0
+    error[layout.ROOM, d] = np.inf
     for p in range(s):
         for i in range(s + t):
             g = root[columns[i], columns[p]]
@@ -314,8 +278,8 @@ def _from_root(P: Ints, d: int, s: int, t: int) -> None:
                 g -= rows[i, a] * rows[p, a]
             rows[i, p] = g
         j = columns[p]
-        error[SHARE, d] *= rows[p, p] / root[j, j]
-        error[ROOM, d] = min(error[ROOM, d], root[j, j] / floor[j])
+        error[layout.SHARE, d] *= rows[p, p] / root[j, j]
+        error[layout.ROOM, d] = min(error[layout.ROOM, d], root[j, j] / floor[j])
         scale = 1.0 / np.sqrt(max(rows[p, p], floor[j]))  # it passed, but after several trifles it may be rounding
         for i in range(s + t):
             rows[i, p] *= scale
@@ -337,17 +301,17 @@ def _from_root(P: Ints, d: int, s: int, t: int) -> None:
                 gram[i, l] -= u * rows[s + l, a]
             for x in range(N):
                 cross[i, x] -= u * rows_cross[a, x]
-    if int_vector(P, COUNT)[BOUND] == EIGENVALUE:
+    if int_vector(P, layout.COUNT)[layout.BOUND] == layout.EIGENVALUE:
         _residual_targets(P, d, rows_cross)
-    frame[d, T] = t
-    frame[d, LEFT] = 0
-    error[F_OF_S, d] = f
+    frame[d, layout.T] = t
+    frame[d, layout.LEFT] = 0
+    error[layout.F_OF_S, d] = f
 
 
 @compiled(fast=True)
-def _residual_targets(P: Ints, d: int, explained: Floats) -> None:
+def _residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
     """The residual Gram matrix of the targets at depth d: what the rows of `explained` (s, N) leave."""
-    targets, root = cube(P, TARGETS)[d], matrix(P, ROOT_TARGETS)
+    targets, root = cube(P, layout.TARGETS)[d], matrix(P, layout.ROOT_TARGETS)
     for x in range(root.shape[0]):
         for y in range(root.shape[0]):
             targets[x, y] = root[x, y]
@@ -356,46 +320,46 @@ def _residual_targets(P: Ints, d: int, explained: Floats) -> None:
 
 
 @compiled(fast=True)
-def begin(P: Ints, s: int, t: int) -> None:
+def begin(P: BranchState, s: Int, t: Int) -> None:
     """Make depth 0 the node of S = START[:s] (ascending) and R = START[s:s + t]; nothing is left of a dependent S."""
-    count, base, columns = int_vector(P, COUNT), int_vector(P, BASE), int_vector(P, START)
-    count[DEPTH] = -1
-    count[OPENED] = 0
-    count[BEST_SIZE] = -1
-    count[BASE_SIZE] = s
+    count, base, columns = int_vector(P, layout.COUNT), int_vector(P, layout.BASE), int_vector(P, layout.START)
+    count[layout.DEPTH] = -1
+    count[layout.OPENED] = 0
+    count[layout.BEST_SIZE] = -1
+    count[layout.BASE_SIZE] = s
     for a in range(s):
         base[a] = columns[a]
     if checked(P, np.int64(0), NO_PLACE, NO_PLACE, PIVOTS_ALONE) < np.inf:
-        count[DEPTH] = 0
+        count[layout.DEPTH] = 0
         _from_root(P, np.int64(0), s, t)
 
 
 @compiled(fast=True)
-def explore(P: Ints, budget: int) -> None:
+def explore(P: BranchState, budget: Int) -> None:
     """Depth first, for `budget` nodes or until nothing is left (COUNT[DEPTH] < 0).
 
     A node counts when it is opened: when its bound as a child, in its parent, did not prune it.
     """
-    frame, count, children = int_matrix(P, FRAME), int_vector(P, COUNT), int_matrix(P, CHILDREN)
-    numbers, lower = vector(P, NUMBERS), matrix(P, LOWER)
-    until = count[NODES] + budget
-    if count[DEPTH] >= 0 and count[OPENED] == 0 and budget > 0:
-        count[OPENED] = 1
-        count[NODES] += 1
-        _open(P, count[DEPTH])
-    while count[DEPTH] >= 0 and count[NODES] < until:
-        d = count[DEPTH]
-        if frame[d, LEFT] == 0:
-            count[DEPTH] -= 1
+    frame, count, children = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT), int_matrix(P, layout.CHILDREN)
+    numbers, lower = vector(P, layout.NUMBERS), matrix(P, layout.LOWER)
+    until = count[layout.NODES] + budget
+    if count[layout.DEPTH] >= 0 and count[layout.OPENED] == 0 and budget > 0:
+        count[layout.OPENED] = 1
+        count[layout.NODES] += 1
+        _open(P, count[layout.DEPTH])
+    while count[layout.DEPTH] >= 0 and count[layout.NODES] < until:
+        d = count[layout.DEPTH]
+        if frame[d, layout.LEFT] == 0:
+            count[layout.DEPTH] -= 1
             continue
-        frame[d, LEFT] -= 1
-        place = frame[d, LEFT]
-        if lower[d, place] >= numbers[INCUMBENT] - numbers[MARGIN]:
-            numbers[PRUNED] = min(numbers[PRUNED], lower[d, place])
+        frame[d, layout.LEFT] -= 1
+        place = frame[d, layout.LEFT]
+        if lower[d, place] >= numbers[layout.INCUMBENT] - numbers[layout.MARGIN]:
+            numbers[layout.PRUNED] = min(numbers[layout.PRUNED], lower[d, place])
             continue
         if not _descend(P, d, children[d, place]):
             continue
-        matrix(P, ERROR)[BELOW, d + 1] = lower[d, place]
-        count[DEPTH] = d + 1
-        count[NODES] += 1
+        matrix(P, layout.ERROR)[layout.BELOW, d + 1] = lower[d, place]
+        count[layout.DEPTH] = d + 1
+        count[layout.NODES] += 1
         _open(P, d + 1)

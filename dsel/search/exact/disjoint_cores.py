@@ -11,19 +11,20 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Ints
-from dsel.objective.kernels.layout import int_vector, matrix, vector
-from dsel.search.exact.bb_layout import CORE, ERROR, F_OF_S, INCUMBENT, MARGIN, NUMBERS, PRUNED
+from dsel._lib.kernel_arrays import int_vector, matrix, vector
+from dsel._lib.types import Int, Ints
+from dsel.search.exact import bb_layout as layout
+from dsel.search.exact.bb_layout import BranchState
 from dsel.search.exact.suffix_bounds import absorb, list_children, prepare, suffix_bound
 
 
 @compiled(fast=True)
-def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
+def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
     """Order R so that the columns before split come last, and find how many of those from split on explain too little
     together with q columns of the others left out of count: the place below which a core lies, see `cores`."""
-    numbers = vector(P, NUMBERS)
-    f = matrix(P, ERROR)[F_OF_S, d]
-    slack = f - numbers[INCUMBENT] + numbers[MARGIN]
+    numbers = vector(P, layout.NUMBERS)
+    f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
+    slack = f - numbers[layout.INCUMBENT] + numbers[layout.MARGIN]
     prepare(P, d, order)
     trace = 0.0
     top = 0.0
@@ -36,21 +37,21 @@ def _next_core(P: Ints, d: int, q: int, order: Ints, split: int) -> int:
             continue
         top = suffix_bound(P, q, a, order.size, top, trace, slack, np.bool_(False))
         if not top <= slack:  # what is not a number prunes nothing
-            numbers[PRUNED] = min(numbers[PRUNED], f - reached)
+            numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
             return a
         reached = top
-    numbers[PRUNED] = min(numbers[PRUNED], f - reached)
+    numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
     return -1
 
 
 @compiled(fast=True)
-def cores(P: Ints, d: int, q: int, order: Ints, crossing: int) -> int:
+def cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
     """Disjoint sets of columns of which every better subset holds one; how many; q + 1: there is no better subset.
 
     Without the columns of such a set, a core, the bound prunes. The first is that of the children, `order` up to
     `crossing`; the next one is looked for among the columns that are in none.
     """
-    core = int_vector(P, CORE)
+    core = int_vector(P, layout.CORE)
     t = order.size
     for a in range(t):
         core[order[a]] = 1 if a <= crossing else 0
@@ -79,9 +80,9 @@ def cores(P: Ints, d: int, q: int, order: Ints, crossing: int) -> int:
 
 
 @compiled(fast=True)
-def narrow(P: Ints, d: int, q: int, order: Ints, found: int) -> None:
+def narrow(P: BranchState, d: Int, q: Int, order: Ints, found: Int) -> None:
     """List the children of the smallest core instead; with q cores a better subset has one of each and nothing else."""
-    core = int_vector(P, CORE)
+    core = int_vector(P, layout.CORE)
     t = order.size
     sizes = np.zeros(found + 1, np.int64)
     for a in range(t):

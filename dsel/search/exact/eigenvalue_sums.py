@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Floats
+from dsel._lib.types import Floats, Int
 
 
 @compiled(fast=True)
-def top_of(H: Floats, q: int) -> float:
+def top_of(H: Floats, q: Int) -> float:
     """Sum of the q largest eigenvalues of a symmetric matrix; infinity where an element is not finite."""
     N = H.shape[0]
     if q <= 0:
@@ -30,7 +30,7 @@ def top_of(H: Floats, q: int) -> float:
 
 
 @compiled(fast=True)
-def spread(H: Floats, w: Floats, q: int) -> float:
+def spread(H: Floats, w: Floats, q: Int) -> float:
     """Sum of the q largest diagonal elements of H - w w': no more than that of the q largest eigenvalues (Schur)."""
     N = H.shape[0]
     total = 0.0
@@ -53,7 +53,7 @@ def spread(H: Floats, w: Floats, q: int) -> float:
 
 
 @compiled(fast=True)
-def at_most(leading: Floats, q: int, trace: float, slack: float) -> float:
+def at_most(leading: Floats, q: Int, trace: float, slack: float) -> float:
     """At least the sum of the q largest eigenvalues of a positive semidefinite matrix of that trace: that of its part
     `leading`, and all of the rest (no sum of the largest is above that of two diagonal blocks). Infinity where this
     cannot tell whether it is within the slack; it is not where that of the part is not (Cauchy)."""

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.jit import log_compilation
+from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError
-from dsel.objective.kernels.layout import Memory
 from dsel.search.exact import bb_layout as at
 from dsel.search.exact.base import MARGIN
 from dsel.search.exact.bb_kernel import begin, explore
@@ -83,7 +83,7 @@ class Explorer:
     ) -> None:  # fmt: skip
         self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
         self._chosen: tuple[int, ...] = ()
-        self._memory = Memory()
+        self._memory = KernelArrays(at.BRANCH)
         depths = max(k - 1, 1) if pairs else k
         self._check_memory(depths, memory_limit)
         self._allocate(depths)
@@ -118,20 +118,20 @@ class Explorer:
             at.ERROR: (4, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
             at.LEADING: (2, leading, leading),
         }  # fmt: skip
-        for place, shape in floats.items():
-            memory.put(place, np.zeros(shape))
+        for slot, shape in floats.items():
+            memory.put(slot, np.zeros(shape))
         given = {
             at.FLOOR: problem.floor, at.ROOT_GRAM: problem.K, at.ROOT_CROSS: problem.B,
             at.ROOT_TARGETS: problem.T if own_targets else np.zeros((1, 1)),
         }  # fmt: skip
-        for place, array in given.items():
-            memory.put(place, np.ascontiguousarray(array, np.float64))
+        for slot, array in given.items():
+            memory.put(slot, np.ascontiguousarray(array, np.float64))
         integers = {
             at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
             at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,),
         }  # fmt: skip
-        for place, shape in integers.items():
-            memory.put(place, np.zeros(shape, np.int64))
+        for int_slot, shape in integers.items():
+            memory.put(int_slot, np.zeros(shape, np.int64))
 
     @property
     def _count(self) -> Ints:

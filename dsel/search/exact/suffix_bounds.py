@@ -5,46 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
-from dsel._lib.types import Floats, Ints
+from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
+from dsel._lib.types import Bool, Floats, Int, Ints
 from dsel.objective.kernels.elimination import NOISE_RATIO
-from dsel.objective.kernels.layout import cube, int_matrix, int_vector, matrix, vector
-from dsel.search.exact.bb_layout import (
-    ALLOWED,
-    BELOW,
-    BOUND,
-    CAREFUL,
-    CHILDREN,
-    COMBINED,
-    COUNT,
-    CROSS,
-    EIGENVALUE,
-    ERROR,
-    F_OF_S,
-    FLOOR,
-    FRAME,
-    GRAM,
-    INCUMBENT,
-    LEADING,
-    LEAPS,
-    LEFT,
-    LOWER,
-    MARGIN,
-    MOMENTS,
-    NOT_FINITE,
-    NUMBERS,
-    PRUNED,
-    TARGETS,
-    WHOLE,
-    WORK,
-    WORK_CROSS,
-)
+from dsel.search.exact import bb_layout as layout
+from dsel.search.exact.bb_layout import BranchState
 from dsel.search.exact.eigenvalue_sums import add_outer, at_most, spread, top_of, without_outer
 
 
 @compiled(fast=True)
-def prepare(P: Ints, d: int, order: Ints) -> None:
+def prepare(P: BranchState, d: Int, order: Ints) -> None:
     """Copies of G and B of depth d in that order in the scratch matrices, and A = 0."""
-    gram, cross, work, work_cross = cube(P, GRAM)[d], cube(P, CROSS)[d], matrix(P, WORK), matrix(P, WORK_CROSS)
+    gram = cube(P, layout.GRAM)[d]
+    cross = cube(P, layout.CROSS)[d]
+    work = matrix(P, layout.WORK)
+    work_cross = matrix(P, layout.WORK_CROSS)
     N = cross.shape[1]
     for i in range(order.size):
         row = order[i]
@@ -52,14 +27,14 @@ def prepare(P: Ints, d: int, order: Ints) -> None:
             work[i, l] = gram[row, order[l]]
         for x in range(N):
             work_cross[i, x] = cross[row, x]
-    cube(P, LEADING)[0] = 0.0
+    cube(P, layout.LEADING)[0] = 0.0
 
 
 @compiled(fast=True)
-def _eliminate(P: Ints, a: int, N: int) -> None:
+def _eliminate(P: BranchState, a: Int, N: Int) -> None:
     """Take column a's direction out of the columns before it, in the scratch matrices; no more of one than there is,
     whatever rounding says (see dsel.search.exact.bounds.orthonormalised)."""
-    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     d = work[a, a]
     for i in range(a):
         if max(work[i, a] * work[i, a], work[a, i] * work[a, i]) > d * max(work[i, i], 0.0):
@@ -75,9 +50,9 @@ def _eliminate(P: Ints, a: int, N: int) -> None:
 
 
 @compiled(fast=True)
-def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
+def _exchange(P: BranchState, order: Ints, i: Int, l: Int, N: Int) -> None:
     """Columns i and l of the scratch matrices change places."""
-    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     if i == l:
         return
     order[i], order[l] = order[l], order[i]
@@ -90,9 +65,12 @@ def _exchange(P: Ints, order: Ints, i: int, l: int, N: int) -> None:
 
 
 @compiled(fast=True)
-def _least(P: Ints, d: int, first: int, a: int, N: int, order: Ints) -> int:
+def _least(P: BranchState, d: Int, first: Int, a: Int, N: Int, order: Ints) -> Int:
     """Of the columns first..a the one that adds least to what those after a explain."""
-    work, cross, floor, allowed = matrix(P, WORK), matrix(P, WORK_CROSS), vector(P, FLOOR), int_matrix(P, ALLOWED)
+    work = matrix(P, layout.WORK)
+    cross = matrix(P, layout.WORK_CROSS)
+    floor = vector(P, layout.FLOOR)
+    allowed = int_matrix(P, layout.ALLOWED)
     chosen = a
     least = np.inf
     for i in range(first, a + 1):
@@ -107,11 +85,11 @@ def _least(P: Ints, d: int, first: int, a: int, N: int, order: Ints) -> int:
 
 
 @compiled(fast=True)
-def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
+def absorb(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
     """Put that column of first..a at place a which adds least to A, and add it; what it adds. Of A only the part of the
     leading targets is kept."""
-    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
-    floor, allowed = vector(P, FLOOR), int_matrix(P, ALLOWED)
+    work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
+    floor, allowed = vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     N = cross.shape[1]
     if first < a:
         _exchange(P, order, _least(P, d, first, a, N, order), a, N)
@@ -119,15 +97,15 @@ def absorb(P: Ints, d: int, first: int, a: int, order: Ints) -> float:
     z = 0.0
     for x in range(N):
         z += cross[a, x] * cross[a, x]
-    add_outer(cube(P, LEADING)[0], cross[a], work[a, a])
+    add_outer(cube(P, layout.LEADING)[0], cross[a], work[a, a])
     _eliminate(P, a, N)
-    return z / work[a, a]
+    return float(z / work[a, a])
 
 
 @compiled(fast=True)
-def least_gain_last(P: Ints, d: int, first: int, a: int, order: Ints) -> None:
+def least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> None:
     """Put that of the columns first..a at place a which alone explains least."""
-    gram, moments = cube(P, GRAM)[d], matrix(P, MOMENTS)
+    gram, moments = cube(P, layout.GRAM)[d], matrix(P, layout.MOMENTS)
     p = first
     for i in range(first + 1, a + 1):
         if moments[0, order[i]] * gram[order[p], order[p]] < moments[0, order[p]] * gram[order[i], order[i]]:
@@ -136,9 +114,10 @@ def least_gain_last(P: Ints, d: int, first: int, a: int, order: Ints) -> None:
 
 
 @compiled(fast=True)
-def _by_targets(P: Ints, a: int, t: int) -> Floats:
+def _by_targets(P: BranchState, a: Int, t: Int) -> Floats:
     """A (N, N), from the columns a..t - 1 of the scratch matrices."""
-    work, cross, A = matrix(P, WORK), matrix(P, WORK_CROSS), cube(P, WHOLE)[0]
+    work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
+    A: Floats = cube(P, layout.WHOLE)[0]
     A[:] = 0.0
     for i in range(a, t):
         add_outer(A, cross[i], work[i, i])
@@ -146,9 +125,9 @@ def _by_targets(P: Ints, a: int, t: int) -> Floats:
 
 
 @compiled(fast=True)
-def _by_columns(P: Ints, a: int, t: int) -> Floats:
+def _by_columns(P: BranchState, a: Int, t: Int) -> Floats:
     """Z Z' (t - a, t - a) instead, whose eigenvalues are those of A but for zeros."""
-    work, cross = matrix(P, WORK), matrix(P, WORK_CROSS)
+    work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     M = np.empty((t - a, t - a))
     for i in range(t - a):
         for l in range(i + 1):
@@ -161,9 +140,9 @@ def _by_columns(P: Ints, a: int, t: int) -> Floats:
 
 
 @compiled(fast=True)
-def _without_column(P: Ints, d: int, a: int, order: Ints, w: Floats) -> Floats:
+def _without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> Floats:
     """A - w w', w being that of the column at place a, or where it is smaller Z Z' without that column's direction."""
-    work, floor, allowed = matrix(P, WORK), vector(P, FLOOR), int_matrix(P, ALLOWED)
+    work, floor, allowed = matrix(P, layout.WORK), vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     m = order.size - a
     if m < w.size:
         u = np.empty(m)  # the column in the coordinates of Z
@@ -176,7 +155,7 @@ def _without_column(P: Ints, d: int, a: int, order: Ints, w: Floats) -> Floats:
             sound = sound and pivot > floor[allowed[d, order[a + l]]]  # else u may hold its rounding
         if sound:
             return _projected(_by_columns(P, a, order.size), u / np.sqrt(norm))
-    H = cube(P, WHOLE)[1]
+    H: Floats = cube(P, layout.WHOLE)[1]
     without_outer(H, _by_targets(P, a, order.size), w)
     return H
 
@@ -198,16 +177,16 @@ def _projected(M: Floats, u: Floats) -> Floats:
 
 
 @compiled(fast=True)
-def suffix_bound(P: Ints, q: int, a: int, t: int, top: float, trace: float, slack: float, exact: bool) -> float:
+def suffix_bound(P: BranchState, q: Int, a: Int, t: Int, top: float, trace: float, slack: float, exact: Bool) -> float:
     """At least the q largest eigenvalues of A, of the columns a..t - 1: `top` is that already; their sum, where it may
     be within the slack."""
-    N = matrix(P, WORK_CROSS).shape[1]
-    kind = int_vector(P, COUNT)[BOUND]
-    if kind == LEAPS or q >= N:
+    N = matrix(P, layout.WORK_CROSS).shape[1]
+    kind = int_vector(P, layout.COUNT)[layout.BOUND]
+    if kind == layout.LEAPS or q >= N:
         return trace
     if top <= slack:
         return top
-    leading, none = cube(P, LEADING)[0], cube(P, LEADING)[1]
+    leading, none = cube(P, layout.LEADING)[0], cube(P, layout.LEADING)[1]
     if not exact:
         none[0, :] = 0.0
         if spread(leading, none[0], q) > slack:
@@ -221,18 +200,21 @@ def suffix_bound(P: Ints, q: int, a: int, t: int, top: float, trace: float, slac
 
 
 @compiled(fast=True)
-def _child_bound(P: Ints, d: int, a: int, q: int, order: Ints, trace: float, slack: float, exact: bool) -> float:
+def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: float, slack: float, exact: Bool) -> float:
     """What the child at place a and q - 1 columns after it can explain."""
-    gram, cross, leading, whole = cube(P, GRAM)[d], cube(P, CROSS)[d], cube(P, LEADING), cube(P, WHOLE)
-    kind = int_vector(P, COUNT)[BOUND]
+    gram = cube(P, layout.GRAM)[d]
+    cross = cube(P, layout.CROSS)[d]
+    leading = cube(P, layout.LEADING)
+    whole = cube(P, layout.WHOLE)
+    kind = int_vector(P, layout.COUNT)[layout.BOUND]
     N = cross.shape[1]
-    if kind == LEAPS or (kind == COMBINED and (trace <= slack or q - 1 >= N)):
+    if kind == layout.LEAPS or (kind == layout.COMBINED and (trace <= slack or q - 1 >= N)):
         return trace
     j = order[a]
     w = cross[j] / np.sqrt(gram[j, j])
-    gain = matrix(P, MOMENTS)[0, j] / gram[j, j]
-    if kind == EIGENVALUE:
-        targets = cube(P, TARGETS)[d]
+    gain: float = matrix(P, layout.MOMENTS)[0, j] / gram[j, j]
+    if kind == layout.EIGENVALUE:
+        targets = cube(P, layout.TARGETS)[d]
         if not exact and gain + spread(targets, w, q - 1) > slack:
             return np.inf
         without_outer(whole[1], targets, w)
@@ -249,26 +231,26 @@ def _child_bound(P: Ints, d: int, a: int, q: int, order: Ints, trace: float, sla
 
 
 @compiled(fast=True)
-def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) -> int:
+def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split: Int) -> Int:
     """Order the columns first.. of R, those from split on before the others, bound the children and list those that may
     hold a better subset. The place from which on (downwards) not all are pruned, first - 1 where there is none."""
-    frame, children = int_matrix(P, FRAME), int_matrix(P, CHILDREN)
-    numbers, lower, count = vector(P, NUMBERS), matrix(P, LOWER), int_vector(P, COUNT)
-    f, below = matrix(P, ERROR)[F_OF_S, d], matrix(P, ERROR)[BELOW, d]
-    slack = f - numbers[INCUMBENT] + numbers[MARGIN]
-    kind = count[BOUND]
-    exact = d == 0 or count[CAREFUL] > 0
-    single = matrix(P, WORK_CROSS).shape[1] == 1 and count[CAREFUL] == 0
+    frame, children = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN)
+    numbers, lower, count = vector(P, layout.NUMBERS), matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
+    f, below = matrix(P, layout.ERROR)[layout.F_OF_S, d], matrix(P, layout.ERROR)[layout.BELOW, d]
+    slack = f - numbers[layout.INCUMBENT] + numbers[layout.MARGIN]
+    kind = count[layout.BOUND]
+    exact = d == 0 or count[layout.CAREFUL] > 0
+    single = matrix(P, layout.WORK_CROSS).shape[1] == 1 and count[layout.CAREFUL] == 0
     prepare(P, d, order)
     trace = 0.0
     top = 0.0  # at least the q largest eigenvalues of A
     reached = -1.0  # what the columns looked at so far can explain, where that is not enough
     listed = 0
-    crossed = kind == EIGENVALUE
+    crossed = kind == layout.EIGENVALUE
     crossing = order.size - 1 if crossed else first - 1
     for a in range(order.size - 1, first - 1, -1):
         lowest = split if a >= split else first
-        ordered = crossed and (single or kind == EIGENVALUE)  # A is not needed any more
+        ordered = crossed and (single or kind == layout.EIGENVALUE)  # A is not needed any more
         if ordered:
             least_gain_last(P, d, lowest, a, order)
         else:
@@ -282,18 +264,18 @@ def list_children(P: Ints, d: int, q: int, order: Ints, first: int, split: int) 
                 continue
             crossed = True
             crossing = a
-        known = ordered and kind != EIGENVALUE
+        known = ordered and kind != layout.EIGENVALUE
         bound = f - below if known else _child_bound(P, d, a, q, order, trace, slack, exact)
         if not trace < np.inf or np.isnan(bound):  # says nothing
             bound = np.inf
-            count[NOT_FINITE] += 1
+            count[layout.NOT_FINITE] += 1
         if bound <= slack:
-            numbers[PRUNED] = min(numbers[PRUNED], f - bound)
+            numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - bound)
             continue
         children[d, listed] = a
         lower[d, listed] = max(f - bound, below)
         listed += 1
     if reached >= 0.0:
-        numbers[PRUNED] = min(numbers[PRUNED], f - reached)
-    frame[d, LEFT] = listed
+        numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
+    frame[d, layout.LEFT] = listed
     return crossing

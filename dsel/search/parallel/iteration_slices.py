@@ -6,6 +6,7 @@ import numpy as np
 
 from dsel.objective.base import Objective
 from dsel.search.parallel.executor import Slice
+from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.search import Poss
@@ -29,14 +30,14 @@ class SliceRunner:
         """Run the iterations of a slice, and return (subset, f) of solutions that the snapshot does not contain."""
         poss, known = self._poss, {S for S, _ in part.solutions}
         self._insert(part.solutions)
-        poss._count[kernel.ITERATION] = part.start
+        poss._count[archive.ITERATION] = part.start
         poss.advance(part.stop)
         return tuple((z.members, z.value) for z in poss.archived if z.size and z.members not in known)
 
     def _insert(self, solutions: tuple[tuple[Subset, float], ...]) -> None:
         poss = self._poss
         memory = poss._memory
-        best = memory[kernel.BEST]
+        best = memory[archive.BEST]
         for S, f in solutions:
             if f < best[poss._class_of(S), len(S)]:
                 poss._make_room()

@@ -10,7 +10,7 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.base import Improvement
 from dsel.search.parallel.synchronous_kernel import run_rounds
-from dsel.search.pareto import kernel
+from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.search import Poss
 
@@ -30,20 +30,20 @@ class PpossRounds(Poss):
             raise OptionError(f"processors is {processors}.", "A round has at least one offspring.")
         super().__init__(objective, k, seed=seed, isolation=isolation, memory_limit=memory_limit)
         self.processors = self._offspring = processors
-        if processors > self._memory[kernel.TRACE].shape[0]:  # each may be an improvement
-            self._memory.put(kernel.TRACE, np.zeros((processors, 3)))
-        flips = self._memory[kernel.CDF].size
+        if processors > self._memory[archive.TRACE].shape[0]:  # each may be an improvement
+            self._memory.put(archive.TRACE, np.zeros((processors, 3)))
+        flips = self._memory[archive.CDF].size
         self._survivors = np.zeros((processors, 2 + 2 * k + flips), np.int64)
 
     @property
     def iteration(self) -> int:
         """Number of offspring so far."""
-        return int(self._count[kernel.ITERATION]) * self.processors
+        return int(self._count[archive.ITERATION]) * self.processors
 
     @property
     def last_gain(self) -> int:
         """Number of offspring before the round in which `best_value` last improved."""
-        return int(self._count[kernel.LAST_GAIN]) * self.processors
+        return int(self._count[archive.LAST_GAIN]) * self.processors
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
@@ -57,17 +57,17 @@ class PpossRounds(Poss):
         """
         if target is not None and self.best_value <= target:
             return True
-        self._memory[kernel.RATES][kernel.TARGET] = -np.inf if target is None else target
-        rounds = max(until // self.processors, int(self._count[kernel.ITERATION]) + (self.iteration < until))
+        self._memory[archive.STOP_AT][0] = -np.inf if target is None else target
+        rounds = max(until // self.processors, int(self._count[archive.ITERATION]) + (self.iteration < until))
         while True:
             status = run_rounds(self._memory.P, rounds, self.processors, self._survivors)
             self._flush_trace()
-            if status in (kernel.ROWS_NEEDED, kernel.PAIRS_NEEDED):
+            if status in (archive.ROWS_NEEDED, archive.PAIRS_NEEDED):
                 self._fetch(status)
-            elif status != kernel.FULL:
-                return bool(status == kernel.TARGET_REACHED)
+            elif status != archive.FULL:
+                return bool(status == archive.TARGET_REACHED)
             if self.isolation != "none":  # each offspring may have its own class
-                self._make_room(int(self._count[kernel.MEMBERS]) + self.processors)
+                self._make_room(int(self._count[archive.MEMBERS]) + self.processors)
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs."""

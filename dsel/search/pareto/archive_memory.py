@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsel.errors import CapacityError
-from dsel.objective.kernels.layout import pool_bytes
+from dsel.objective.kernels.layout import subset_table_bytes
 
 
 def most_members(n: int, k: int) -> int:
@@ -18,7 +18,7 @@ def first_slots(k: int) -> int:
 
 def table_bytes(n: int, few_targets: int, k: int, slots: int) -> int:
     """Bytes of the tables of so many subsets of n columns. few_targets: N, 0 where M is kept instead."""
-    return pool_bytes(n, few_targets, most_members(n, k), slots)
+    return subset_table_bytes(n, few_targets, most_members(n, k), slots)
 
 
 def check_tables(n: int, few_targets: int, k: int, slots: int, memory_limit: int) -> None:

@@ -11,38 +11,16 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.rng import draw_flips, stream, uniform
-from dsel._lib.types import Ints
+from dsel._lib.types import Int, Ints
+from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry, evaluate
 from dsel.objective.kernels.insertion_bound import bound_after_insertions
-from dsel.objective.kernels.layout import (
-    CLASS,
-    DEPTH,
-    ERROR_OF_EMPTY,
-    FIRST_FREE,
-    GUESSED,
-    MOST_FLIPS,
-    N_COLUMNS,
-    N_TARGETS,
-    ON_DEMAND,
-    OUTCOME,
-    POSITION,
-    SCALARS,
-    SIZE,
-    SORTED,
-    STATUS,
-    D,
-    F,
-    K,
-    S,
-    cube,
-    int_matrix,
-    int_vector,
-    matrix,
-    vector,
-)
 from dsel.objective.kernels.multi_flip import value_after_flips
 from dsel.objective.kernels.neighbour_table import copy, delete, fill_outcome, insert, rebuild
+from dsel.search.pareto import archive_layout as archive
+from dsel.search.pareto.archive_layout import ArchiveTables
 from dsel.search.pareto.local_search import climb, disturbed
 
 #: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
@@ -51,40 +29,14 @@ BAND = 1e-9
 #: building one of s columns costs as much as s / 2 flips.
 REBUILD_AFTER = 96
 
-# Places of the archive's arrays in P. An archive holds solutions that do not dominate each other, at most one for
-# every (isolation class, size).
-ORDER = FIRST_FREE  # (slots,) slots in use, oldest first; COUNT[MEMBERS] of them
-FREE = ORDER + 4  # (slots,) a stack of the slots not in use
-SLOT = FREE + 4  # (classes, 2k) slot of that class and size, -1 if none
-BEST = SLOT + 4  # (classes, 2k) least f in that class up to that size, the empty set apart
-TRACE = BEST + 4  # (rows, 3) iteration, size, f at every improvement of the best f with size <= k
-COUNT = TRACE + 4  # (COUNTERS,)
-CDF = COUNT + 4  # of the number of flips
-FLIPS = CDF + 4  # (max(n, 4k),) scratch: columns to flip
-CANDIDATE = FLIPS + 4  # (4k + 1,) scratch: a subset in ascending order; last, where it is asked for, its size
-RULES = CANDIDATE + 4  # (5,)
-RATES = RULES + 4  # (1,)
-
-(ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAST_GAIN) = range(9)
-COUNTERS = 9
-
-# RULES: k; 1 where only subsets with the same least index compete; the seed; iterations between exchanges (0: never).
-LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY = range(4)
-# RATES: stop when f of some subset of size <= k is at or below TARGET.
-TARGET = 0
-
-#: Why `run` came back. Where rows come on demand: the rows of the columns in CANDIDATE are not all there, or entries of
-#: the columns flipped are not known; the iteration starts again when they are.
-DONE, TARGET_REACHED, FULL, ROWS_NEEDED, PAIRS_NEEDED, REFUSED = range(6)
-
 
 @compiled()
-def _write_candidate(P: Ints, parent: int, n_flips: int) -> int:
+def _write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
     """The parent's members with the flips applied, ascending, into `CANDIDATE`; returns their number."""
-    members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
-    flips, out = int_vector(P, FLIPS), int_vector(P, CANDIDATE)
+    members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
+    flips, out = int_vector(P, archive.FLIPS), int_vector(P, archive.CANDIDATE)
     size = 0
-    for i in range(int_matrix(P, STATUS)[parent, SIZE]):
+    for i in range(int_matrix(P, layout.STATUS)[parent, layout.SIZE]):
         j = members[parent, i]
         kept = True
         for x in range(n_flips):
@@ -106,8 +58,8 @@ def _write_candidate(P: Ints, parent: int, n_flips: int) -> int:
 
 
 @compiled()
-def _refresh_best(P: Ints, cls: int) -> None:
-    slots, best, f = int_matrix(P, SLOT), matrix(P, BEST), vector(P, F)
+def _refresh_best(P: ArchiveTables, cls: Int) -> None:
+    slots, best, f = int_matrix(P, archive.SLOT), matrix(P, archive.BEST), vector(P, layout.F)
     least = np.inf
     for size in range(1, slots.shape[1]):
         slot = slots[cls, size]
@@ -117,30 +69,32 @@ def _refresh_best(P: Ints, cls: int) -> None:
 
 
 @compiled()
-def _drop_dominated(P: Ints, cls: int, size: int, value: float) -> None:
+def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None:
     """Remove what a solution of this class, size and value weakly dominates."""
-    slots, f, order, free, count = (
-        int_matrix(P, SLOT), vector(P, F), int_vector(P, ORDER), int_vector(P, FREE), int_vector(P, COUNT),
-    )  # fmt: skip
+    slots = int_matrix(P, archive.SLOT)
+    f = vector(P, layout.F)
+    order = int_vector(P, archive.ORDER)
+    free = int_vector(P, archive.FREE)
+    count = int_vector(P, archive.COUNT)
     for larger in range(size, slots.shape[1]):
         slot = slots[cls, larger]
         if slot < 0 or f[slot] < value:
             continue
         slots[cls, larger] = -1
-        members = count[MEMBERS]
+        members = count[archive.MEMBERS]
         place = 0
         while order[place] != slot:
             place += 1
         for i in range(place, members - 1):
             order[i] = order[i + 1]
-        count[MEMBERS] = members - 1
+        count[archive.MEMBERS] = members - 1
         free[free.shape[0] - members] = slot
 
 
 @compiled()
-def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value: float) -> bool:
+def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: Int, value: float) -> bool:
     """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
-    position, flips = int_matrix(P, POSITION), int_vector(P, FLIPS)
+    position, flips = int_matrix(P, layout.POSITION), int_vector(P, archive.FLIPS)
     sound = n_flips <= max(1, size // 2)
     if sound:
         copy(P, parent, slot)
@@ -150,25 +104,25 @@ def _make_table(P: Ints, parent: int, slot: int, n_flips: int, size: int, value:
         for x in range(n_flips):
             if sound and position[parent, flips[x]] < 0:
                 sound = insert(P, slot, flips[x])
-    if sound and int_matrix(P, STATUS)[slot, DEPTH] <= REBUILD_AFTER:
-        drift = abs(vector(P, F)[slot] - value)
-        if drift <= 0.1 * BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]:
+    if sound and int_matrix(P, layout.STATUS)[slot, layout.DEPTH] <= REBUILD_AFTER:
+        drift = abs(vector(P, layout.F)[slot] - value)
+        if drift <= 0.1 * BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]:
             return True
-    int_vector(P, COUNT)[REBUILT] += 1
-    return rebuild(P, slot, int_vector(P, CANDIDATE), size)
+    int_vector(P, archive.COUNT)[archive.REBUILT] += 1
+    return rebuild(P, slot, int_vector(P, archive.CANDIDATE), size)
 
 
 @compiled()
-def value_of(P: Ints, parent: int, n_flips: int, limit: float) -> float:
+def value_of(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> float:
     """f of the parent with the columns in `FLIPS` flipped; a lower bound where that is above the limit."""
-    flips, count = int_vector(P, FLIPS), int_vector(P, COUNT)
+    flips, count = int_vector(P, archive.FLIPS), int_vector(P, archive.COUNT)
     if n_flips == 1:
-        count[LOOKED_UP] += 1
-        return cube(P, D)[parent, OUTCOME, flips[0]]
-    if n_flips > MOST_FLIPS:
+        count[archive.LOOKED_UP] += 1
+        return float(cube(P, layout.NEIGHBOURS)[parent, layout.OUTCOME, flips[0]])
+    if n_flips > layout.MOST_FLIPS:
         return -np.inf
-    count[VALUED] += 1
-    if P[N_TARGETS] == 0 and not P[ON_DEMAND]:
+    count[archive.VALUED] += 1
+    if P[layout.N_TARGETS] == 0 and not P[layout.ON_DEMAND]:
         bound = bound_after_insertions(P, parent, flips, n_flips)
         if bound > limit:
             return bound
@@ -176,31 +130,36 @@ def value_of(P: Ints, parent: int, n_flips: int, limit: float) -> float:
 
 
 @compiled()
-def _note_improvement(P: Ints, size: int, value: float) -> None:
-    best, trace, count, k = matrix(P, BEST), matrix(P, TRACE), int_vector(P, COUNT), int_vector(P, RULES)[LIMIT]
+def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
+    best = matrix(P, archive.BEST)
+    trace = matrix(P, archive.TRACE)
+    count = int_vector(P, archive.COUNT)
+    k = int_vector(P, archive.RULES)[archive.LIMIT]
     if size > k:
         return
     for cls in range(best.shape[0]):
         if best[cls, k] <= value:
             return
-    row = count[TRACED]
-    trace[row, 0] = count[ITERATION]
+    row = count[archive.TRACED]
+    trace[row, 0] = count[archive.ITERATION]
     trace[row, 1] = size
     trace[row, 2] = value
-    count[TRACED] = row + 1
-    count[LAST_GAIN] = count[ITERATION]
+    count[archive.TRACED] = row + 1
+    count[archive.LAST_GAIN] = count[archive.ITERATION]
 
 
 @compiled()
-def consider(P: Ints, parent: int, n_flips: int) -> bool:
+def consider(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     """Lines 6 to 9 of Algorithm 2 for the subset that differs from slot `parent` by `FLIPS`; True if archived.
 
     A subset with a dependent column is refused: without that column it has the same f and is smaller.
     """
-    candidate, count, members = int_vector(P, CANDIDATE), int_vector(P, COUNT), int_matrix(P, SORTED)
-    slots, f = int_matrix(P, SLOT), vector(P, F)
+    candidate = int_vector(P, archive.CANDIDATE)
+    count = int_vector(P, archive.COUNT)
+    members = int_matrix(P, layout.SORTED)
+    slots, f = int_matrix(P, archive.SLOT), vector(P, layout.F)
     size = _write_candidate(P, parent, n_flips)
-    cls = candidate[0] if int_vector(P, RULES)[MIN_INDEX] else 0
+    cls = candidate[0] if int_vector(P, archive.RULES)[archive.MIN_INDEX] else 0
     rival = slots[cls, size]
     if rival >= 0:
         same = True
@@ -210,13 +169,13 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
                 break
         if same:
             return False
-    count[EVALUATED] += 1
+    count[archive.EVALUATED] += 1
     value, rank = evaluate(P, candidate, size)
-    best = matrix(P, BEST)[cls, size]
+    best = matrix(P, archive.BEST)[cls, size]
     if rank < size or value > best or (value == best and (rival < 0 or f[rival] != value)):
         return False
-    free = int_vector(P, FREE)
-    place = free.shape[0] - count[MEMBERS] - 1
+    free = int_vector(P, archive.FREE)
+    place = free.shape[0] - count[archive.MEMBERS] - 1
     slot = free[place]
     if not _make_table(P, parent, slot, n_flips, size, value):
         return False
@@ -226,27 +185,27 @@ def consider(P: Ints, parent: int, n_flips: int) -> bool:
     fill_outcome(P, slot)
     for i in range(size):
         members[slot, i] = candidate[i]
-    int_matrix(P, STATUS)[slot, CLASS] = cls
-    free[place] = free[free.shape[0] - count[MEMBERS] - 1]
+    int_matrix(P, layout.STATUS)[slot, layout.CLASS] = cls
+    free[place] = free[free.shape[0] - count[archive.MEMBERS] - 1]
     slots[cls, size] = slot
-    int_vector(P, ORDER)[count[MEMBERS]] = slot
-    count[MEMBERS] += 1
-    count[ACCEPTED] += 1
+    int_vector(P, archive.ORDER)[count[archive.MEMBERS]] = slot
+    count[archive.MEMBERS] += 1
+    count[archive.ACCEPTED] += 1
     _refresh_best(P, cls)
     return True
 
 
 @compiled()
-def take_in(P: Ints, columns: Ints, s: int) -> bool:
+def take_in(P: ArchiveTables, columns: Ints, s: Int) -> bool:
     """Put columns[:s], ascending and found elsewhere, before the archive, from the archived subset that differs least;
     True if archived."""
-    order, status, position = int_vector(P, ORDER), int_matrix(P, STATUS), int_matrix(P, POSITION)
-    members, flips = int_matrix(P, SORTED), int_vector(P, FLIPS)
+    order, status, position = int_vector(P, archive.ORDER), int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION)
+    members, flips = int_matrix(P, layout.SORTED), int_vector(P, archive.FLIPS)
     nearest = order[0]
     least = np.int64(1 << 62)
-    for x in range(int_vector(P, COUNT)[MEMBERS]):
+    for x in range(int_vector(P, archive.COUNT)[archive.MEMBERS]):
         z = order[x]
-        differ = status[z, SIZE] + s
+        differ = status[z, layout.SIZE] + s
         for i in range(s):
             if position[z, columns[i]] >= 0:
                 differ -= 2
@@ -257,7 +216,7 @@ def take_in(P: Ints, columns: Ints, s: int) -> bool:
         if position[nearest, columns[i]] < 0:
             flips[n_flips] = columns[i]
             n_flips += 1
-    for i in range(status[nearest, SIZE]):
+    for i in range(status[nearest, layout.SIZE]):
         there = np.searchsorted(columns[:s], members[nearest, i])
         if there == s or columns[there] != members[nearest, i]:
             flips[n_flips] = members[nearest, i]
@@ -266,26 +225,26 @@ def take_in(P: Ints, columns: Ints, s: int) -> bool:
 
 
 @compiled()
-def needs(P: Ints, parent: int, n_flips: int, limit: float) -> int:
+def needs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
     """What has to be fetched before the subset that differs from slot `parent` by `FLIPS` can be considered: nothing
     (DONE), entries of K, or rows; or that it is no better than `limit` as far as the rows there are tell (REFUSED)."""
-    if 1 < n_flips <= MOST_FLIPS and P[GUESSED]:
-        return PAIRS_NEEDED
+    if 1 < n_flips <= layout.MOST_FLIPS and P[layout.GUESSED]:
+        return archive.PAIRS_NEEDED
     size = _write_candidate(P, parent, n_flips)
-    candidate, addresses = int_vector(P, CANDIDATE), int_vector(P, K)
+    candidate, addresses = int_vector(P, archive.CANDIDATE), int_vector(P, layout.K)
     candidate[candidate.shape[0] - 1] = size
     missing = 0
     for i in range(size):
         if addresses[candidate[i]] == 0:
             missing += 1
     if missing == 0:
-        return DONE
+        return archive.DONE
     value, rank = evaluate(P, candidate, size)
-    return REFUSED if value > limit or rank < size else ROWS_NEEDED
+    return archive.REFUSED if value > limit or rank < size else archive.ROWS_NEEDED
 
 
 @compiled()
-def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
+def foresee(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
     """What the rounds of `processors` offspring (1: the iterations of POSS) from the present one to `until` would ask
     for if the archive's tables stayed as they are, and its values fell as they come.
 
@@ -293,40 +252,48 @@ def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> 
     without rows that enter by flips whose outcome is known. Either may be empty, and is not asked for then. Returns
     their numbers; it ends sooner where one of them is full.
     """
-    count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
-    status, position, table = int_matrix(P, STATUS), int_matrix(P, POSITION), cube(P, D)
-    rules, cdf, n, addresses = int_vector(P, RULES), vector(P, CDF), P[N_COLUMNS], int_vector(P, K)
-    k = rules[LIMIT]
-    band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    count = int_vector(P, archive.COUNT)
+    order = int_vector(P, archive.ORDER)
+    best = matrix(P, archive.BEST)
+    flips = int_vector(P, archive.FLIPS)
+    status, position, table = int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION), cube(P, layout.NEIGHBOURS)
+    rules = int_vector(P, archive.RULES)
+    cdf = vector(P, archive.CDF)
+    n = P[layout.N_COLUMNS]
+    addresses = int_vector(P, layout.K)
+    k = rules[archive.LIMIT]
+    band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     undo = np.empty((wanted.shape[0], 3))
     undone = 0
     found = 0
     columns = 0
-    t = count[ITERATION]
+    t = count[archive.ITERATION]
     full = False
     while t < until and not full:
-        parent = order[np.int64(uniform(stream(rules[SEED], t, np.int64(0)), np.int64(0)) * count[MEMBERS])]
+        parent = order[
+            np.int64(uniform(stream(rules[archive.SEED], t, np.int64(0)), np.int64(0)) * count[archive.MEMBERS])
+        ]
         for slot in range(processors):
-            full = pairs.shape[0] > 0 and found + MOST_FLIPS * MOST_FLIPS > pairs.shape[0]
-            full = full or (wanted.shape[0] > 0 and columns + MOST_FLIPS > wanted.shape[0])
+            full = pairs.shape[0] > 0 and found + layout.MOST_FLIPS * layout.MOST_FLIPS > pairs.shape[0]
+            full = full or (wanted.shape[0] > 0 and columns + layout.MOST_FLIPS > wanted.shape[0])
             if full:
                 break
-            n_flips = draw_flips(stream(rules[SEED], t, np.int64(slot)), np.int64(1), n, cdf, flips)
-            size = status[parent, SIZE]
+            n_flips = draw_flips(stream(rules[archive.SEED], t, np.int64(slot)), np.int64(1), n, cdf, flips)
+            size = status[parent, layout.SIZE]
             for x in range(n_flips):
                 size += 1 if position[parent, flips[x]] < 0 else -1
-            if n_flips == 0 or n_flips > MOST_FLIPS or size <= 0 or size >= 2 * k:
+            if n_flips == 0 or n_flips > layout.MOST_FLIPS or size <= 0 or size >= 2 * k:
                 continue
             cls = 0
-            if rules[MIN_INDEX]:
+            if rules[archive.MIN_INDEX]:
                 _write_candidate(P, parent, n_flips)
-                cls = int_vector(P, CANDIDATE)[0]
+                cls = int_vector(P, archive.CANDIDATE)[0]
             guessed = np.int64(0)
             if n_flips == 1:
-                value = table[parent, OUTCOME, flips[0]]
+                value = table[parent, layout.OUTCOME, flips[0]]
             else:
                 value = value_after_flips(P, parent, flips, n_flips)
-                guessed = P[GUESSED]
+                guessed = P[layout.GUESSED]
             if value > best[cls, size] + band:
                 continue
             if guessed:
@@ -334,7 +301,7 @@ def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> 
                     for b in range(x):
                         j = min(flips[x], flips[b])
                         l = max(flips[x], flips[b])
-                        if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, K, j, l)):
+                        if position[parent, j] < 0 and position[parent, l] < 0 and np.isnan(entry(P, layout.K, j, l)):
                             pairs[found] = j * n + l
                             found += 1
             elif wanted.shape[0] > 0:
@@ -354,34 +321,39 @@ def foresee(P: Ints, until: int, processors: int, pairs: Ints, wanted: Ints) -> 
 
 
 @compiled()
-def exchange(P: Ints, iteration: int) -> None:
+def exchange(P: ArchiveTables, iteration: Int) -> None:
     """One exchange search from a disturbed archived subset, its local optimum put before the archive.
 
     Three times in four the subset is the largest one of at most k columns, else any; one time in eight nothing of it is
     kept but its size, else between 95 % and 70 % of its columns. The draws belong to the iteration, slot 1.
     """
-    count, order, free, rules = int_vector(P, COUNT), int_vector(P, ORDER), int_vector(P, FREE), int_vector(P, RULES)
-    status, candidate, flips = int_matrix(P, STATUS), int_vector(P, CANDIDATE), int_vector(P, FLIPS)
-    members, position = int_matrix(P, SORTED), int_matrix(P, POSITION)
-    k = rules[LIMIT]
-    state = stream(rules[SEED], iteration, np.int64(1))
-    parent = order[np.int64(uniform(state, np.int64(0)) * count[MEMBERS])]
+    count = int_vector(P, archive.COUNT)
+    order = int_vector(P, archive.ORDER)
+    free = int_vector(P, archive.FREE)
+    rules = int_vector(P, archive.RULES)
+    status = int_matrix(P, layout.STATUS)
+    candidate = int_vector(P, archive.CANDIDATE)
+    flips = int_vector(P, archive.FLIPS)
+    members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
+    k = rules[archive.LIMIT]
+    state = stream(rules[archive.SEED], iteration, np.int64(1))
+    parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
     if uniform(state, np.int64(1)) < 0.75:
-        for i in range(count[MEMBERS]):
-            if status[parent, SIZE] > k or status[parent, SIZE] < status[order[i], SIZE] <= k:
+        for i in range(count[archive.MEMBERS]):
+            if status[parent, layout.SIZE] > k or status[parent, layout.SIZE] < status[order[i], layout.SIZE] <= k:
                 parent = order[i]
-    size = status[parent, SIZE] if status[parent, SIZE] > 0 else k
+    size = status[parent, layout.SIZE] if status[parent, layout.SIZE] > 0 else k
     share = 1.0 if uniform(state, np.int64(2)) < 0.125 else 0.05 + 0.25 * uniform(state, np.int64(3))
-    spare = free[free.shape[0] - count[MEMBERS] - 1]
-    disturbed(P, parent, spare, size, share, stream(rules[SEED], iteration, np.int64(2)))
+    spare = free[free.shape[0] - count[archive.MEMBERS] - 1]
+    disturbed(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, np.int64(2)))
     climb(P, spare, candidate)
-    found = int_matrix(P, S)
+    found = int_matrix(P, layout.S)
     n_flips = np.int64(0)
-    for i in range(status[parent, SIZE]):
+    for i in range(status[parent, layout.SIZE]):
         if position[spare, members[parent, i]] < 0:
             flips[n_flips] = members[parent, i]
             n_flips += 1
-    for i in range(status[spare, SIZE]):
+    for i in range(status[spare, layout.SIZE]):
         if position[parent, found[spare, i]] < 0:
             flips[n_flips] = found[spare, i]
             n_flips += 1
@@ -390,25 +362,31 @@ def exchange(P: Ints, iteration: int) -> None:
 
 
 @compiled()
-def run(P: Ints, until: int, script: Ints) -> int:
+def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     """Go on to iteration `until`, or until the target is reached or a table of the archive is full.
 
     `script` holds given randomness, for tests: for each iteration from the present one on, the parent's place in the
     archive's order, the number of flips, and the columns flipped. Where it is empty, numbers are drawn.
     """
-    count, order, best, flips = int_vector(P, COUNT), int_vector(P, ORDER), matrix(P, BEST), int_vector(P, FLIPS)
-    status, position, trace = int_matrix(P, STATUS), int_matrix(P, POSITION), matrix(P, TRACE)
-    rules, rates, cdf, n = int_vector(P, RULES), vector(P, RATES), vector(P, CDF), P[N_COLUMNS]
-    k, seed, every = rules[LIMIT], rules[SEED], rules[EXCHANGE_EVERY]
-    slots = int_vector(P, FREE).shape[0]
-    band = BAND * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    count = int_vector(P, archive.COUNT)
+    order = int_vector(P, archive.ORDER)
+    best = matrix(P, archive.BEST)
+    flips = int_vector(P, archive.FLIPS)
+    status, position, trace = int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION), matrix(P, archive.TRACE)
+    rules = int_vector(P, archive.RULES)
+    stop_at = vector(P, archive.STOP_AT)[0]
+    cdf = vector(P, archive.CDF)
+    n = P[layout.N_COLUMNS]
+    k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
+    slots = int_vector(P, archive.FREE).shape[0]
+    band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     said = 0
-    while count[ITERATION] < until:
-        iteration = count[ITERATION]
+    while count[archive.ITERATION] < until:
+        iteration = count[archive.ITERATION]
         exchanging = every > 0 and iteration % every == 0
         # The offspring and what an exchange search finds; each may be one member more.
-        if count[TRACED] + 2 > trace.shape[0] or count[MEMBERS] + 3 > slots:
-            return FULL
+        if count[archive.TRACED] + 2 > trace.shape[0] or count[archive.MEMBERS] + 3 > slots:
+            return archive.FULL
         if script.shape[0] > 0:
             parent = order[script[said]]
             n_flips = script[said + 1]
@@ -417,33 +395,33 @@ def run(P: Ints, until: int, script: Ints) -> int:
             said += 2 + n_flips
         else:
             state = stream(seed, iteration, np.int64(0))
-            parent = order[np.int64(uniform(state, np.int64(0)) * count[MEMBERS])]
+            parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
             n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
-        traced = count[TRACED]
-        size = status[parent, SIZE]
+        traced = count[archive.TRACED]
+        size = status[parent, layout.SIZE]
         for x in range(n_flips):
             size += 1 if position[parent, flips[x]] < 0 else -1
         # o1 is +inf for the empty set, which is always in the archive, and from 2k columns on.
         if n_flips > 0 and 0 < size < 2 * k:
             cls = 0
-            if rules[MIN_INDEX]:
+            if rules[archive.MIN_INDEX]:
                 _write_candidate(P, parent, n_flips)
-                cls = int_vector(P, CANDIDATE)[0]
-            looked_up, valued = count[LOOKED_UP], count[VALUED]
+                cls = int_vector(P, archive.CANDIDATE)[0]
+            looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
             value = value_of(P, parent, n_flips, best[cls, size] + band)
             if value <= best[cls, size] + band:
-                if P[ON_DEMAND]:  # without exchanges
+                if P[layout.ON_DEMAND]:  # without exchanges
                     needed = needs(P, parent, n_flips, best[cls, size] + band)
-                    if needed in (PAIRS_NEEDED, ROWS_NEEDED):
-                        count[LOOKED_UP], count[VALUED] = looked_up, valued
+                    if needed in (archive.PAIRS_NEEDED, archive.ROWS_NEEDED):
+                        count[archive.LOOKED_UP], count[archive.VALUED] = looked_up, valued
                         return needed
-                    if needed == REFUSED:
-                        count[ITERATION] = iteration + 1
+                    if needed == archive.REFUSED:
+                        count[archive.ITERATION] = iteration + 1
                         continue
                 consider(P, parent, n_flips)
         if exchanging:
             exchange(P, iteration)
-        count[ITERATION] = iteration + 1
-        if count[TRACED] > traced and trace[count[TRACED] - 1, 2] <= rates[TARGET]:
-            return TARGET_REACHED
-    return DONE
+        count[archive.ITERATION] = iteration + 1
+        if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
+            return archive.TARGET_REACHED
+    return archive.DONE

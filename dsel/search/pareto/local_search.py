@@ -10,26 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.jit import compiled
+from dsel._lib.kernel_arrays import cube, int_matrix, vector
 from dsel._lib.rng import uniform
-from dsel._lib.types import Ints
-from dsel.objective.kernels.layout import (
-    ERROR_OF_EMPTY,
-    FLOOR,
-    MOMENT,
-    N_COLUMNS,
-    POSITION,
-    SCALARS,
-    SIZE,
-    SORTED,
-    STATUS,
-    TOLERANCE,
-    D,
-    F,
-    S,
-    cube,
-    int_matrix,
-    vector,
-)
+from dsel._lib.types import Int, Ints
+from dsel.objective.kernels import layout
+from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import clear, delete, insert
 
 #: An exchange that improves f by less than this share of ||Y||^2 is none.
@@ -39,45 +24,47 @@ MOST_SWEEPS = 30
 
 
 @compiled()
-def disturbed(P: Ints, source: int, z: int, size: int, share: float, state: int) -> None:
+def disturbed(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state: Int) -> None:
     """Fill slot z with `size` columns: those of slot `source`, each but for a chance `share`, and random others."""
-    members, position, status = int_matrix(P, SORTED), int_matrix(P, POSITION), int_matrix(P, STATUS)
+    members = int_matrix(P, layout.SORTED)
+    position = int_matrix(P, layout.POSITION)
+    status = int_matrix(P, layout.STATUS)
     clear(P, z)
     draw = np.int64(0)
-    for i in range(status[source, SIZE]):
-        if uniform(state, draw) >= share and status[z, SIZE] < size:
+    for i in range(status[source, layout.SIZE]):
+        if uniform(state, draw) >= share and status[z, layout.SIZE] < size:
             insert(P, z, members[source, i])
         draw += 1
     for _ in range(20 * size):
-        if status[z, SIZE] == size:
+        if status[z, layout.SIZE] == size:
             return
-        j = np.int64(uniform(state, draw) * P[N_COLUMNS])
+        j = np.int64(uniform(state, draw) * P[layout.N_COLUMNS])
         draw += 1
         if position[z, j] < 0:
             insert(P, z, j)
 
 
 @compiled()
-def _best_insertion(P: Ints, z: int) -> int:
+def _best_insertion(P: SubsetTables, z: Int) -> int:
     """The column that gains most beside slot z's subset; -1 where none is independent of it."""
-    table, position, floor = cube(P, D), int_matrix(P, POSITION), vector(P, FLOOR)
+    table, position, floor = cube(P, layout.NEIGHBOURS), int_matrix(P, layout.POSITION), vector(P, layout.FLOOR)
     best = -1
     most = -1.0
-    for j in range(P[N_COLUMNS]):
-        d = table[z, TOLERANCE, j]
-        if position[z, j] < 0 and d > floor[j] and table[z, MOMENT, j] > most * d:
-            most = table[z, MOMENT, j] / d
+    for j in range(P[layout.N_COLUMNS]):
+        d = table[z, layout.TOLERANCE, j]
+        if position[z, j] < 0 and d > floor[j] and table[z, layout.MOMENT, j] > most * d:
+            most = table[z, layout.MOMENT, j] / d
             best = j
     return best
 
 
 @compiled()
-def climb(P: Ints, z: int, columns: Ints) -> None:
+def climb(P: SubsetTables, z: Int, columns: Ints) -> None:
     """Sweep slot z to a local optimum under exchanges of one column. O(n s^2) a sweep; `columns` is scratch."""
-    members, status, f = int_matrix(P, S), int_matrix(P, STATUS), vector(P, F)
-    least = LEAST * vector(P, SCALARS)[ERROR_OF_EMPTY]
+    members, status, f = int_matrix(P, layout.S), int_matrix(P, layout.STATUS), vector(P, layout.F)
+    least = LEAST * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     for _ in range(MOST_SWEEPS):
-        s = status[z, SIZE]
+        s = status[z, layout.SIZE]
         for i in range(s):
             columns[i] = members[z, i]
         exchanged = False
@@ -85,7 +72,11 @@ def climb(P: Ints, z: int, columns: Ints) -> None:
             before = f[z]
             delete(P, z, columns[i])
             j = _best_insertion(P, z)
-            gain = cube(P, D)[z, MOMENT, j] / cube(P, D)[z, TOLERANCE, j] if j >= 0 else 0.0
+            gain = (
+                cube(P, layout.NEIGHBOURS)[z, layout.MOMENT, j] / cube(P, layout.NEIGHBOURS)[z, layout.TOLERANCE, j]
+                if j >= 0
+                else 0.0
+            )
             if j >= 0 and f[z] - gain < before - least:
                 insert(P, z, j)
                 exchanged = True
@@ -94,7 +85,7 @@ def climb(P: Ints, z: int, columns: Ints) -> None:
         if not exchanged:
             return
         # Afresh after every sweep, so that rounding cannot pile up.
-        s = status[z, SIZE]
+        s = status[z, layout.SIZE]
         for i in range(s):
             columns[i] = members[z, i]
         clear(P, z)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import layout as at
+from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import evaluate
-from dsel.objective.kernels.layout import know_pairs
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
 from dsel.search.base import FrontPoint, Improvement, improving
+from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.archive_memory import check_tables, first_slots, most_members, table_bytes
@@ -87,19 +87,19 @@ class Poss:
             )
         slots = first_slots(k)
         self._check_memory(slots)
-        self._memory = memory = objective.memory(self._s_max, slots)
+        self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
-        memory.put(engine.ORDER, np.zeros(slots, np.int64))
-        memory.put(engine.FREE, np.arange(slots, dtype=np.int64)[::-1].copy())
-        memory.put(engine.SLOT, np.full((classes, 2 * k), -1, np.int64))
-        memory.put(engine.BEST, np.full((classes, 2 * k), np.inf))
-        memory.put(engine.TRACE, np.zeros((_TRACE_ROWS, 3)))
-        memory.put(engine.COUNT, np.zeros(engine.COUNTERS, np.int64))
-        memory.put(engine.CDF, binomial_cdf(n, 1.0 / n))
-        memory.put(engine.FLIPS, np.zeros(max(n, 4 * k), np.int64))
-        memory.put(engine.CANDIDATE, np.zeros(4 * k + 1, np.int64))
-        memory.put(engine.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
-        memory.put(engine.RATES, np.array([-np.inf]))
+        memory.put(archive.ORDER, np.zeros(slots, np.int64))
+        memory.put(archive.FREE, np.arange(slots, dtype=np.int64)[::-1].copy())
+        memory.put(archive.SLOT, np.full((classes, 2 * k), -1, np.int64))
+        memory.put(archive.BEST, np.full((classes, 2 * k), np.inf))
+        memory.put(archive.TRACE, np.zeros((_TRACE_ROWS, 3)))
+        memory.put(archive.COUNT, np.zeros(archive.COUNTERS, np.int64))
+        memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
+        memory.put(archive.FLIPS, np.zeros(max(n, 4 * k), np.int64))
+        memory.put(archive.CANDIDATE, np.zeros(4 * k + 1, np.int64))
+        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
+        memory.put(archive.STOP_AT, np.array([-np.inf]))
         self._start()
 
     def _check_memory(self, slots: int) -> None:
@@ -108,14 +108,14 @@ class Poss:
     def _start(self) -> None:
         """The archive holds the empty set alone (line 1 of Algorithm 2)."""
         memory = self._memory
-        slot = int(memory[engine.FREE][-1])
+        slot = int(memory[archive.FREE][-1])
         clear(memory.P, slot)
         fill_outcome(memory.P, slot)
         cls = self._class_of([])
-        memory[at.STATUS][slot, at.CLASS] = cls
-        memory[engine.SLOT][cls, 0] = slot
-        memory[engine.ORDER][0] = slot
-        self._count[engine.MEMBERS] = 1
+        memory[layout.STATUS][slot, layout.CLASS] = cls
+        memory[archive.SLOT][cls, 0] = slot
+        memory[archive.ORDER][0] = slot
+        self._count[archive.MEMBERS] = 1
 
     def _class_of(self, members: Sequence[int]) -> int:
         if self.isolation == "none":
@@ -124,12 +124,12 @@ class Poss:
 
     @property
     def _count(self) -> NDArray[np.int64]:
-        return self._memory[engine.COUNT]
+        return self._memory[archive.COUNT]
 
     @property
     def iteration(self) -> int:
         """Offspring made so far."""
-        return int(self._count[engine.ITERATION])
+        return int(self._count[archive.ITERATION])
 
     @property
     def total(self) -> float:
@@ -139,12 +139,12 @@ class Poss:
     @property
     def best_value(self) -> float:
         """Least f among the archived subsets of at most k columns (of the empty set while there is none)."""
-        return min(float(self._memory[engine.BEST][:, self.k].min()), self.objective.c)
+        return min(float(self._memory[archive.BEST][:, self.k].min()), self.objective.c)
 
     @property
     def last_gain(self) -> int:
         """Iteration at which `best_value` last fell."""
-        return int(self._count[engine.LAST_GAIN])
+        return int(self._count[archive.LAST_GAIN])
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
@@ -153,15 +153,15 @@ class Poss:
         return tuple(self._trace)
 
     def _flush_trace(self) -> None:
-        rows = int(self._count[engine.TRACED])
-        self._trace += [Improvement(int(i), int(s), float(f)) for i, s, f in self._memory[engine.TRACE][:rows]]
-        self._count[engine.TRACED] = 0
+        rows = int(self._count[archive.TRACED])
+        self._trace += [Improvement(int(i), int(s), float(f)) for i, s, f in self._memory[archive.TRACE][:rows]]
+        self._count[archive.TRACED] = 0
 
     def advance(self, until: int, target: float | None = None) -> bool:
         """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
         if target is not None and self.best_value <= target:
             return True
-        self._memory[engine.RATES][engine.TARGET] = -np.inf if target is None else target
+        self._memory[archive.STOP_AT][0] = -np.inf if target is None else target
         return self._run(until, _NO_SCRIPT)
 
     def warm_up(self) -> None:
@@ -172,31 +172,31 @@ class Poss:
         while True:
             status = engine.run(self._memory.P, until, script)
             self._flush_trace()
-            if status in (engine.ROWS_NEEDED, engine.PAIRS_NEEDED):
+            if status in (archive.ROWS_NEEDED, archive.PAIRS_NEEDED):
                 self._fetch(status)
-            elif status == engine.FULL:
+            elif status == archive.FULL:
                 self._make_room()
             else:
-                return bool(status == engine.TARGET_REACHED)
+                return bool(status == archive.TARGET_REACHED)
 
     def _fetch(self, status: int) -> None:
         """What the engine came back for, and what it would come back for next."""
-        if status == engine.PAIRS_NEEDED:
+        if status == archive.PAIRS_NEEDED:
             self._learn_pairs()
             return
-        candidate = self._memory[engine.CANDIDATE]
+        candidate = self._memory[archive.CANDIDATE]
         self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
 
     def _foreseen_columns(self) -> NDArray[np.int64]:
         """Columns that the coming iterations would have enter, whether or not they are of this slice: so far ahead as
         takes no longer than the pass over the data that brings their rows."""
         ahead = min(max(self.objective.fetch_cost // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
-        wanted = np.zeros(8 * at.MOST_FLIPS, np.int64)
+        wanted = np.zeros(8 * layout.MOST_FLIPS, np.int64)
         _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
         return wanted[:columns]
 
     def _foresee(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
-        until = int(self._count[engine.ITERATION]) + -(-ahead // self._offspring)
+        until = int(self._count[archive.ITERATION]) + -(-ahead // self._offspring)
         found: tuple[int, int] = engine.foresee(self._memory.P, until, self._offspring, pairs, wanted)
         return found
 
@@ -204,36 +204,36 @@ class Poss:
         """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
         would; twice as far ahead each time, for that costs one look at the data."""
         memory, n = self._memory, self.objective.n
-        if memory[at.PAIRS].size > _MOST_KNOWN:
-            know_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
-        pairs = np.zeros(max(self.objective.max_entries, 2 * at.MOST_FLIPS**2), np.int64)
+        if memory[layout.PAIRS].size > _MOST_KNOWN:
+            layout.set_known_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
+        pairs = np.zeros(max(self.objective.max_entries, 2 * layout.MOST_FLIPS**2), np.int64)
         found, _ = self._foresee(self._outlook, pairs, _NO_SCRIPT)
         new = np.unique(pairs[:found])
-        pairs = np.concatenate([memory[at.PAIRS], new])
-        values = np.hstack([memory[at.PAIR_VALUES], self.objective.entries(new // n, new % n)])
+        pairs = np.concatenate([memory[layout.PAIRS], new])
+        values = np.hstack([memory[layout.PAIR_VALUES], self.objective.entries(new // n, new % n)])
         order = np.argsort(pairs)
-        know_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
+        layout.set_known_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
         self._outlook = min(2 * self._outlook, _FARTHEST)
 
     def _make_room(self, solutions: int | None = None) -> None:
         """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
         memory = self._memory
-        slots = memory[at.F].shape[0]
-        need = 3 + (int(self._count[engine.MEMBERS]) if solutions is None else solutions)
+        slots = memory[layout.F].shape[0]
+        need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
         if need <= slots:
             return
         twice = table_bytes(self.objective.n, self.objective.few_targets, self.k, 2 * slots)
         more = max(2 * slots, need) if twice <= self.memory_limit else need
         self._check_memory(more)
-        at.resize(memory, self._s_max, more)
+        layout.resize(memory, self._s_max, more)
         order = np.zeros(more, np.int64)
-        order[:slots] = memory[engine.ORDER]
-        memory.put(engine.ORDER, order)
-        taken = {int(z) for z in memory[engine.SLOT].ravel() if z >= 0}
+        order[:slots] = memory[archive.ORDER]
+        memory.put(archive.ORDER, order)
+        taken = {int(z) for z in memory[archive.SLOT].ravel() if z >= 0}
         rest = [z for z in range(more) if z not in taken]
         free = np.zeros(more, np.int64)
         free[: len(rest)] = rest
-        memory.put(engine.FREE, free)
+        memory.put(archive.FREE, free)
 
     def offer(self, S: Iterable[int]) -> bool:
         """Put a subset found elsewhere before the archive, by the paper's rule; True if it is archived."""
@@ -244,8 +244,8 @@ class Poss:
             raise OptionError(f"The columns {members.tolist()} are not all among 0 to {self.objective.n - 1}.")
         self._make_room()
         self.objective.fetch_rows(members.tolist())
-        self._memory[engine.FLIPS][: members.size] = members
-        empty = int(self._memory[engine.SLOT][-1, 0])
+        self._memory[archive.FLIPS][: members.size] = members
+        empty = int(self._memory[archive.SLOT][-1, 0])
         archived = bool(engine.consider(self._memory.P, empty, members.size))
         self._flush_trace()
         return archived
@@ -258,13 +258,13 @@ class Poss:
     @property
     def archived(self) -> list[FrontPoint]:
         """The archive, oldest solution first, the empty set included."""
-        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
+        order = self._memory[archive.ORDER][: self._count[archive.MEMBERS]]
         return [self._point(int(slot)) for slot in order]
 
     def _point(self, slot: int) -> FrontPoint:
-        size = int(self._memory[at.STATUS][slot, at.SIZE])
-        members = tuple(int(j) for j in self._memory[at.SORTED][slot, :size])
-        return FrontPoint(size, float(self._memory[at.F][slot]), members)
+        size = int(self._memory[layout.STATUS][slot, layout.SIZE])
+        members = tuple(int(j) for j in self._memory[layout.SORTED][slot, :size])
+        return FrontPoint(size, float(self._memory[layout.F][slot]), members)
 
     def front(self) -> tuple[FrontPoint, ...]:
         """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""
@@ -274,17 +274,17 @@ class Poss:
         """What the search did: look-ups (one flip), O(s^2) values (several), own evaluations, acceptances, rebuilds."""
         c = self._count
         return {
-            "looked_up": int(c[engine.LOOKED_UP]),
-            "valued": int(c[engine.VALUED]),
-            "evaluated": int(c[engine.EVALUATED]),
-            "accepted": int(c[engine.ACCEPTED]),
-            "rebuilt": int(c[engine.REBUILT]),
-            "archive": int(c[engine.MEMBERS]),
+            "looked_up": int(c[archive.LOOKED_UP]),
+            "valued": int(c[archive.VALUED]),
+            "evaluated": int(c[archive.EVALUATED]),
+            "accepted": int(c[archive.ACCEPTED]),
+            "rebuilt": int(c[archive.REBUILT]),
+            "archive": int(c[archive.MEMBERS]),
         }
 
     def state(self) -> dict[str, Any]:
         """All that `restore` needs, as JSON would hold it: solutions in order, counters, seed, trace."""
-        order = self._memory[engine.ORDER][: self._count[engine.MEMBERS]]
+        order = self._memory[archive.ORDER][: self._count[archive.MEMBERS]]
         return {
             "k": self.k,
             "n": self.objective.n,
@@ -313,24 +313,24 @@ class Poss:
         for position, members in enumerate(state["solutions"]):
             self._put(position, members)
         self._count[:] = state["count"]
-        self._count[engine.TRACED] = 0
+        self._count[archive.TRACED] = 0
         self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
     def _put(self, position: int, members: list[int]) -> None:
         """AnyPath a solution of a saved archive; the empty set is there already."""
         memory, size, cls = self._memory, len(members), self._class_of(members)
-        slots = memory[engine.SLOT]
+        slots = memory[archive.SLOT]
         slot = int(slots[cls, 0])
         if members:
-            slot = int(memory[engine.FREE][memory[engine.FREE].size - int(self._count[engine.MEMBERS]) - 1])
+            slot = int(memory[archive.FREE][memory[archive.FREE].size - int(self._count[archive.MEMBERS]) - 1])
             chosen = np.asarray(members, np.int64)
             self.objective.fetch_rows(members)
             rebuild(memory.P, slot, chosen, size)
-            memory[at.F][slot] = evaluate(memory.P, chosen, size)[0]
+            memory[layout.F][slot] = evaluate(memory.P, chosen, size)[0]
             fill_outcome(memory.P, slot)
-            memory[at.SORTED][slot, :size] = chosen
-            memory[at.STATUS][slot, at.CLASS] = cls
+            memory[layout.SORTED][slot, :size] = chosen
+            memory[layout.STATUS][slot, layout.CLASS] = cls
             slots[cls, size] = slot
-            self._count[engine.MEMBERS] += 1
-        memory[engine.ORDER][position] = slot
+            self._count[archive.MEMBERS] += 1
+        memory[archive.ORDER][position] = slot
         engine._refresh_best(memory.P, cls)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.rng import stream
 from dsel.objective.dense import DenseObjective
-from dsel.objective.kernels import layout as at
+from dsel.objective.kernels import layout
+from dsel.objective.kernels.layout import SubsetTables
 from dsel.search.pareto.local_search import climb, disturbed
 
 
@@ -19,16 +21,16 @@ def problem(seed: int, targets: int | None, lam: float = 0.0, n: int = 14) -> De
     return DenseObjective(X.T @ X, None if targets is None else X.T @ Y, float((Y**2).sum()), lam)
 
 
-def filled(obj: DenseObjective, size: int, seed: int) -> at.Memory:
+def filled(obj: DenseObjective, size: int, seed: int) -> KernelArrays[SubsetTables]:
     """Slot 1 holds a random subset, slot 0 the empty set."""
-    memory = obj.memory(size, 2)
-    memory[at.STATUS][0, at.SIZE] = 0
+    memory = obj.subset_tables(size, 2)
+    memory[layout.STATUS][0, layout.SIZE] = 0
     disturbed(memory.P, 0, 1, size, 1.0, np.uint64(stream(seed, 0, np.int64(2))))
     return memory
 
 
-def members(memory: at.Memory, slot: int = 1) -> list[int]:
-    return [int(j) for j in memory[at.S][slot, : memory[at.STATUS][slot, at.SIZE]]]
+def members(memory: KernelArrays[SubsetTables], slot: int = 1) -> list[int]:
+    return [int(j) for j in memory[layout.S][slot, : memory[layout.STATUS][slot, layout.SIZE]]]
 
 
 @pytest.mark.parametrize("targets", [None, 1, 3, 12])
@@ -43,7 +45,7 @@ def test_no_exchange_of_one_column_improves_what_it_ends_with(targets: int | Non
     f = obj.value(S)
     assert len(set(S)) == 5
     assert f <= start + 1e-9 * obj.c
-    assert memory[at.F][1] == pytest.approx(f, abs=1e-9 * obj.c)
+    assert memory[layout.F][1] == pytest.approx(f, abs=1e-9 * obj.c)
     for i in S:
         for j in set(range(obj.n)) - set(S):
             assert obj.value([*(set(S) - {i}), j]) >= f - 2e-9 * obj.c
@@ -53,7 +55,7 @@ def test_a_disturbed_subset_keeps_its_size_and_about_the_share_it_should() -> No
     obj = problem(0, 1, n=60)
     memory = filled(obj, 20, 1)
     before = set(members(memory))
-    memory[at.SORTED][1, :20] = sorted(before)
+    memory[layout.SORTED][1, :20] = sorted(before)
     kept = []
     for seed in range(200):
         disturbed(memory.P, 1, 0, 20, 0.25, np.uint64(stream(seed, 1, np.int64(2))))
