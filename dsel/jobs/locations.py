@@ -11,7 +11,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.leave_one_out.rows import held_out_store
+from dsel.passes.leave_one_out.held_out import held_out_store
 from dsel.storage.paths import ObjectPath, is_inside
 
 

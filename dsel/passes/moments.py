@@ -1,4 +1,4 @@
-"""Counts, means and co-moments of a block of rows, and of two blocks together: pure numpy.
+"""Counts, means and co-moments of a block of rows, and of two blocks together, in NumPy.
 
 Each block is centred by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
 Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
@@ -18,7 +18,7 @@ from dsel.data.blocks import dense_rows
 from dsel.errors import DataError
 from dsel.passes.tiles import Strip, StripSums
 
-#: A block is worked through in pieces of about this many bytes of float64.
+#: A block is processed in pieces of about this many bytes of float64.
 PIECE_BYTES = 16 << 20
 
 
@@ -44,16 +44,18 @@ class Moments:
     high_y: Floats
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows is refused when all is added up
+@np.errstate(over="ignore", invalid="ignore")  # overflow is refused at the end (require_in_range)
 def block_moments(
     x: Any, y: Any, fill: Floats | None = None, where: str = "X", first_row: int = 0, w: Floats | None = None,
     strips: tuple[Strip, ...] | None = None,
 ) -> Moments:  # fmt: skip
-    """Moments of one block: x (r, n) dense or sparse, y (r, N) or None; `fill` (n,) replaces NaN in x; w (r,) weights;
-    strips: parts of K to sum, in place of all of it.
+    """Return the moments of one block.
+
+    x: (r, n) dense or sparse. y: (r, N) or None. fill: (n,) values that replace NaN in x. w: (r,) weights. strips: the
+    parts of K to sum, in place of all of it.
 
     Errors: DataError naming variable, rows and columns of the first values that are NaN or infinite. Cost: r n (n + N)
-    multiplications (symmetric rank-k update), a float64 piece of PIECE_BYTES beside the block.
+    multiplications (symmetric rank-k update), and memory for a float64 piece of PIECE_BYTES.
     """
     r, n = x.shape
     y = np.empty((r, 0)) if y is None else y
@@ -93,7 +95,7 @@ def block_moments(
 
 @np.errstate(over="ignore", invalid="ignore")
 def merge(a: Moments, b: Moments) -> Moments:
-    """Moments of the rows of a and b together; a's arrays are used up."""
+    """Return the moments of the rows of a and b together. The arrays of a are overwritten."""
     total = a.weight + b.weight
     d_x, d_y = b.mean_x - a.mean_x, b.mean_y - a.mean_y
     share = b.weight / total if total else 0.0
@@ -118,15 +120,14 @@ def _shift(K: Any, left: Floats, right: Floats) -> None:
 
 @dataclass
 class Present:
-    """Per column of X, the weight of the values there are (their number, without weights) and their mean, missing (NaN)
-    ones left out."""
+    """Per column of X the weight of the values that are not NaN (their number, without weights), and their mean."""
 
     weight: Floats
     mean: Floats
 
 
 def block_present(x: Any, where: str = "X", first_row: int = 0, w: Floats | None = None) -> Present:
-    """Weights and means of the values of one block that are not NaN. Infinite ones are refused (DataError)."""
+    """Return weights and means of the values of one block that are not NaN. Errors: DataError for infinite values."""
     r, n = x.shape
     present = Present(np.zeros(n), np.zeros(n))
     for start, stop in _pieces(r, n):
@@ -144,7 +145,7 @@ def block_present(x: Any, where: str = "X", first_row: int = 0, w: Floats | None
 
 
 def merge_present(a: Present, b: Present) -> Present:
-    """Weights and means of two blocks together."""
+    """Return weights and means of two blocks together."""
     weight = a.weight + b.weight
     share = np.divide(b.weight, weight, out=np.zeros(weight.size), where=weight > 0)
     return Present(weight, a.mean + share * (b.mean - a.mean))
@@ -168,11 +169,11 @@ def _survey(
     x: Any, pieces: list[tuple[int, int]], fill: Floats | None, where: str, variable: str, first_row: int,
     w: Floats | None,
 ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-    """Minimum, maximum and (nearly) mean of each column, all values being finite; of rows with weight alone."""
+    """Return minimum, maximum and (nearly) mean of each column over the rows with weight; check that all are finite."""
     n = x.shape[1]
     low, high, total = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n)
     for start, stop in pieces if n else []:
-        # Without a sparse matrix to expand or NaN to fill, the block is looked at as it is, not copied to float64.
+        # A dense block without NaN to replace is read as it is, not copied to float64.
         plain = isinstance(x, np.ndarray) and fill is None
         z = x[start:stop] if plain else _piece(x, start, stop, fill)
         bottom, top = z.min(axis=0).astype(np.float64), z.max(axis=0).astype(np.float64)
@@ -192,7 +193,7 @@ def _survey(
 
 
 def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
-    """Refuse values that are not finite. Errors: DataError naming the first, and the rows."""
+    """Raise DataError for values that are not finite, with the first of them and the rows."""
     bad = ~np.isfinite(z)
     if not bad.any():
         return
@@ -200,9 +201,9 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
     lines = np.unique(rows) + first_row
     shown = ", ".join(map(str, lines[:5])) + (", ..." if lines.size > 5 else "")
-    remedy = "Mend the data."
+    remedy = "Correct the data."
     if variable == "X" and kind == "NaN":
-        remedy = "Mend the data, or set missing: mean to put each column's mean in place of NaN."
+        remedy = "Correct the data, or set missing: mean to replace NaN by the mean of each column."
     raise DataError(
         f"{variable} of {where} has {kind} values: {int(bad.sum())} in these rows, the first in row {lines[0]}, "
         f"column {first_column + columns[0]} (rows {shown}).",

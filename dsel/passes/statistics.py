@@ -1,4 +1,4 @@
-"""What one pass leaves of the data, and the objective that it gives under a choice of preprocessing."""
+"""The statistics of one pass over the data, and the objective that they give for a preprocessing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
 
 @dataclass(frozen=True)
 class Scaling:
-    """x_j enters as (x_j - center_j) / scale_j; likewise the targets (which are X itself where Y = X)."""
+    """Centres and scales: x_j enters as (x_j - center_j) / scale_j, and targets likewise (they are X where Y = X)."""
 
     center_x: Floats
     scale_x: Floats
@@ -30,7 +30,7 @@ class Scaling:
 
 
 class ColumnScales:
-    """What means and squared norms of the columns say: how they are preprocessed, and which are of no use."""
+    """Means and squared norms of the columns: how they are preprocessed, and which cannot be used."""
 
     m: int
     weight: float
@@ -42,16 +42,16 @@ class ColumnScales:
 
     @property
     def squares(self) -> Floats:
-        """(n,) squared norms of the columns of X about their means."""
+        """Return (n,) the squared norms of the columns of X about their means."""
         raise NotImplementedError
 
     @property
     def unsupervised(self) -> bool:
-        """Whether Y = X."""
+        """Return whether Y = X."""
         return not self.mean_y.size
 
     def scaling(self, preprocess: Preprocess) -> Scaling:
-        """Centres and scales of X and Y. Where there is nothing to scale by, the scale is 1."""
+        """Return centres and scales of X and Y. The scale of a constant column is 1."""
         if preprocess not in PREPROCESS:
             raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
         x = _scale(preprocess, self.weight, self.mean_x, self.squares)
@@ -65,17 +65,16 @@ class ColumnScales:
         return np.asarray(squares / self.scaling(preprocess).scale_x ** 2)
 
     def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
-        """(n,) columns that can explain nothing: constant ones under centring, else those that are all zero."""
+        """Return (n,) which columns explain nothing: constant ones with centring, without it those of zeros."""
         if preprocess in ("standardize", "center"):
             return self.constant
         return np.asarray(self.constant & (self.mean_x == 0.0))
 
     def targets(self, preprocess: Preprocess, B: Floats) -> tuple[Floats, float]:
-        """B = X'Y about the means as the objective has it, and c = ||Y||_F^2.
+        """Return B = X'Y and c = ||Y||_F^2 of the preprocessed data. B: (n, N) X'Y about the means.
 
-        Errors: DataError where the targets are constant, so that there is nothing to explain.
+        Errors: DataError where all targets are constant.
         """
-
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
         B = B + self.weight * np.outer(self.mean_x, self.mean_y) if raw else B
@@ -90,17 +89,17 @@ class ColumnScales:
         return B, float(yy.sum())
 
     def no_column_varies(self) -> DataError:
-        """The error where Y = X and there is nothing to select."""
+        """Return the error for data whose columns are all constant."""
         return DataError("All columns of X are constant: there is nothing to select.")
 
 
 @dataclass(frozen=True)
 class Statistics(ColumnScales):
-    """Sufficient statistics of m rows: means, and moments about them, of X (n columns) and Y (N columns).
+    """Sufficient statistics of m rows: means of X (n columns) and Y (N columns), and moments about them.
 
     weight: the sum of the rows' weights, m without any, by which all sums and means are weighted.
     K: (n, n) X'X and B: (n, N) X'Y about the means, yy: (N,) ||y||^2 about the means; B has no columns where Y = X.
-    constant: (n,) columns with one value only. One artefact serves every preprocessing.
+    constant: (n,) columns with one value only. The same statistics serve every preprocessing.
     """
 
     m: int
@@ -115,7 +114,7 @@ class Statistics(ColumnScales):
 
     @classmethod
     def from_moments(cls, moments: Moments) -> Statistics:
-        """From the sums of a pass."""
+        """Return the statistics from the sums of a pass."""
         upper = np.triu(moments.K)
         K = np.ascontiguousarray(upper + np.triu(moments.K, 1).T)
         constant = constant_columns(moments.low_x, moments.high_x, np.diag(moments.K), moments.weight)
@@ -127,23 +126,23 @@ class Statistics(ColumnScales):
 
     @property
     def squares(self) -> Floats:
-        """(n,) the diagonal of K."""
+        """Return (n,) the diagonal of K."""
         return np.diag(self.K)
 
     @property
     def consistent(self) -> bool:
-        """Whether the arrays belong together: n columns, N targets (B has none where Y = X)."""
+        """Return whether the shapes of the arrays fit together."""
         n, N = self.mean_x.size, self.mean_y.size
         x, y = (self.mean_x, self.constant), (self.mean_y, self.yy, self.constant_y)
         vectors = all(v.shape == (n,) for v in x) and all(v.shape == (N,) for v in y)
         return self.m > 0 and self.weight > 0 and vectors and self.K.shape == (n, n) and self.B.shape == (n, N)
 
     def objective(self, preprocess: Preprocess, lam: float = 0.0) -> DenseObjective:
-        """The quadratic objective over all n columns, unusable ones included.
+        """Return the objective over all n columns, unusable ones included.
 
-        Errors: DataError where the targets are constant, so that there is nothing to explain.
+        Errors: DataError where all targets are constant.
         """
-        from dsel.objective.dense import DenseObjective  # with numba, that workers of a pass do without
+        from dsel.objective.dense import DenseObjective  # imports numba, which workers of a pass do not need
 
         scaling = self.scaling(preprocess)
         raw = preprocess in ("unit", "none")
@@ -162,7 +161,7 @@ class Statistics(ColumnScales):
 
 
 def constant_columns(low: Floats, high: Floats, squares: Floats, weight: float) -> NDArray[np.bool_]:
-    """Columns with one value, or that differ from one by no more than rounding."""
+    """Return which columns have one value only, up to rounding."""
     rounding = 4.0 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
     return np.asarray((low == high) | ((squares <= weight * rounding**2) & (high - low <= 2.0 * rounding)))
 
@@ -183,7 +182,7 @@ def _or_one(scale: Floats) -> Floats:
 
 
 def duplicates(K: Floats, limit: int = 10) -> list[tuple[int, int]]:
-    """Up to `limit` pairs of columns that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
+    """Return up to `limit` pairs of columns that are multiples of each other (|correlation| = 1 to 1e-12). O(n^2)."""
     norm = np.sqrt(np.maximum(np.diag(K), 0.0))
     pairs: list[tuple[int, int]] = []
     for i in range(K.shape[0] - 1):

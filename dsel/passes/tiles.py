@@ -1,14 +1,12 @@
-"""The Gram matrix by tiles, for tall data whose n x n partial sums do not fit a worker: as few reads as memory allows.
+"""The Gram matrix by tiles, for tall data whose n x n partial sums do not fit a worker, in as few reads as possible.
 
-The upper triangle of K is cut into tiles of `width` columns a side; a read of the data sums as many of them, in
-row-major order, as fit beside a row block: the number of reads is the area of the triangle over what a worker holds,
-rounded up.
+The upper triangle of K is cut into square tiles. A read of the data sums as many of them, in row-major order, as fit
+into a worker next to a row block. The number of reads is the area of the triangle over that of a worker, rounded up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +21,7 @@ NARROWEST = 32
 
 @dataclass(frozen=True)
 class Strip:
-    """Tiles side by side: rows [top, bottom) and columns [left, right) of K, left >= top."""
+    """Some tiles side by side: rows [top, bottom) and columns [left, right) of K, left >= top."""
 
     top: int
     bottom: int
@@ -32,11 +30,11 @@ class Strip:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its sums."""
+        """Return the bytes of its sums."""
         return 8 * (self.bottom - self.top) * (self.right - self.left)
 
     def moved(self, by: int) -> Strip:
-        """The same in a matrix that begins with column `by`."""
+        """Return the same strip in a matrix that begins with column `by`."""
         return Strip(self.top - by, self.bottom - by, self.left - by, self.right - by)
 
 
@@ -49,20 +47,20 @@ class Tiling:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of the largest partial sum."""
+        """Return the bytes of the largest partial sum."""
         return max(sum(strip.nbytes for strip in read) for read in self.reads)
 
 
 def plan_tiles(n: int, budget: float) -> Tiling:
-    """The tiling of an n x n matrix with the fewest reads (of equal ones that of the widest tiles), where a partial sum
-    may take `budget` bytes.
+    """Return the tiling of an n x n matrix with the fewest reads, and among those with the widest tiles.
 
-    Errors: CapacityError where not even one narrow tile fits.
+    budget: bytes of a partial sum. Errors: CapacityError if not even one narrow tile fits.
     """
     least = 8 * min(n, NARROWEST) ** 2
     if budget < least:
         raise CapacityError(
-            f"{max(budget, 0) / 2**20:.3g} MiB a partial sum hold no tile of the Gram matrix: {least / 2**20:.3g} MiB.",
+            f"A partial sum may take {max(budget, 0) / 2**20:.3g} MiB, and a tile of the Gram matrix needs "
+            f"{least / 2**20:.3g} MiB.",
             "Give each worker more memory, or store the data in smaller row blocks.",
         )
     fewest = math.ceil(n / math.isqrt(int(budget // 8)))
@@ -72,7 +70,7 @@ def plan_tiles(n: int, budget: float) -> Tiling:
 
 
 def _pack(n: int, width: int, budget: float) -> Tiling:
-    """Tiles in row-major order, each read filled up."""
+    """Return tiles in row-major order, as many per read as fit."""
     reads: list[list[Strip]] = [[]]
     free = budget
     for top in range(0, n, width):
@@ -92,7 +90,7 @@ def _pack(n: int, width: int, budget: float) -> Tiling:
 
 
 class StripSums:
-    """Sums over rows of products of columns, of some strips of K."""
+    """The sums of some strips of K over rows."""
 
     def __init__(self, strips: tuple[Strip, ...]) -> None:
         self.strips = strips
@@ -116,16 +114,11 @@ class StripSums:
         return self
 
     def place(self, K: Floats, by: int) -> None:
-        """Write the strips into the upper triangle of K, whose columns begin `by` before."""
+        """Write the strips into the upper triangle of K, which begins `by` columns before."""
         for total, s in zip(self.sums, self.strips, strict=True):
             K[s.top + by : s.bottom + by, s.left + by : s.right + by] = total
 
 
 def first_column(read: tuple[Strip, ...]) -> int:
-    """The first column that a read needs: it needs all from there on."""
+    """Return the first column that a read needs. It needs all columns from there on."""
     return min(strip.top for strip in read)
-
-
-def areas(tiling: Tiling) -> Iterator[int]:
-    """Entries of K that each read sums."""
-    return (sum(strip.nbytes // 8 for strip in read) for read in tiling.reads)

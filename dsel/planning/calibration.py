@@ -1,5 +1,7 @@
-"""How long it will take, from a short trial: this very store's read speed, a BLAS call, one block's sums, and some
-iterations of the search."""
+"""How long a plan will take, from a short trial.
+
+The trial reads some blocks of the store, calls BLAS, sums a block, and makes some iterations of the search.
+"""
 
 from __future__ import annotations
 
@@ -23,41 +25,48 @@ from dsel.search.pareto import kernel as pareto_engine
 from dsel.search.pareto.poss import warm_start
 from dsel.search.pareto.search import Poss
 
-#: Reading and summing are tried for about this long each.
+#: Seconds for reading, about.
 _SECONDS = 0.5
-#: The trial of BLAS: columns and rows.
+#: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
-#: The trial of a search.
+#: The search of the trial: columns, k, and iterations at most.
 _TRIAL_COLUMNS, _TRIAL_K, _TRIAL_ITERATIONS = 2000, 64, 5_000
-#: A task costs the scheduler and the client about this (two shared cores).
+#: What a task costs the scheduler and the client, about (two shared cores).
 TASK_SECONDS = 0.003
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one worker: bytes read a second, flops a second, and the time a block's sums take over that of BLAS alone."""
+    """The speed of one worker.
+
+    read: bytes per second. flops: per second. overhead: the time of a block's sums over that of their flops in BLAS.
+    """
 
     read: float
     flops: float
     overhead: float
 
     def seconds(self, plan: Plan) -> float:
-        """Of all passes of a plan."""
+        """Return the seconds of all passes of a plan."""
         work = plan.bytes_read / self.read + self.overhead * plan.flops / self.flops
         return work / max(1, plan.workers) + TASK_SECONDS * plan.tasks
 
 
 def calibrated(plan: Plan, dataset: Dataset) -> Plan:
-    """The plan with an estimate of its seconds. Takes a second or two; reads a few blocks. Errors: those of reading
-    them."""
+    """Return the plan with an estimate of its seconds. This takes a second or two, and reads a few blocks.
+
+    Errors: those of reading them.
+    """
     return replace(plan, seconds=measure(plan, dataset).seconds(plan), search_seconds=search_seconds(plan))
 
 
 def search_seconds(plan: Plan) -> float | None:
-    """Of a Pareto search with a known number of iterations: some of them on random numbers, of as many columns (2000 at
-    most: of more, the tables leave the caches, and it takes longer), from an archive that has a subset of every size.
-    None for other methods, for more than 64 columns to choose (the trial would take longer than it is worth), and where
-    the search is not compiled yet on this machine."""
+    """Return the seconds of a Pareto search, from some iterations on random numbers; None if they are not estimated.
+
+    The trial has as many columns as the data, at most 2000, and starts from an archive with a subset of every size.
+    (With more columns the tables leave the caches, and the search takes longer.) Not estimated are other methods, more
+    than 64 columns to choose, and a search that is not compiled yet on this machine.
+    """
     if not plan.iterations or plan.chosen.shape.k > _TRIAL_K or not is_compiled(pareto_engine.run):
         return None
     problem = plan.chosen.shape
@@ -77,7 +86,7 @@ def search_seconds(plan: Plan) -> float | None:
 
 
 def measure(plan: Plan, dataset: Dataset) -> Speed:
-    """Read some blocks, call BLAS, and sum a part of a block that was read."""
+    """Measure the speed: read some blocks, call BLAS, and sum a part of a block."""
     with one_blas_thread():
         read, block = _read_speed(plan.chosen.read_samples(dataset))
         flops = _blas_speed(min(_COLUMNS, dataset.n))
@@ -85,7 +94,7 @@ def measure(plan: Plan, dataset: Dataset) -> Speed:
 
 
 def _read_speed(parts: Iterator[Any]) -> tuple[float, Any]:
-    """Bytes a second, and a block; data in memory count as read at the speed of a copy."""
+    """Return the bytes read per second, and a block. Data in memory are copied."""
     total, spent, x = 0, 0.0, None
     for part in parts:
         began = time.perf_counter()
@@ -105,7 +114,7 @@ def _blas_speed(n: int) -> float:
 
 
 def _overhead(x: Any, flops: float) -> float:
-    """Time of the sums of a part of a block, over the time that their flops alone take."""
+    """Return the time of the sums of a part of a block, over the time of their flops in BLAS."""
     rows, n = min(x.shape[0], _ROWS), min(x.shape[1], _COLUMNS)
     part = x[:rows, :n]
     if isinstance(part, np.ndarray):
@@ -115,7 +124,7 @@ def _overhead(x: Any, flops: float) -> float:
 
 
 def _best(call: Callable[[], Any], least: int = 3) -> float:
-    """Seconds of the quickest of a few calls."""
+    """Return the seconds of the fastest of a few calls."""
     best, began, calls = float("inf"), time.perf_counter(), 0
     while calls < least or (time.perf_counter() - began < _SECONDS / 5 and calls < 50):
         start = time.perf_counter()

@@ -7,9 +7,11 @@ import logging
 from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.errors import OptionError
-from dsel.passes.folds import FoldRows, require_rows
+from dsel.passes.folds import require_rows
 from dsel.passes.leave_one_out.disk_cache import CachedRows
-from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept, held_out_dataset, held_out_errors
+from dsel.passes.leave_one_out.fold_rows import FoldRows
+from dsel.passes.leave_one_out.held_out import held_out_dataset, held_out_errors
+from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.base import Prepared
 from dsel.search.base import PathPoint, SearchOutcome
@@ -58,7 +60,7 @@ def scored_rows(
     log.info("%s: the cache on disk is rewritten every %d rounds", settings.method, rewrite_every)
     return CachedRows(
         dataset, statistics, settings.preprocess, every=rewrite_every, start=checked.include.size,
-        folder=context.scratch, yielding=cv.rewrite_every == "auto", loss=cv.loss, intercept=cv.intercept, fill=fill,
+        folder=context.scratch, optional=cv.rewrite_every == "auto", loss=cv.loss, intercept=cv.intercept, fill=fill,
         engine=context.engine,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ from dsel.engine.dask import DaskEngine
 from dsel.engine.threads import THREADS
 from dsel.objective.leave_one_out.block_errors import block_errors
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.rows import DatasetRows, add
+from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.reduce_blocks import RowPass
 from dsel.search.greedy.rounds import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
@@ -147,7 +147,7 @@ def _rounds(search: GreedyRls, rows: DatasetRows, count: int) -> None:
 
 
 def _read_alone(dataset: Dataset, engine: Engine) -> None:
-    RowPass("read", dataset, _touch, add, 8).run(engine)
+    RowPass("read", dataset, _touch, np.add, 8).run(engine)
 
 
 def _touch(x: Any, y: Any, block: Block) -> Floats:

@@ -19,7 +19,8 @@ from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.rows import DatasetRows, held_out_errors
+from dsel.passes.leave_one_out.held_out import held_out_errors
+from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.rounds import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes

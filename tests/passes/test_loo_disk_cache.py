@@ -173,7 +173,7 @@ def test_whatever_is_lost_is_computed_again(harm: Any, rounds: int, store: Path,
 
 
 def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = cache_on_disk.CacheOnDisk.rewrite
+    plain = cache_on_disk.CacheFile.rewrite
     made = 0
 
     def rewrite(self: Any, *arguments: Any) -> Any:
@@ -183,7 +183,7 @@ def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypat
         lose_a_chunk(Path(str(self._path)))
         return found
 
-    monkeypatch.setattr(cache_on_disk.CacheOnDisk, "rewrite", rewrite)
+    monkeypatch.setattr(cache_on_disk.CacheFile, "rewrite", rewrite)
     dataset = as_dataset(str(store))
     found = run_selection(dataset, SETTINGS, RunContext())
     assert found.indices == run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0)).indices

@@ -1,10 +1,10 @@
-"""The cache of greedy RLS out of core: rows (R, e, g) for a set of chosen columns in Zarr, disposable at any time.
+"""The cache of greedy RLS out of core: rows of R and of the vectors e, g for a set of chosen columns, in Zarr.
 
-    FOLDER/cache-SIZE-TOKEN/manifest.json   what it is of: data, options, columns, how often it was worked forward
-    FOLDER/cache-SIZE-TOKEN/R, aside        float64, a checksum a chunk; every chunk is written by one task alone
-    FOLDER/.TOKEN/                          one being written: it gets its name when all is there
+    FOLDER/cache-SIZE-TOKEN/manifest.json   data, options, columns, number of updates since it was computed from X
+    FOLDER/cache-SIZE-TOKEN/R, aside        float64, with a checksum per chunk; each chunk is written by one task
+    FOLDER/.TOKEN/                          a cache that is being written, renamed when it is complete
 
-Nothing in it is needed: whatever is lost, damaged or of another job is computed again from the data.
+The cache can be deleted at any time. What is lost, damaged or of another job is computed again from the data.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ from dsel.data.store.staging import output_errors
 from dsel.errors import CapacityError
 from dsel.storage.json_files import read_json, write_json
 
-#: Chunks of R have at most about so many bytes.
+#: Largest size of a chunk of R in bytes, about.
 CHUNK_BYTES = 16 << 20
 
 _FORMAT = 2
+#: The arrays of a cache: R, and e, g and labels.
+_ARRAYS = ("R", "aside")
 _MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
 class Target:
-    """A cache that is being written: its folder, the rows of a chunk, and by the first row of each chunk its place.
+    """A cache that is being written.
 
-    Each block of the dataset begins a new chunk, so that no chunk is shared between blocks, whatever their sizes.
+    path: its folder. rows: of a chunk. places: by the first row of each chunk, its place in the arrays. Each block of
+    the dataset begins a new chunk, so no two blocks share a chunk.
     """
 
     path: str
@@ -51,14 +54,17 @@ class Target:
     places: dict[int, int]
 
     def pieces(self, block: Block) -> list[tuple[int, int]]:
-        """Rows [start, stop) of a block that are one chunk each."""
+        """Return the rows [start, stop) of each chunk of a block."""
         return [(a, min(a + self.rows, block.stop)) for a in range(block.start, block.stop, self.rows)]
 
-    def write(self, start: int, R: Floats, aside: Floats) -> None:
-        """Write the chunk that begins with row `start`; twice does no harm. Errors: CapacityError, OutputError."""
+    def write(self, start: int, R: Floats, vectors: Floats) -> None:
+        """Write the chunk that begins with row `start`; writing it again is harmless.
+
+        Errors: CapacityError, OutputError.
+        """
         place = self.places[start]
         with output_errors(Path(self.path)):
-            for variable, rows in (("R", R), ("aside", aside)):
+            for variable, rows in zip(_ARRAYS, (R, vectors), strict=True):
                 _opened(self.path, variable)[place : place + len(rows)] = rows
 
 
@@ -69,11 +75,11 @@ def _opened(path: str, variable: str) -> Any:
     return zarr.open_array(Path(path) / variable, mode="r+", zarr_format=3).with_config({"write_empty_chunks": True})
 
 
-class CacheOnDisk:
-    """The cache of one search over `dataset`: at most one, and during a rewrite two. width: columns of aside.
+class CacheFile:
+    """The cache of one search: one on disk, and two during a rewrite.
 
-    folder: where it goes, kept for a later run; None: a temporary folder of this process. key: what it depends on
-    beside the columns; None: it is not taken over by a later run.
+    folder: where it is written, and kept for a later run; None: a temporary folder of this process. width: columns
+    besides R. key: what it depends on besides the chosen columns; None: a later run does not reuse it.
     """
 
     def __init__(self, folder: Path | None, dataset: Dataset, width: int, key: dict[str, Any] | None) -> None:
@@ -90,16 +96,16 @@ class CacheOnDisk:
 
     @property
     def size(self) -> int:
-        """Rows, those at the ends of blocks included that are never used."""
+        """Return the number of rows, with the unused ones at the ends of blocks."""
         return len(self._places) * self._rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one cache on disk."""
+        """Return the bytes of one cache on disk."""
         return cache_file_bytes(self._dataset, self._width)
 
-    def adopt(self) -> None:
-        """Go on with what an earlier run left, if it is of the same data and options; remove everything else."""
+    def reuse(self) -> None:
+        """Use the cache of an earlier run on the same data with the same options; remove all others."""
         assert self._folder is not None
         found = [*self._folder.glob("cache-*"), *self._folder.glob(".*")] if self._folder.is_dir() else []
         for path in found:
@@ -112,9 +118,12 @@ class CacheOnDisk:
                 shutil.rmtree(path, ignore_errors=True)
 
     def rows(self) -> Dataset:
-        """The rows (R as X, aside as Y), a block a chunk. Reading one that is lost or damaged is a DataError."""
+        """Return the rows as a dataset (R as X, the vectors as Y), one block per chunk.
+
+        Reading a chunk that is lost or damaged raises DataError.
+        """
         path = str(self._path)
-        arrays = StoredArray(path, "R"), StoredArray(path, "aside")
+        arrays = [StoredArray(path, name) for name in _ARRAYS]
         blocks = []
         for start, stop in self._stops.items():
             place = self._places[start]
@@ -127,11 +136,12 @@ class CacheOnDisk:
         )  # fmt: skip
 
     def rewrite(self, columns: Sequence[int], age: int, fill: Callable[[Target], Floats]) -> Floats:
-        """What `fill` gives, which has every chunk of a new cache for `columns` written; then it takes the last one's
-        place. Errors: CapacityError, OutputError; the last one stays.
+        """Write a new cache for `columns`, replace the last one by it, and return the result of `fill`.
+
+        fill: a function that has every chunk written. Errors: CapacityError, OutputError; then the last cache stays.
         """
         assert self._folder is not None
-        require_room(self._folder, self.nbytes, held=self._path is not None)
+        require_room(self._folder, self.nbytes, exists=self._path is not None)
         token = uuid4().hex[:8]
         staging = self._folder / f".{token}"
         path = self._folder / f"cache-{len(columns)}-{token}"
@@ -155,14 +165,14 @@ class CacheOnDisk:
         from zarr.codecs import Crc32cCodec
 
         group = zarr.create_group(path, attributes={schema.ATTR_FORMAT: schema.FORMAT_VERSION})
-        for variable, width in (("R", self._dataset.n), ("aside", self._width)):
+        for variable, width in zip(_ARRAYS, (self._dataset.n, self._width), strict=True):
             group.create_array(
                 variable, shape=(self.size, width), chunks=(self._rows, width), dtype="float64",
                 compressors=[Crc32cCodec()], filters=None, fill_value=np.nan,
             )  # fmt: skip
 
     def drop(self) -> None:
-        """Remove the cache, if there is one."""
+        """Remove the cache if there is one."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
         self._path, self.columns, self.age = None, [], 0
@@ -178,28 +188,28 @@ class CacheOnDisk:
 
 
 def cache_file_bytes(dataset: Dataset, width: int) -> int:
-    """Bytes of the cache of a dataset on disk; width: columns beside R."""
+    """Return the bytes of the cache of a dataset on disk. width: columns besides R."""
     rows, stops = _layout(dataset)
     return 8 * len(stops) * rows * (dataset.n + width)
 
 
-def require_room(folder: Path, nbytes: int, held: bool | None = None) -> None:
-    """CapacityError unless two caches of so many bytes fit the disk: the last one goes when the next one is there.
+def require_room(folder: Path, nbytes: int, exists: bool | None = None) -> None:
+    """Raise CapacityError unless two caches of so many bytes fit the disk: the last one is removed after the next.
 
-    held: whether one is there already; None: look into the folder, where an earlier run may have left it.
+    exists: whether one is there already; None: look into the folder, where an earlier run may have left it.
     """
-    need = nbytes if (any(folder.glob("cache-*")) if held is None else held) else 2 * nbytes
-    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(there).free
+    need = nbytes if (any(folder.glob("cache-*")) if exists is None else exists) else 2 * nbytes
+    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
     if need > free:
         raise CapacityError(
-            f"The cache of greedy-rls needs {need / 1e9:.2f} GB in {there}, where {free / 1e9:.2f} GB are free.",
-            "Free some space, or fold_every: never.",
+            f"The cache of greedy-rls needs {need / 1e9:.2f} GB in {existing}, where {free / 1e9:.2f} GB are free.",
+            "Free some space, or set fold_every: never.",
         )
 
 
 def _layout(dataset: Dataset) -> tuple[int, dict[int, int]]:
-    """Rows of a chunk at most, and the end of each chunk's rows by their start."""
+    """Return the rows of a chunk at most, and the end of each chunk's rows by its first row."""
     largest = max(block.stop - block.start for block in dataset.blocks)
     most = max(16, CHUNK_BYTES // (8 * dataset.n))
     rows = ceil(largest / ceil(largest / most))

@@ -1,4 +1,4 @@
-"""What rounds of leave-one-out cost with and without a cache on disk, and how often to write it anew."""
+"""The cost of rounds of leave-one-out with and without a cache on disk, and how often to rewrite it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Speeds:
-    """Bytes read and written and multiplications and additions done in a second, by one worker.
+    """Bytes read and written, and multiplications and additions, per second of one worker.
 
     The defaults are those of one of two shared cores on warm files: uncompressed chunks read and written with their
-    checksums, float64 products of tall blocks with OpenBLAS. Only their ratios matter, and the choice is flat about
-    its best: taken as half or twice that, they make a run at most a third longer (a test says so).
+    checksums, float64 products of tall blocks with OpenBLAS. Only their ratios matter, and the optimum is flat: with
+    half or twice these values, a run takes at most a third longer (tests/passes/test_loo_cost_model.py).
     """
 
     read: float = 1.4e9
@@ -25,12 +25,12 @@ class Speeds:
 def seconds_of_rounds(
     every: int | None, start: int, k: int, m: int, n: int, x_bytes: float, speeds: Speeds | None = None
 ) -> float:
-    """Seconds of one worker for the passes of rounds with start, ..., k - 1 columns chosen, of m x n data.
+    """Return the seconds of one worker for the passes of rounds with start, ..., k - 1 columns chosen (m x n data).
 
-    A round reads X (x_bytes) and recomputes what is in the cache: 2 s flops an element with s columns. With a cache
-    rewritten every `every` rounds it reads that (8 bytes an element), recomputes for the columns since; a rewrite
-    reads the last cache (the first one X), works it forward, and writes it. What every round costs anyway (the errors
-    themselves) is left out. None: no cache.
+    A round reads X (x_bytes) and computes what the cache would hold: 2 s flops per element with s columns. With a cache
+    that is rewritten every `every` rounds it reads the cache (8 bytes per element) and computes for the columns since.
+    A rewrite reads the last cache (the first one X), updates it, and writes it. What every round costs in any case (the
+    errors themselves) is left out. every None: no cache.
     """
     speeds = speeds or Speeds()
     elements = float(m) * n
@@ -48,7 +48,7 @@ def seconds_of_rounds(
 
 
 def best_every(start: int, k: int, m: int, n: int, x_bytes: float, speeds: Speeds | None = None) -> int | None:
-    """Rounds between rewrites that cost the least; None where no cache does. O(k) evaluations at most, of O(k)."""
+    """Return the rounds between rewrites that cost least; None if no cache costs less. O(k) evaluations of O(k)."""
     rounds = k - start
     plain = seconds_of_rounds(None, start, k, m, n, x_bytes, speeds)
     if rounds < 2:
@@ -60,5 +60,5 @@ def best_every(start: int, k: int, m: int, n: int, x_bytes: float, speeds: Speed
 
 
 def _choices(rounds: int) -> NDArray[np.int64]:
-    """1, 2, ... up to rounds - 1; of many, some hundreds in a geometric row."""
+    """Return 1, 2, ..., rounds - 1, or at most 200 of them in geometric steps."""
     return np.unique(np.round(np.geomspace(1, rounds - 1, 200))).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Rounds of leave-one-out on rows out of core with the paper's cache on disk, rewritten every so many rounds."""
+"""Rounds of leave-one-out on rows out of core, with the paper's cache on disk, rewritten every few rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsel.engine.threads import THREADS
 from dsel.errors import CapacityError, DataError, OutputError
 from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
 from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
-from dsel.passes.leave_one_out.cache_file import CacheOnDisk, Target, cache_file_bytes, require_room
+from dsel.passes.leave_one_out.cache_file import CacheFile, Target, cache_file_bytes, require_room
 from dsel.passes.leave_one_out.cost_model import best_every
 from dsel.passes.leave_one_out.rows import DatasetRows, loo_pass
 from dsel.passes.reduce_blocks import PerBlock
@@ -26,10 +26,10 @@ from dsel.passes.statistics import Preprocess, Statistics
 
 log = logging.getLogger("dsel")
 
-#: After so many rewrites from the last one the cache is made anew from the data, so that rounding cannot pile up.
+#: After this many updates the cache is computed again from the data, so that rounding errors cannot add up.
 REBUILD_AFTER = 64
 
-#: A cache that was lost is made again so often.
+#: A cache that is lost is computed again at most this often.
 LOSSES = 3
 
 FoldEvery = int | Literal["auto", "never"]
@@ -38,45 +38,47 @@ FoldEvery = int | Literal["auto", "never"]
 def _from_data(
     x: Any, y: Any, block: Block, base: LooRound, round: LooRound, view: RowView, target: Target, where: str
 ) -> Floats:
-    """Write the rows of one block, and the errors of a round on them."""
+    """Write the cache of one block of X, and return the errors of a round on it."""
     flat = np.zeros(flat_size(round))
     for start, stop in target.pieces(block):
         piece = slice(start - block.start, stop - block.start)
-        R, aside = cached_rows(x[piece], y[piece], base, view, f"{where}, rows {start} to {stop}")
-        target.write(start, R, aside)
-        flat += cached_errors(R, aside, round)
+        R, vectors = cached_rows(x[piece], y[piece], base, view, f"{where}, rows {start} to {stop}")
+        target.write(start, R, vectors)
+        flat += cached_errors(R, vectors, round)
     return flat
 
 
-def _from_cache(R: Any, aside: Any, block: Block, base: LooRound, round: LooRound, target: Target) -> Floats:
-    R, aside = cached_rows_after(R, aside, base)
-    target.write(block.start, R, aside)
-    return cached_errors(R, aside, round)
+def _from_cache(R: Any, vectors: Any, block: Block, base: LooRound, round: LooRound, target: Target) -> Floats:
+    """Update one block of the last cache, write it, and return the errors of a round on it."""
+    R, vectors = cached_rows_after(R, vectors, base)
+    target.write(block.start, R, vectors)
+    return cached_errors(R, vectors, round)
 
 
-def _on_cache(R: Any, aside: Any, block: Block, round: LooRound) -> Floats:
-    return cached_errors(R, aside, round)
+def _on_cache(R: Any, vectors: Any, block: Block, round: LooRound) -> Floats:
+    return cached_errors(R, vectors, round)
 
 
 class CachedRows(DatasetRows):
-    """As `DatasetRows`, for insertions alone, with a cache on disk that is rewritten every `every` rounds.
+    """The rows of a dataset, as `DatasetRows` for insertions only, with a cache on disk.
 
-    The cache at s columns is that of the first start + p floor((s - start) / p), whatever was interrupted. A round that
-    rewrites it reads the last cache, or, where there is none, X, and writes the new one in the same pass. A cache that
-    cannot be read is made again from X; one that cannot be written is an error, or with `yielding` a warning, and the
-    rounds go on without.
+    The cache is rewritten every p = `every` rounds: with s columns chosen it is that of the first
+    start + p floor((s - start) / p), also after an interruption. A round that rewrites it reads the last cache, or X if
+    there is none, and writes the new one in the same pass. A cache that cannot be read is computed again from X. A
+    cache that cannot be written is an error, unless it is `optional`: then it is a warning, and the rounds continue
+    without a cache.
     """
 
     def __init__(
         self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, every: int, start: int,
-        folder: Path | None = None, yielding: bool = False, loss: Loss = "squared",
+        folder: Path | None = None, optional: bool = False, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
     ) -> None:  # fmt: skip
         super().__init__(dataset, statistics, preprocess, loss=loss, intercept=intercept, fill=fill, engine=engine)
-        self.every, self._start, self._folder, self._yielding = every, start, folder, yielding
+        self.every, self._start, self._folder, self._optional = every, start, folder, optional
         self._options = {"preprocess": preprocess, "loss": loss, "missing": "refuse" if fill is None else "mean"}
         self._problem: LooProblem | None = None
-        self._disk: CacheOnDisk | None = None
+        self._disk: CacheFile | None = None
         self._left: LooProblem | None = None  # that of the cache's rows
         self._losses = 0
         self.rewrites = 0
@@ -84,12 +86,12 @@ class CachedRows(DatasetRows):
         self.cache_bytes_written = 0
 
     def problem(self, lam: float) -> LooProblem:
-        """What all rounds share; from now on rounds are those of this problem."""
+        """Return what all rounds share. Later rounds are those of this problem."""
         self._problem = super().problem(lam)
         return self._problem
 
     def counts(self) -> dict[str, Any]:
-        """What the cache cost."""
+        """Return what the cache cost."""
         return {
             **super().counts(), "fold_every": self.every, "cache_rewrites": self.rewrites,
             "cache_bytes_read": self.cache_bytes_read, "cache_bytes_written": self.cache_bytes_written,
@@ -101,7 +103,7 @@ class CachedRows(DatasetRows):
             self._disk.close()
 
     def errors(self, round: LooRound) -> Floats:
-        """One pass, over X or over the cache."""
+        """Return the errors of a round, in one pass over X or over the cache."""
         since = round.members.size - self._start
         size = round.members.size - since % self.every
         if since < self.every or round.remove or self._losses > LOSSES:
@@ -109,14 +111,14 @@ class CachedRows(DatasetRows):
         try:
             return self._with_cache(round, size)
         except (CapacityError, OutputError) as error:
-            if not self._yielding:
+            if not self._optional:
                 raise
-            log.warning("going on without the cache of greedy-rls: %s", error)
+            log.warning("continuing without the cache of rows on disk: %s", error)
             self._losses = LOSSES + 1
             self._cache_on_disk().close()
             return super().errors(round)
 
-    def _cache_on_disk(self) -> CacheOnDisk:
+    def _cache_on_disk(self) -> CacheFile:
         assert self._problem is not None
         if self._disk is None:
             width = _width(self._dataset, self.view.loss)
@@ -124,8 +126,8 @@ class CachedRows(DatasetRows):
             if self._dataset.fingerprint is not None:
                 problem = {"lam": self._problem.lam, "intercept": self._problem.intercept}
                 key = {"input": self._dataset.fingerprint, **self._options, **problem}
-            self._disk = CacheOnDisk(self._folder, self._dataset, width, key)
-            self._disk.adopt()
+            self._disk = CacheFile(self._folder, self._dataset, width, key)
+            self._disk.reuse()
         return self._disk
 
     def _with_cache(self, round: LooRound, size: int) -> Floats:
@@ -139,7 +141,7 @@ class CachedRows(DatasetRows):
             found = self._read_cache(_on_cache, inner)
         except DataError as error:
             self._losses += 1
-            log.warning("the cache of greedy-rls is lost and made again from the data: %s", error)
+            log.warning("the cache of rows on disk is lost and computed again from the data: %s", error)
             disk.drop()
             return self._rewritten(round, size) if self._losses <= LOSSES else super().errors(round)
         return _padded(found, round)
@@ -150,7 +152,7 @@ class CachedRows(DatasetRows):
         return base, problem_after(self._problem, base)
 
     def _rewritten(self, round: LooRound, size: int) -> Floats:
-        """Errors of a round from the pass that writes the cache for its first `size` columns."""
+        """Return the errors of a round, from the pass that writes the cache for its first `size` columns."""
         disk, members = self._cache_on_disk(), [int(j) for j in round.members]
         base, left = self._problem_with(round, size)
         inner = prepare(left, round.members[size:])
@@ -170,7 +172,7 @@ class CachedRows(DatasetRows):
             if old is None:  # it is the data that cannot be read
                 raise
             self._losses += 1
-            log.warning("the cache of greedy-rls is lost and made again from the data: %s", error)
+            log.warning("the cache of rows on disk is lost and computed again from the data: %s", error)
             disk.drop()
             return self._rewritten(round, size)
         self._left = left
@@ -188,7 +190,7 @@ class CachedRows(DatasetRows):
 
 
 def _padded(found: Floats, round: LooRound) -> Floats:
-    """In the layout of the whole round."""
+    """Return errors in the layout of the whole round."""
     flat = np.zeros(flat_size(round))
     flat[: 1 + round.n] = found[: 1 + round.n]
     return flat
@@ -197,15 +199,15 @@ def _padded(found: Floats, round: LooRound) -> Floats:
 def rounds_between_rewrites(
     asked: FoldEvery, dataset: Dataset, start: int, k: int, folder: Path | None, *, loss: Loss, direction: str
 ) -> int | None:
-    """How often the cache is rewritten: as asked; by the cost model where there is a folder for it; None: never.
+    """Return the rounds between rewrites of the cache: as asked, or by the cost model if there is a folder for it.
 
-    Errors: CapacityError where it was asked for and the disk has no room for it.
+    None: no cache. Errors: CapacityError where it is asked for and does not fit the disk.
     """
     if asked == "never" or dataset.in_memory:
         return None
     nbytes = cache_file_bytes(dataset, _width(dataset, loss))
     if isinstance(asked, int):
-        require_room(folder or Path(tempfile.gettempdir()), nbytes, held=False if folder is None else None)
+        require_room(folder or Path(tempfile.gettempdir()), nbytes, exists=False if folder is None else None)
         return asked
     if folder is None or direction != "forward":
         return None
@@ -215,16 +217,16 @@ def rounds_between_rewrites(
     try:
         require_room(folder, nbytes)
     except CapacityError as error:
-        log.info("no cache, although it would pay: %s", error.what)
+        log.info("no cache of rows on disk, although it would save time: %s", error.what)
         return None
     return every
 
 
 def bytes_on_disk(dataset: Dataset, loss: Loss) -> int:
-    """Bytes of one cache on disk."""
+    """Return the bytes of one cache on disk."""
     return cache_file_bytes(dataset, _width(dataset, loss))
 
 
 def _width(dataset: Dataset, loss: Loss) -> int:
-    """Columns of the cache beside R: e, g and, for the zero-one loss, labels."""
+    """Return the columns of the cache besides R: e, g and, for the zero-one loss, labels."""
     return dataset.n_targets * (1 if loss == "squared" else 2) + 1

@@ -1,0 +1,81 @@
+"""Cross-validation by folds on their moments, without a pass over the data."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats, Ints
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.engine.threads import THREADS
+from dsel.errors import DataError
+from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
+from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
+from dsel.passes.folds import FoldStatistics
+from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.passes.statistics import Preprocess, Statistics
+
+
+class FoldRows(DatasetRows):
+    """Cross-validation in place of leave-one-out: errors from the moments of the folds, averaged over repetitions.
+
+    No round takes a pass over the data.
+    """
+
+    def __init__(
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
+        fill: Floats | None = None, engine: Engine = THREADS,
+    ) -> None:  # fmt: skip
+        super().__init__(dataset, statistics, preprocess, fill=fill, engine=engine)
+        self._repeats = 1 + max(repetition for repetition, _ in folds)
+        unusable = statistics.unusable(preprocess)
+        self._folds = [
+            self._fold(statistics, folds[key], preprocess in ("standardize", "center"), unusable)
+            for key in sorted(folds)
+        ]
+
+    def errors(self, round: LooRound) -> Floats:
+        """Return the cross-validated errors of a round."""
+        return np.asarray(sum(fold_errors(fold, round, self._lam) for fold in self._folds)) / self._repeats
+
+    def lam_errors(self, lams: Floats, members: Ints) -> Floats:
+        """Return the cross-validated error of each penalty with these columns."""
+        return np.asarray(sum(fold_lam_errors(fold, lams, members) for fold in self._folds)) / self._repeats
+
+    def problem(self, lam: float) -> LooProblem:
+        """Return what all rounds share. Later errors are those with this lam."""
+        self._lam = lam
+        return super().problem(lam)
+
+    def _fold(self, whole: Statistics, part: Statistics, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
+        """Return one fold: the preprocessed problem of the other rows, and the moments of its own."""
+        m, inside, K = whole.weight, part.weight, part.K
+        outside = m - inside
+        if not outside > 0.0:
+            raise DataError("One fold has all of the weight.", "Choose other folds (folds, seed), or leave-one-out.")
+        mean_x = (m * whole.mean_x - inside * part.mean_x) / outside
+        mean_y = (m * whole.mean_y - inside * part.mean_y) / outside
+        weight = inside * outside / m
+        d_x, d_y = part.mean_x - mean_x, part.mean_y - mean_y
+        K_out = whole.K - K - weight * np.outer(d_x, d_x)
+        B_out = whole.B - part.B - weight * np.outer(d_x, d_y)
+        at_x, at_y = (mean_x, mean_y) if centred else (np.zeros_like(mean_x), np.zeros_like(mean_y))
+        K, B, yy = _about(K, part.B, part.yy, inside, part.mean_x - at_x, part.mean_y - at_y)
+        K_out, B_out, _ = _about(K_out, B_out, part.yy, outside, mean_x - at_x, mean_y - at_y)
+        scale_x, scale_y = self.view.scale_x, self.view.scale_y
+        K_out, K = K_out / np.outer(scale_x, scale_x), K / np.outer(scale_x, scale_x)
+        B_out, B = B_out / np.outer(scale_x, scale_y), B / np.outer(scale_x, scale_y)
+        for array in (K_out, K, B_out, B):
+            array[unusable] = 0.0
+        K_out[:, unusable] = 0.0
+        K[:, unusable] = 0.0
+        none = np.zeros(0)
+        rows = whole.m - part.m
+        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
+        return Fold(problem, K, B, float((yy / scale_y**2).sum()))
+
+
+def _about(K: Floats, B: Floats, yy: Floats, weight: float, d_x: Floats, d_y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return moments about the points that are d_x, d_y below the means."""
+    return K + weight * np.outer(d_x, d_x), B + weight * np.outer(d_x, d_y), yy + weight * d_y**2
