@@ -1,28 +1,23 @@
-"""`dsel.select`: the whole job in one call."""
+"""`dsel.select` and `dsel.plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dsel.config.request import Column, Settings, check
+from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.data.labels import column_list
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.dask import DaskEngine
 from dsel.engine.threads import THREADS
-from dsel.passes.gram import Missing
-from dsel.passes.statistics import Preprocess
+from dsel.errors import OptionError
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources
-from dsel.search.registry import METHODS
+from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
-from dsel.selection.left_out_rows import held_out_rows
-from dsel.selection.pipeline import plan_selection, run_selection
+from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.result import Selection
-
-_SETTINGS = ("method", "lam", "preprocess", "missing", "seed", "criterion")
 
 
 def select(
@@ -40,82 +35,152 @@ def select(
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
     sample_weight: Any = None,
-    criterion: Callable[..., float] | None = None,
+    criterion: Callable[..., float] | str | None = None,
     **options: Any,
 ) -> Selection:
-    """Choose at most k columns of X (m samples x n features) that say the most about Y (m x N, or m).
+    """Choose at most k columns of X that best explain Y.
 
-    X, Y: numpy, scipy sparse, pandas, Dask or xarray; or X alone a store's path or a Dataset, which bring their own Y
-    where they have one. Without any Y, Y = X: column subset selection (`unsupervised=True` asks for that in any case).
-    method: poss (also POCSS, where Y = X), pposs, pposs-asy (on workers), forward, omp, foba, backward, rfe, exchange,
-    greedy-rls, kfold, branch-and-bound, astar, two-stage, approx-svd; its own `options` are in dsel.search.options.
-    lam: ridge penalty on the preprocessed data. preprocess: standardize (mean 0, variance 1), center, unit (norm 1, not
-    centred), none.
-    include, exclude: columns always or never chosen, by label (a string) or by position: an integer counts columns from
-    0, also where a DataFrame's own labels are integers. missing: refuse NaN in X (masked values count
-    as NaN), or put the column's mean in their place. targets: some of Y's columns, likewise; they stay in Y's order.
-    sample_weight: (m,) numbers >= 0, by which every sum over rows is weighted (dsel.data.weights); for a store or a
-    Dataset the name of a variable (by default `weight`, where there is one), or False for none.
-    criterion: a function f(S) of the ascending columns chosen, or f(S, data) where it has a second parameter
-    (dsel.data.criterion_data.ColumnData: data.columns(S), data.Y), to be minimised in place of the squared error
-    (poss, pposs,
-    pposs-asy; called once for every subset met). Of the columns it chooses, those that depend on the others have
-    coefficient 0.
+    Parameters
+    ----------
+    X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, or str or Path
+        The data: m samples of n features. A path or URL names a store. A store or a Dataset may hold its own Y.
+    Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, optional
+        The targets. Without any targets, columns are selected for X itself (Y = X: column subset selection).
+    k : int
+        The number of columns to choose at most, with the included ones.
+    method : str
+        One of
 
-    The active Dask client does the passes over stores and Dask arrays; without one, threads of this process do. Arrays
-    in memory are worked on where they are. Cost: one pass over the data of m n (n + N) multiplications, the search, and
-    one more pass on the chosen columns (all columns where Y = X).
+        - ``"poss"``: Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X),
+        - ``"pposs"``, ``"pposs-asy"``: the same on workers, reproducible or without waiting,
+        - ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"rfe"``, ``"exchange"``: greedy methods,
+        - ``"greedy-rls"``, ``"kfold"``: greedy, by the leave-one-out or K-fold error of ridge regression,
+        - ``"branch-and-bound"``, ``"astar"``: exact, or within a given factor of the optimum,
+        - ``"two-stage"``, ``"approx-svd"``: for Y = X only,
 
-    Errors (dsel.errors): OptionError and MissingInputError before the first pass; CapacityError where the plan does not
-    fit, or the search's tables do not; DataError for values that cannot be used, with the block they are in;
-    CriterionError with the subset and the traceback; ClusterError; MissingExtraError, AccessError and StorageError for
-    data in object storage.
+        or a method of an installed package.
+    lam : float
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}
+        Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
+    include, exclude : sequence of str or int
+        Columns that are always or never chosen. A string is a label. An integer is a position from 0, also where a
+        DataFrame has integer labels.
+    seed : int
+        The seed of all random numbers. The same seed gives the same selection, except for ``"pposs-asy"``.
+    missing : {"refuse", "mean"}
+        Refuse missing values in X (NaN or masked), or replace them by the mean of their column.
+    targets : sequence of str or int, optional
+        Some of the columns of Y. They stay in the order of Y.
+    unsupervised : bool
+        Select columns for X itself, even where the data hold targets.
+    sample_weight : (m,) array, str or False, optional
+        Weights >= 0 of the rows in every sum. For a store or a Dataset: the name of a variable, by default ``weight``
+        where there is one, or False for no weights.
+    criterion : callable or str, optional
+        A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
+        parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
+        subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
+        ``"pposs-asy"``. Text names a function as package.module:function.
+    **options
+        The method's own options, such as ``iterations``. The README lists them.
 
+    Returns
+    -------
+    Selection
+        The chosen columns, coefficients, the best subset of every size, and the cost.
+
+    Raises
+    ------
+    OptionError, MissingInputError
+        An argument is wrong, or the data are missing. Raised before the first pass over the data.
+    CapacityError
+        The work does not fit in memory.
+    DataError
+        Values cannot be used. The error names the block that they are in.
+    CriterionError
+        The criterion failed. The error holds the subset and the traceback.
+    ClusterError
+        The cluster failed.
+    MissingExtraError, AccessError, StorageError
+        Object storage cannot be used.
+
+    Notes
+    -----
+    The active Dask client runs the passes over stores and Dask arrays. Without a client, threads of this process do.
+    Arrays in memory are used where they are. The cost is one pass over the data with m n (n + N) multiplications, the
+    search, and one more pass over the chosen columns (over all columns where Y = X).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(200, 20))
     >>> select(X, X[:, 3] - 2 * X[:, 7], k=2).indices
     (7, 3)
     """
-    dataset, settings = _asked(
-        X, Y, k=k, method=method, lam=lam, preprocess=preprocess, missing=missing, include=include, exclude=exclude,
-        seed=seed, criterion=criterion, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight,
+    request = _request(
+        k=k, method=method, lam=lam, preprocess=preprocess, include=include, exclude=exclude, seed=seed,
+        missing=missing, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion,
         **options,
     )  # fmt: skip
-    on_workers = getattr(METHODS.get(str(method)), "on_workers", False)
-    client = None if dataset.in_memory and not on_workers else active_client()
-    return run_selection(dataset, settings, RunContext(THREADS if client is None else DaskEngine(client)))
+    dataset = _dataset(X, Y, request)
+    validated = validate(dataset, request)
+    client = None if dataset.in_memory and not validated.method.on_workers else active_client()
+    return run_validated(dataset, validated, RunContext(THREADS if client is None else DaskEngine(client)))
 
 
 def plan(
     X: Any, Y: Any = None, *, workers: int | None = None, worker_memory: str | int | None = None,
-    calibrate: bool = True, **asked: Any,
+    calibrate: bool = True, **arguments: Any,
 ) -> Plan:  # fmt: skip
-    """What `select(X, Y, **asked)` will take, before anything of it runs: print it, or look at its fields.
+    """Return what ``select(X, Y, **arguments)`` will take, before anything of it runs.
 
-    workers, worker_memory (bytes, or "1GiB"): of the cluster that it will run on; by default those of the active Dask
-    client, or one worker without a limit. calibrate: estimate the time of the passes, which takes a second or two.
-    Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and `remedy`.
+    Parameters
+    ----------
+    X, Y
+        The data, as for `select`.
+    workers : int, optional
+        The number of workers that the selection will run on; by default those of the active Dask client, or one.
+    worker_memory : int or str, optional
+        The memory limit of each worker in bytes, or text such as "1GiB"; by default that of the active client's
+        workers, or no limit.
+    calibrate : bool
+        Estimate the time of the passes and of the search. This takes a second or two and reads a few blocks.
+    **arguments
+        The arguments of `select`, with the method's options.
 
-    Errors: those of `select` that show before the first pass, but CapacityError.
+    Returns
+    -------
+    Plan
+        Passes, bytes and tasks are those that will be counted. A plan that does not fit says so in `lacks` and
+        `remedy`. Print it, or read its fields.
+
+    Raises
+    ------
+    OptionError, MissingInputError, DataError
+        As for `select`, where they show before the first pass.
     """
-    dataset, settings = _asked(X, Y, **asked)
-    checked = check(dataset, settings)
+    request = _request(**arguments)
+    dataset = _dataset(X, Y, request)
+    validated = validate(dataset, request)
     client = None if dataset.in_memory else active_client()
     engine = THREADS if client is None else DaskEngine(client)
     limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
     available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
-    made = plan_selection(dataset, checked, RunContext(), held_out_rows(dataset, checked), available=available)
+    made = plan_selection(dataset, validated, RunContext(), available=available)
     return calibrated(made, dataset) if calibrate else made
 
 
-def _asked(
-    X: Any, Y: Any, *, k: int, targets: Any = None, unsupervised: bool = False, sample_weight: Any = None,
-    include: Any = (), exclude: Any = (), **asked: Any,
-) -> tuple[Dataset, Settings]:  # fmt: skip
-    """The data and the settings of a call."""
-    dataset = as_dataset(X, Y, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight)
-    known = {name: asked.pop(name) for name in _SETTINGS if name in asked}
-    settings = Settings(
-        k=k, include=column_list(include, "include"), exclude=column_list(exclude, "exclude"), options=asked, **known
+def _request(**arguments: Any) -> SelectionRequest:
+    """Return the request of a call. What is not a field of a request is an option of the method."""
+    if "options" in arguments:
+        raise OptionError("options is not an argument.", "Give the method's options as keyword arguments.")
+    fields = set(SelectionRequest.model_fields) - {"options"}
+    options = {name: value for name, value in arguments.items() if name not in fields}
+    return SelectionRequest.of(options=options, **{name: arguments[name] for name in fields & set(arguments)})
+
+
+def _dataset(X: Any, Y: Any, request: SelectionRequest) -> Dataset:
+    return as_dataset(
+        X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
     )
-    return dataset, settings

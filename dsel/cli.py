@@ -127,7 +127,7 @@ def certify(
     log_format: Log = LogFormat.text,
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
-    from dsel.config.durations import parse_duration
+    from dsel.config.types import parse_duration
     from dsel.jobs.certify import ProofBudget
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run

@@ -54,7 +54,7 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
             state=checkpoints.saved, on_slice=checkpoints.on_slice, on_stage=checkpoints.on_stage,
             journal=journal,
         )  # fmt: skip
-        settings = described.settings()
+        settings = described.request()
         run_selection(dataset, type(settings)(**{**settings.__dict__, "criterion": criterion}), context).save(folder)
 
 

@@ -13,10 +13,29 @@ def shorten(items: Iterable[str], limit: int = 5) -> str:
     return ", ".join(everything[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the known names similar to `word`, or lists the first known names."""
+def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | None = None) -> str:
+    """Return a sentence that suggests the known names similar to `word`, or lists the known names.
+
+    Case, and "-" or "_", make no difference.
+
+    Parameters
+    ----------
+    word : str
+        The unknown name.
+    known : iterable of str
+        The known names.
+    closest : int
+        How many names to suggest at most.
+    listed : int, optional
+        How many names to list at most; by default all.
+    """
     names = list(known)
-    close = [repr(name) for name in get_close_matches(word, names, n=3, cutoff=0.4)]
-    if not close:
-        return f"Known: {shorten(names, 8)}."
-    return f"Did you mean {', '.join(close[:-1])}{' or ' if close[1:] else ''}{close[-1]}?"
+    by_key = {_key(name): name for name in reversed(names)}
+    close = [_key(word)] if _key(word) in by_key else get_close_matches(_key(word), by_key, n=closest, cutoff=0.6)
+    if close:
+        return f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
+    return f"Known: {shorten(names, listed or len(names)) or 'none'}."
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar
 from dask.utils import parse_bytes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from dsel.config.durations import parse_duration
 from dsel.config.secrets import is_secret_name, refuse_passwords
-from dsel.config.types import Duration, Int
+from dsel.config.types import Duration, Int, parse_duration
 from dsel.errors import OptionError
 
 

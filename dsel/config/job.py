@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +9,6 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -21,12 +19,9 @@ from pydantic import (
 )
 
 from dsel.config.cluster import ClusterSection
-from dsel.config.durations import parse_duration
-from dsel.config.import_path import load_function
-from dsel.config.request import Column, Settings
+from dsel.config.request import SelectionRequest
 from dsel.config.secrets import refuse_passwords
-from dsel.config.types import Duration, Float, Int, first_error, not_bool
-from dsel.data.dataset import Dataset, as_dataset
+from dsel.config.types import Duration, Float, Int, first_error, parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
@@ -42,25 +37,18 @@ def _place(value: Any) -> AnyPath:
 _Place = Annotated[AnyPath, PlainValidator(_place), PlainSerializer(str, return_type=str, when_used="json")]
 
 
-def _column(value: Any) -> Any:
-    if not isinstance(not_bool(value), str | int):
-        raise ValueError("it must be a label, or an index from 0")
-    return value
-
-
-def _weight(value: Any) -> Any:
-    if not (value is None or value is False or isinstance(value, str)):
-        raise ValueError("it must be the name of a variable, or false for none")
-    return value
-
-
-_Column = Annotated[Column, BeforeValidator(_column)]
-_Weight = Annotated[str | Literal[False] | None, BeforeValidator(_weight)]
-
-
 class CertifySection(BaseModel):
-    """A proof of how far the selection can be from the best one, after the search: how long (90s, 10m, 2h), at most how
-    many nodes, for the size that was chosen or for all sizes up to k."""
+    """A proof after the search of how far the selection can be from the best one.
+
+    Parameters
+    ----------
+    time : str or float
+        How long to prove: seconds, or text such as 90s, 10m or 2h.
+    nodes : int, optional
+        How many nodes of branch and bound to look at, at most.
+    sizes : {"chosen", "all"}
+        Prove the size that was chosen, or all sizes up to k.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -74,34 +62,31 @@ class CertifySection(BaseModel):
         return parse_duration(self.time)
 
 
-class JobFile(BaseModel):
-    """What to select, from what, where to run, and where the result goes.
+class JobFile(SelectionRequest):
+    """A request, with the data, the workers and the result it is for. The keys of a job file are its fields.
 
-    store: a store made by `dsel ingest` (or any Zarr v3 group with X and perhaps Y). out: folder of the result, by
-    default the job file's name with .result in its place. artefacts: folder of statistics that later runs on the same
-    data reuse, by default beside the store (in `out`, where that is in another bucket). Each of the three is a path, or
-    an s3://, gs:// or az:// URL. criterion: package.module:function, f(S) of the ascending columns chosen or
-    f(S, data), minimised in place of the squared error. sample_weight: name of the store's variable of weights, by
-    default `weight` where there is one, false for none. checkpoint_seconds, checkpoint_evaluations: an interrupted
-    search loses at most that.
+    Each place is a path, relative to the folder of the job file, or an s3://, gs:// or az:// URL.
+
+    Parameters
+    ----------
+    store : Place
+        A store made by `dsel ingest`, or any Zarr v3 group with X and perhaps Y.
+    cluster : ClusterSection
+        Where the passes over the data run; by default on local workers.
+    out : Place, optional
+        The folder of the result; by default the name of the job file with .result in place of its suffix.
+    artefacts : Place, optional
+        A folder of statistics that later runs on the same data reuse; by default next to the store, or in `out` where
+        that is in another bucket.
+    checkpoint_seconds : float
+        Seconds of work that an interrupted search loses at most.
+    checkpoint_evaluations : int, optional
+        Evaluations that an interrupted search loses at most.
+    certify : CertifySection, optional
+        A proof after the search.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     store: _Place
-    k: Int = Field(ge=1)
-    method: str = "poss"
-    options: dict[str, Any] = Field(default_factory=dict)
-    targets: list[_Column] | None = None
-    unsupervised: bool = False
-    sample_weight: _Weight = None
-    lam: Float = Field(0.0, ge=0)
-    preprocess: Literal["standardize", "center", "unit", "none"] = "standardize"
-    missing: Literal["refuse", "mean"] = "refuse"
-    include: list[_Column] = Field(default_factory=list)
-    exclude: list[_Column] = Field(default_factory=list)
-    seed: Int = Field(0, ge=0)
-    criterion: str | None = None
     cluster: ClusterSection = ClusterSection()
     out: _Place | None = None
     artefacts: _Place | None = None
@@ -109,41 +94,41 @@ class JobFile(BaseModel):
     checkpoint_evaluations: Int | None = Field(None, ge=1)
     certify: CertifySection | None = None
 
-    @field_validator("options")
+    @field_validator("sample_weight")
     @classmethod
-    def _no_nan(cls, options: dict[str, Any]) -> dict[str, Any]:
-        for name, value in options.items():
-            if isinstance(value, float) and math.isnan(value):
-                raise ValueError(f"{name} is not a number (nan)")
-        return options
+    def _by_name(cls, weight: Any) -> Any:
+        if not (weight is None or weight is False or isinstance(weight, str)):
+            raise ValueError("it must be the name of a variable, or false for none")
+        return weight
+
+    @field_validator("criterion")
+    @classmethod
+    def _by_path(cls, criterion: Any) -> Any:
+        if not (criterion is None or isinstance(criterion, str)):
+            raise ValueError("it must be package.module:function")
+        return criterion
 
     @model_validator(mode="after")
     def _certificates_are_for_the_quadratic_objective(self) -> JobFile:
         if self.certify is not None and self.criterion is not None:
             raise OptionError(
-                "certify: there is no certificate for a criterion of one's own.", "Leave one of them out."
+                "certify: there is no certificate for a custom criterion.", "Leave certify or criterion out."
             )
         return self
 
-    def dataset(self) -> Dataset:
-        """From what. Errors: MissingInputError, DataError, OptionError about the store; it reads labels alone."""
-        return as_dataset(
-            str(self.store), targets=self.targets, unsupervised=self.unsupervised, sample_weight=self.sample_weight
-        )
-
-    def settings(self) -> Settings:
-        """What to select. Errors: OptionError where the criterion cannot be imported."""
-        return Settings(
-            k=self.k, method=self.method, lam=self.lam, preprocess=self.preprocess, missing=self.missing,
-            include=tuple(self.include), exclude=tuple(self.exclude), seed=self.seed, options=dict(self.options),
-            criterion=None if self.criterion is None else load_function(self.criterion),
-        )  # fmt: skip
+    def request(self) -> SelectionRequest:
+        """Return the request alone."""
+        return SelectionRequest(**{name: getattr(self, name) for name in SelectionRequest.model_fields})
 
     def identity(self) -> dict[str, Any]:
-        """What the result depends on, beside the data: not where it runs or is written."""
+        """Return what the result depends on besides the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
         exclude |= {name for name in ("certify", "sample_weight") if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=exclude)
+
+
+#: Follows an error about an unknown key that is close to none.
+_OPTIONS = "Options of the method go under options."
 
 
 def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None) -> JobFile:
@@ -161,7 +146,7 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
     try:
         job = JobFile.model_validate(values)
     except ValidationError as error:
-        raise OptionError(f"{path}: {first_error(error, JobFile)}") from error
+        raise OptionError(f"{path}: {first_error(error, JobFile, _OPTIONS)}") from error
     folder = path.absolute().parent
     named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
     beside: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}

@@ -1,116 +1,125 @@
-"""What to select, and every check of it that needs no pass over the data: options, columns."""
+"""What may be asked of a selection: one model for `dsel.select`, job files and saved results."""
 
 from __future__ import annotations
 
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from dsel._lib.text import suggest
-from dsel.config.types import first_error
-from dsel.data.dataset import Dataset
-from dsel.data.labels import format_labels, resolve_labels
+from dsel.config.types import Bool, Float, Int, first_error
 from dsel.errors import OptionError
-from dsel.passes.gram import Missing
-from dsel.passes.statistics import PREPROCESS, Preprocess
-from dsel.search.method import Method, ProblemSummary, Requirements
-from dsel.search.options import Options
-from dsel.search.registry import METHODS, methods_with
 
+#: A column by its label, or by its index from 0.
 Column = str | int
+#: How columns are centred and scaled before the selection.
+Preprocess = Literal["standardize", "center", "unit", "none"]
+#: What to do about missing values in X.
+Missing = Literal["refuse", "mean"]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What to select. include and exclude name columns by label or 0-based index; options are the method's own.
+def _columns(value: Any) -> Any:
+    """Validate a list of columns at once, so that an error is one sentence."""
+    if isinstance(value, str | bytes | numbers.Number) or value is None or isinstance(value, dict):
+        raise ValueError(f"it must be a list of labels or indices, such as [{value!r}]")
+    try:
+        columns = list(value)
+    except TypeError:
+        raise ValueError("it must be a list of labels or indices") from None
+    for column in columns:
+        if isinstance(column, bool):
+            raise ValueError(f"{column} is not a column: quote a label that YAML reads as true or false")
+        if not isinstance(column, str | numbers.Integral):
+            raise ValueError(f"{column!r} is neither a label nor an index from 0")
+    return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
-    criterion: a function f(S) of the ascending columns chosen, or f(S, data) with the data
-    (dsel.data.criterion_data), to be
-    minimised in place of f; +inf where not allowed.
+
+Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
+
+
+class SelectionRequest(BaseModel):
+    """What to select, and how. Everything that can be checked without the data is checked here.
+
+    Parameters
+    ----------
+    k : int
+        The number of columns to choose at most, with the included ones.
+    method : str
+        The name of a method.
+    options : dict
+        The method's own options. `dsel.select` takes them as keyword arguments.
+    targets : sequence of str or int, optional
+        Some of the columns of Y, by label or index. They stay in the order of Y.
+    unsupervised : bool
+        Select columns for X itself (Y = X), even where the data have targets.
+    sample_weight : (m,) array, str or False, optional
+        Weights >= 0 of the rows; for a store or Dataset the name of a variable, by default `weight` where there is
+        one, and False for none.
+    lam : float
+        The ridge penalty on the preprocessed data.
+    preprocess : {"standardize", "center", "unit", "none"}
+        Mean 0 and variance 1; mean 0; norm 1 without centring; or nothing.
+    missing : {"refuse", "mean"}
+        Refuse missing values in X, or replace them by the mean of their column.
+    include, exclude : sequence of str or int
+        Columns that are always or never chosen, by label or index.
+    seed : int
+        The seed of all random numbers, 0 <= seed < 2^63.
+    criterion : callable or str, optional
+        A function f(S) of the ascending columns chosen, or f(S, data), which is minimised in place of the squared
+        error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function.
     """
 
-    k: int
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    k: Int = Field(ge=1)
     method: str = "poss"
-    lam: float = 0.0
+    options: dict[str, Any] = Field(default_factory=dict)
+    targets: Columns | None = None
+    unsupervised: Bool = False
+    sample_weight: Any = None
+    lam: Float = Field(0.0, ge=0, allow_inf_nan=False)
     preprocess: Preprocess = "standardize"
     missing: Missing = "refuse"
-    include: tuple[Column, ...] = ()
-    exclude: tuple[Column, ...] = ()
-    seed: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
-    criterion: Callable[..., float] | None = None
+    include: Columns = ()
+    exclude: Columns = ()
+    seed: Int = Field(0, ge=0, lt=2**63)
+    criterion: Callable[..., float] | str | None = None
 
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Return the request with these values.
 
-@dataclass(frozen=True)
-class Checked:
-    """Settings after every check that needs no data; include and exclude are ascending 0-based columns."""
+        Raises
+        ------
+        OptionError
+            A value is wrong. The error names it.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise OptionError(first_error(error, cls)) from error
 
-    settings: Settings
-    method: Method
-    options: Options
-    include: NDArray[np.int64]
-    exclude: NDArray[np.int64]
-    requirements: Requirements
+    @field_validator("options")
+    @classmethod
+    def _no_nan(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name, value in options.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError(f"{name} is not a number (nan)")
+        return options
 
+    @field_validator("targets")
+    @classmethod
+    def _some_targets(cls, targets: tuple[Column, ...] | None) -> tuple[Column, ...] | None:
+        if targets == ():
+            raise ValueError("name at least one target, or leave it out to use all")
+        return targets
 
-def check(dataset: Dataset, settings: Settings) -> Checked:
-    """Refuse what can be seen without the data: k, the method and its options, columns that are not there. Errors:
-    OptionError; CapacityError where the option `memory` is too small to begin with."""
-    n = dataset.n
-    if not isinstance(settings.method, str) or settings.method not in METHODS:
-        raise OptionError(f"There is no method {settings.method!r}.", suggest(str(settings.method), list(METHODS)))
-    method = METHODS[settings.method]
-    try:
-        options = method.options(**settings.options)
-    except ValidationError as error:
-        raise OptionError(f"Options of {settings.method}: {first_error(error, method.options)}") from error
-    if not (_is_whole(settings.k) and 1 <= settings.k <= n):
-        raise OptionError(f"k is {settings.k!r}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
-    if not (_is_whole(settings.seed) and 0 <= settings.seed < 2**63):
-        raise OptionError(f"seed is {settings.seed!r}.", "It is a whole number from 0 to 2^63 - 1.")
-    if not (_is_real(settings.lam) and 0 <= settings.lam < math.inf):
-        raise OptionError(f"lam is {settings.lam!r}.", "The ridge penalty is a number >= 0.")
-    if settings.preprocess not in PREPROCESS:
-        raise OptionError(
-            f"There is no preprocess {settings.preprocess!r}.", suggest(str(settings.preprocess), PREPROCESS)
-        )
-    if settings.missing not in ("refuse", "mean"):
-        raise OptionError(f"missing is {settings.missing!r}.", "One of refuse, mean.")
-    if settings.criterion is not None and not callable(settings.criterion):
-        raise OptionError(f"criterion is {settings.criterion!r}.", "It is a function of the columns chosen.")
-    if settings.criterion is not None and not method.takes_criterion:
-        able = ", ".join(methods_with("takes_criterion"))
-        raise OptionError(f"{settings.method} does not take a criterion.", f"Use one of {able}.")
-    conflict = options.conflict(settings.criterion is not None)
-    if conflict:
-        raise OptionError(f"Options of {settings.method}: {conflict}.", "Leave it out.")
-    if method.unsupervised_only and dataset.n_targets:
-        raise OptionError(f"{settings.method} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
-    include = resolve_labels(settings.include, dataset.features, "feature", "include")
-    exclude = resolve_labels(settings.exclude, dataset.features, "feature", "exclude")
-    both = np.intersect1d(include, exclude)
-    if both.size:
-        raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
-    if include.size > settings.k:
-        raise OptionError(f"{include.size} columns are included, and k is {settings.k}.", "Raise k or include fewer.")
-    if exclude.size == n:
-        raise OptionError("All columns are excluded: none is left to choose from.")
-    summary = ProblemSummary(
-        dataset.m, n, dataset.n_targets, int(settings.k), include.size, exclude.size, float(settings.lam),
-        settings.criterion is not None,
-    )  # fmt: skip
-    return Checked(settings, method, options, include, exclude, method.requirements(summary, options))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    @field_validator("criterion", mode="before")
+    @classmethod
+    def _function(cls, criterion: Any) -> Any:
+        if criterion is None or callable(criterion) or (isinstance(criterion, str) and ":" in criterion):
+            return criterion
+        raise ValueError("it must be a function, or package.module:function")

@@ -1,23 +1,51 @@
-"""Numbers as options take them, and what pydantic found wrong, in one sentence that names the key, the value and the
-nearest valid one."""
+"""Types of options: whole numbers, numbers, truth values, durations; and what pydantic finds wrong, in one sentence."""
 
 from __future__ import annotations
 
 import math
-from difflib import get_close_matches
+import re
 from numbers import Integral
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
-from dsel.config.durations import parse_duration
+from dsel._lib.text import suggest
+from dsel.config.suggestions import suggest_option
 from dsel.errors import OptionError
 
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|min|s|m|h|d)")
 
-def not_bool(value: Any) -> Any:
-    """The value, unless it is a truth value: YAML reads yes, no, on, off so, and Python takes them for 1 and 0."""
+
+def parse_duration(text: str | float) -> float:
+    """Return the seconds in 90s, 10m, 2h, 1h30m, 1.5h, or in a plain number of seconds.
+
+    Raises
+    ------
+    OptionError
+        The text is not a duration above 0.
+
+    Examples
+    --------
+    >>> parse_duration("1h30m")
+    5400.0
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        parts = _PART.findall(str(text))
+        if not parts or _PART.sub("", str(text)).strip():
+            raise OptionError(f"{text!r} is not a duration.", "Write it as 90s, 10m, 2h or 1h30m.") from None
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not (math.isfinite(seconds) and seconds > 0.0):
+        raise OptionError(f"{text!r} is not a duration above 0.", "Write it as 90s, 10m, 2h or 1h30m.")
+    return seconds
+
+
+def _not_bool(value: Any) -> Any:
+    """Refuse a truth value, which YAML reads for yes, no, on and off, and which Python takes for 1 or 0."""
     if isinstance(value, bool):
-        raise ValueError("it must not be yes or no (quote a label that reads so)")
+        raise ValueError("it must be a number, not true or false")
     return value
 
 
@@ -34,7 +62,7 @@ def _no_nan(value: float) -> float:
 
 
 def _duration(value: Any) -> Any:
-    if not isinstance(not_bool(value), str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("it must be a duration, such as 90s, 10m or 2h")
     try:
         parse_duration(value)
@@ -45,9 +73,9 @@ def _duration(value: Any) -> Any:
 
 #: A whole number of Python or NumPy, neither text nor a truth value; a number; yes or no and nothing like it.
 Int = Annotated[int, BeforeValidator(_whole)]
-Float = Annotated[float, BeforeValidator(not_bool), AfterValidator(_no_nan)]
+Float = Annotated[float, BeforeValidator(_not_bool), AfterValidator(_no_nan)]
 Bool = Annotated[bool, Field(strict=True)]
-#: 90s, 10m, 1h30m, or a number of seconds: see dsel.config.durations.
+#: 90s, 10m, 1h30m, or a number of seconds.
 Duration = Annotated[str | float, BeforeValidator(_duration)]
 
 #: What pydantic finds, in the words of somebody who writes YAML.
@@ -58,6 +86,7 @@ _MUST_BE = {
     "model_type": "it must be keys with their values",
     "float_type": "it must be a number",
     "float_parsing": "it must be a number",
+    "finite_number": "it must be a finite number",
     "bool_type": "it must be true or false",
     "bool_parsing": "it must be true or false",
     "greater_than_equal": "it must be at least {ge}",
@@ -67,33 +96,38 @@ _MUST_BE = {
 }
 
 
-def first_error(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first thing wrong, and how many more there are."""
+def first_error(error: ValidationError, model: type[BaseModel], remark: str = "") -> str:
+    """Return one sentence about the first error, and how many more there are.
+
+    Parameters
+    ----------
+    error : ValidationError
+        What pydantic found.
+    model : type of BaseModel
+        The model that was validated.
+    remark : str
+        Follows an error about an unknown key that is close to none.
+    """
     problems = error.errors(include_url=False)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return _sentence(problems[0], model) + more
+    return _sentence(problems[0], model, remark) + more
 
 
-def _sentence(problem: Any, model: type[BaseModel]) -> str:
+def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
     place = [str(part) for part in problem["loc"]]
     key = ".".join(place)
     kind = problem["type"]
     if not place:
         return str(problem["msg"]).removeprefix("Value error, ").removesuffix(".") + "."
     if kind == "extra_forbidden":
-        known = list(_model_at(model, place[:-1]).model_fields)
-        close = get_close_matches(place[-1], known, n=1, cutoff=0.4)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known) or 'none'}."
-        return f"unknown key {key!r}. {hint}"
+        hint = suggest_option(place[-1], _model_at(model, place[:-1]).model_fields)
+        return f"unknown key {key!r}. {hint}" + (f" {remark}" if remark and hint.startswith("Known") else "")
     if kind == "missing":
         return f"{key!r} is missing."
     if kind == "literal_error":
         choices = problem["ctx"]["expected"]
-        close = get_close_matches(
-            str(problem["input"]), [c.strip(" '") for c in choices.replace(" or ", ",").split(",")], 1
-        )
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        return f"{key!r} is {problem['input']!r}; it must be {choices}.{hint}"
+        hint = suggest(str(problem["input"]), [c.strip(" '") for c in choices.replace(" or ", ",").split(",")])
+        return f"{key!r} is {problem['input']!r}; it must be {choices}." + (f" {hint}" if "Did" in hint else "")
     if kind in _MUST_BE:
         found = _MUST_BE[kind].format(**problem.get("ctx", {}))
     else:

@@ -66,9 +66,10 @@ def resolve_labels(wanted: Sequence[str | int], labels: Labels, what: str, argum
         elif not isinstance(column, str) and 0 <= int(column) < len(labels):
             found.append(int(column))
         else:
-            raise OptionError(
-                f"{argument}: there is no {what} {column!r} among {len(labels)}.", suggest(str(column), by_label)
-            )
+            hint = f"Indices go from 0 to {len(labels) - 1}."
+            if isinstance(column, str):
+                hint = suggest(column, by_label, closest=3, listed=8)
+            raise OptionError(f"{argument}: there is no {what} {column!r} among {len(labels)}.", hint)
     if len(set(found)) < len(found):
         raise OptionError(f"{argument}: a {what} is named twice in {list(wanted)}.")
     return np.asarray(found, np.int64)

@@ -1,4 +1,4 @@
-"""Prove how far a selection can be from the best one: from its data and settings, after the search or much later."""
+"""Prove how far a selection can be from the best one: from its data and request, after the search or much later."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dsel.config.request import Settings, check
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
+from dsel.planning.validation import validate
 from dsel.search.exact.certificate import Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
 from dsel.selection.candidates import candidates_of
@@ -66,7 +67,7 @@ class ProofBudget:
 
 
 def certify_selection(
-    dataset: Dataset, settings: Settings, selection: Selection, budget: ProofBudget,
+    dataset: Dataset, request: SelectionRequest, selection: Selection, budget: ProofBudget,
     context: RunContext | None = None, folder: AnyPath | None = None, runner: Runner | None = None,
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates; a better subset that the proof found replaces its columns.
@@ -76,7 +77,7 @@ def certify_selection(
 
     Parameters
     ----------
-    dataset, settings : Dataset, Settings
+    dataset, request : Dataset, SelectionRequest
         What the selection was made from.
     selection : Selection
         The selection to certify.
@@ -102,16 +103,16 @@ def certify_selection(
             "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
         )
     context = context or RunContext()
-    checked = check(dataset, settings)
+    validated = validate(dataset, request)
     with log_passes() as made:
-        statistics = cached_gram_statistics(dataset, settings, context.artefacts, context.engine)
-    whole = statistics.objective(settings.preprocess, settings.lam)
-    objective, _ = candidates_of(dataset, checked, statistics, whole)
-    found = _prove(objective, settings, selection, budget, context, folder, runner)
+        statistics = cached_gram_statistics(dataset, request, context.artefacts, context.engine)
+    whole = statistics.objective(request.preprocess, request.lam)
+    objective, _ = candidates_of(dataset, validated, statistics, whole)
+    found = _prove(objective, request, selection, budget, context, folder, runner)
     selection = with_certificates(replace(selection, passes=selection.passes + made.passes), found, objective)
     for values in selection.certificate:
         log.info("%s", describe(Certificate.from_dict(values)))
-    return with_better_subset(dataset, settings, selection, statistics, objective, context)
+    return with_better_subset(dataset, request, selection, statistics, objective, context)
 
 
 def describe(certificate: Certificate) -> str:
@@ -123,12 +124,12 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: Objective, settings: Settings, selection: Selection, budget: ProofBudget, context: RunContext,
+    objective: Objective, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
     folder: AnyPath | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return a certificate for each size, smallest first, until the proof is interrupted."""
     base = len(objective.included)
-    k = min(settings.k - base, objective.n)
+    k = min(request.k - base, objective.n)
     if k == 0:
         return {base: nothing_to_choose(objective)}
     incumbents = _incumbents(objective, selection, k, budget.sizes)
@@ -136,7 +137,7 @@ def _prove(
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         store = ProofStore(objective, size, path, selection.fingerprint, budget.save_seconds)
-        proof = store.open(incumbents[size], settings.seed)
+        proof = store.open(incumbents[size], request.seed)
         if len(incumbents) > 1:
             log.info("certificate for %d columns", base + size)
         interrupted = False

@@ -7,12 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from dsel.config.job import JobFile
-from dsel.data.dataset import Dataset
+from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.leave_one_out.held_out import held_out_store
 from dsel.storage.paths import ObjectPath, is_inside
+
+
+def job_dataset(job: JobFile) -> Dataset:
+    """Return the dataset of a job. Only labels are read.
+
+    Raises
+    ------
+    MissingInputError, DataError, OptionError
+        The store cannot be used, or has no such targets or weights.
+    """
+    return as_dataset(
+        str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
+    )
 
 
 def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from dask.utils import format_bytes
 
 from dsel.config.job import JobFile
-from dsel.config.request import check
 from dsel.data.dataset import Dataset
 from dsel.engine.branch_and_bound import DaskProofRunner
 from dsel.engine.clusters.connect import cluster_of
@@ -19,16 +18,23 @@ from dsel.engine.dask import DaskEngine
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.checkpoint import Checkpoints
-from dsel.jobs.locations import identity_of, isolated_cluster, require_separate, scratch_folder, statistics_cache
+from dsel.jobs.locations import (
+    identity_of,
+    isolated_cluster,
+    job_dataset,
+    require_separate,
+    scratch_folder,
+    statistics_cache,
+)
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
 from dsel.planning.plan import Plan, available_resources
+from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
-from dsel.selection.left_out_rows import held_out_rows
 from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock
@@ -65,7 +71,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     """
     assert job.out is not None
     require_separate(job)
-    dataset = job.dataset()
+    dataset = job_dataset(job)
     _plan(job, dataset, *cluster_of(job.cluster).promised()).require()
     reporter, folder = reporter or Reporter.for_terminal(), RunFolder(job.out)
     with folder.hold(reporter) as (lock, interrupts):
@@ -93,7 +99,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     has now. The errors are those of `run_job` before it starts; a plan that does not fit says so itself.
     """
     require_separate(job)
-    dataset = job.dataset()
+    dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()
     plan = _plan(job, dataset, workers, memory)
     if memory is None:
@@ -104,13 +110,13 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
 
 def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> Plan:
     assert job.out is not None
-    checked = check(dataset, job.settings())
+    validated = validate(dataset, job.request())
     context = RunContext(
         artefacts=statistics_cache(job), state=RunFolder(job.out).read_checkpoint(identity_of(job, dataset)),
         scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
     )  # fmt: skip
     return plan_selection(
-        dataset, checked, context, held_out_rows(dataset, checked), available=available_resources(workers, memory),
+        dataset, validated, context, available=available_resources(workers, memory),
         certified=job.certify is not None,
     )  # fmt: skip
 
@@ -145,7 +151,7 @@ def _run(
         )  # fmt: skip
         if selection is None:
             try:
-                selection = run_selection(dataset, job.settings(), context)
+                selection = run_selection(dataset, job.request(), context)
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
@@ -186,7 +192,7 @@ def _certified(
     reporter.stage("certificate")
     interrupts.deferred = True
     context = replace(context, on_slice=_proof_slice(reporter, interrupts))
-    return certify_selection(dataset, job.settings(), selection, budget, context, job.out, runner)
+    return certify_selection(dataset, job.request(), selection, budget, context, job.out, runner)
 
 
 def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:
@@ -225,7 +231,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
-    dataset = job.dataset()
+    dataset = job_dataset(job)
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
@@ -237,7 +243,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         budget = replace(budget, keep_partial=True)
         with local_cluster(workers) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
-                dataset, job.settings(), selection, budget, context, folder.absolute(),
+                dataset, job.request(), selection, budget, context, folder.absolute(),
                 None if client is None else DaskProofRunner(client),
             )  # fmt: skip
         lock.require()

@@ -15,15 +15,14 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Missing, Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import DataError
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.column_statistics import ColumnStatistics, pieces
-from dsel.passes.gram import Missing
 from dsel.passes.refit import Fit
-from dsel.passes.statistics import Preprocess
 
 
 class ColumnFactor:

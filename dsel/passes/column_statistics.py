@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
+from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
-from dsel.passes.gram import Missing, require_in_range
+from dsel.passes.gram import require_in_range
 from dsel.passes.moments import Present, block_present, merge_present, require_finite
-from dsel.passes.statistics import ColumnScales, Preprocess, constant_columns
+from dsel.passes.statistics import ColumnScales, constant_columns
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
 PIECE_BYTES = 2 << 20

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dsel._lib.splitmix import GOLDEN, mix
 from dsel._lib.types import Floats
+from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
 from dsel.errors import OptionError
 from dsel.passes.cache import StatisticsCache
-from dsel.passes.gram import Missing, fill_values, partial_bytes
+from dsel.passes.gram import fill_values, partial_bytes
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import Labels
@@ -19,8 +20,6 @@ from dsel.passes.moments import Moments, Present, block_moments, block_present, 
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
 from dsel.passes.tiles import Strip, Tiling, first_column
-
-Missing = Literal["refuse", "mean"]
 
 
 def gram_statistics(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats
+from dsel.config.request import Preprocess
 from dsel.errors import DataError, OptionError
 from dsel.passes.moments import Moments
 
 if TYPE_CHECKING:
     from dsel.objective.dense import DenseObjective
 
-Preprocess = Literal["standardize", "center", "unit", "none"]
-PREPROCESS: tuple[Preprocess, ...] = ("standardize", "center", "unit", "none")
+PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
 
 
 @dataclass(frozen=True)

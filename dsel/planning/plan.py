@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 from dask.utils import format_bytes
 
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.accounting import PassLog
@@ -27,6 +26,7 @@ from dsel.planning.rounds import (
     round_worker_bytes,
     rounds_are_known,
 )
+from dsel.planning.validation import ValidatedRequest
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,8 @@ def available_resources(workers: int = 1, worker_memory: int | None = None, keep
 
 
 def make_plan(
-    dataset: Dataset, checked: Checked, available: Resources, *, cache: StatisticsCache | None = None,
-    state: dict[str, Any] | None = None, held_out: Dataset | None = None, certified: bool = False,
+    dataset: Dataset, validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
+    state: dict[str, Any] | None = None, certified: bool = False,
     scratch: Path | None = None, isolated_cluster: str = "",
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
@@ -215,7 +215,7 @@ def make_plan(
     ----------
     dataset : Dataset
         The data.
-    checked : Checked
+    validated : ValidatedRequest
         The request.
     available : Resources
         Workers and memory.
@@ -223,8 +223,6 @@ def make_plan(
         Where statistics may be saved already, and will be.
     state : dict, optional
         The state of an interrupted search.
-    held_out : Dataset, optional
-        Rows that the method tests its steps on.
     certified : bool
         Whether a proof follows.
     scratch : Path, optional
@@ -240,46 +238,46 @@ def make_plan(
     Raises
     ------
     OptionError
-        If a cache of rows is asked for and cannot be used.
+        If a cache of rows is asked for and the workers share no folder for it.
     """
-    shape = ProblemShape.of(dataset, checked.settings.k, checked.requirements)
+    shape = ProblemShape.of(dataset, validated.request.k, validated.requirements)
     found, lacks, remedy = candidates(shape, available), "", ""
     try:
         chosen = choose(shape, available)
     except CapacityError as error:
         chosen, lacks, remedy = found[0], error.what, error.remedy
-    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, checked))
+    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated))
     if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
         lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
         remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
     rewrite_every, row_cache_bytes = None, 0
     try:
-        rewrite_every, row_cache_bytes = rewrite_interval(dataset, checked, scratch, isolated_cluster)
+        rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster)
     except CapacityError as error:
         lacks, remedy = lacks or error.what, remedy or error.remedy
-    saved = Saved() if cache is None else chosen.saved(dataset, checked, cache)
-    known = chosen.holds_gram and rounds_are_known(checked) and rewrite_every is None
+    saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
+    known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        tuple(_stages(dataset, checked, chosen, saved, state, held_out, rewrite_every)),
+        tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         saved.disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
-        tuple(_notes(dataset, checked, chosen, saved, certified, row_cache_bytes)),
-        iterations=checked.requirements.iterations, iteration_seconds=checked.requirements.seconds,
+        tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes)),
+        iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
         lacks=lacks, remedy=remedy, fold_every=rewrite_every,
     )  # fmt: skip
 
 
 def _stages(
-    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
-    held_out: Dataset | None, rewrite_every: int | None,
+    dataset: Dataset, validated: ValidatedRequest, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
+    rewrite_every: int | None,
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
-    yield from chosen.costs(dataset, checked, saved)
-    yield from round_costs(dataset, checked, state, rewrite_every)
-    if held_out is not None and number_of_rounds(dataset, checked):
-        yield held_out_cost(held_out, checked)
-    yield chosen.check_cost(dataset, checked)
+    yield from chosen.costs(dataset, validated, saved)
+    yield from round_costs(dataset, validated, state, rewrite_every)
+    if validated.held_out is not None and number_of_rounds(dataset, validated):
+        yield held_out_cost(validated.held_out, validated)
+    yield chosen.check_cost(dataset, validated)
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -288,14 +286,19 @@ def _reads_chosen_chunks(dataset: Dataset) -> bool:
 
 
 def _notes(
-    dataset: Dataset, checked: Checked, chosen: Representation, saved: Saved, certified: bool, row_cache_bytes: int
+    dataset: Dataset,
+    validated: ValidatedRequest,
+    chosen: Representation,
+    saved: Saved,
+    certified: bool,
+    row_cache_bytes: int,
 ) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
     if saved.eigendecomposition:
         yield "the eigendecomposition is saved: no pass for it"
-    yield from checked.requirements.notes
-    if not rounds_are_known(checked):
+    yield from validated.requirements.notes
+    if not rounds_are_known(validated):
         yield "the number of rounds depends on the data"
     if row_cache_bytes:
         yield f"rounds read a cache of {format_bytes(row_cache_bytes)} on disk; while it is rewritten there are two"

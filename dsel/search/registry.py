@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dsel._lib.plugins import Registry
+from dsel._lib.text import suggest
+from dsel.errors import OptionError
 from dsel.search.exact import astar_method, branch_and_bound_method
 from dsel.search.greedy import (
     approx_svd,
@@ -30,6 +32,21 @@ _MODULES = (
 
 
 METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for module in _MODULES))
+
+
+def find_method(name: str) -> Method:
+    """Return the method of this name.
+
+    Raises
+    ------
+    OptionError
+        There is no such method. The error suggests a name, or lists all methods, those of other packages included.
+    MissingExtraError
+        The package of the method cannot be imported.
+    """
+    if name not in METHODS:
+        raise OptionError(f"There is no method {name!r}.", suggest(name, METHODS))
+    return METHODS[name]
 
 
 def methods_with(flag: str) -> list[str]:

@@ -11,13 +11,14 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
-from dsel.config.request import Checked
+from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.objective.base import Objective
 from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales, Preprocess
+from dsel.passes.statistics import ColumnScales
+from dsel.planning.validation import ValidatedRequest
 from dsel.search.base import FrontPoint, SearchOutcome
 from dsel.search.greedy.rounds import subset_fit
 from dsel.search.options import Options
@@ -32,13 +33,13 @@ _AGREEMENT = 1e-6
 class Found:
     """What a run found.
 
-    checked: the request, with the penalty that was used. statistics: of the columns. objective: over the columns that
+    validated: the request, with the penalty that was used. statistics: of the columns. objective: over the columns that
     could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those that depend on
     others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the method scored
     subsets on.
     """
 
-    checked: Checked
+    validated: ValidatedRequest
     statistics: ColumnScales
     objective: Objective
     outcome: SearchOutcome
@@ -51,31 +52,31 @@ class Found:
     @property
     def best(self) -> FrontPoint:
         """Return the best subset of at most k columns."""
-        return self.outcome.best(self.checked.settings.k - len(self.objective.included))
+        return self.outcome.best(self.validated.request.k - len(self.objective.included))
 
     @property
     def by_criterion(self) -> bool:
         """Return whether the user's criterion was minimised in place of f."""
-        return self.checked.settings.criterion is not None
+        return self.validated.request.criterion is not None
 
 
 def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: dict[str, float]) -> Selection:
     """Return the Selection. notes: on the columns; seconds: by stage."""
-    settings, outcome, fit = found.checked.settings, found.outcome, found.fit
+    request, outcome, fit = found.validated.request, found.outcome, found.fit
     S, coefficients, intercept = _coefficients(found)
     base, best = len(found.objective.included), found.best
-    unusable = found.statistics.unusable(settings.preprocess)
+    unusable = found.statistics.unusable(request.preprocess)
     return Selection(
         indices=tuple(int(j) for j in S),
         labels=tuple(str(dataset.features[j]) for j in S),
-        k=int(settings.k),
+        k=int(request.k),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
-        method=settings.method,
-        preprocess=settings.preprocess,
-        lam=float(settings.lam),
-        seed=int(settings.seed),
-        options=_as_text(found.checked.options),
+        method=request.method,
+        preprocess=request.preprocess,
+        lam=float(request.lam),
+        seed=int(request.seed),
+        options=_as_text(found.validated.options),
         coefficients=coefficients,
         intercept=intercept,
         front=tuple(_front_row(found, point) for point in outcome.front),
@@ -84,8 +85,8 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
         targets=tuple(str(t) for t in dataset.targets),
-        include=tuple(int(j) for j in found.checked.include),
-        exclude=tuple(int(j) for j in found.checked.exclude),
+        include=tuple(int(j) for j in found.validated.include),
+        exclude=tuple(int(j) for j in found.validated.exclude),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts,
         notes=(*notes, *outcome.notes, *_notes(dataset, found)),
@@ -101,10 +102,10 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
 
 def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
     """Return the columns of the answer, and coefficients and intercept for the data as they are."""
-    settings, S, rows = found.checked.settings, found.chosen, found.rows
-    coefficients, intercept = in_data_units(found.statistics, settings.preprocess, S, found.fit)
+    request, S, rows = found.validated.request, found.chosen, found.rows
+    coefficients, intercept = in_data_units(found.statistics, request.preprocess, S, found.fit)
     if rows is not None and rows.intercept == "column":
-        coefficients, intercept = rows.in_data_units(subset_fit(rows.problem(settings.lam), S.tolist()))
+        coefficients, intercept = rows.in_data_units(subset_fit(rows.problem(request.lam), S.tolist()))
     if found.by_criterion:  # the answer is what it chose, to the last column
         S = np.concatenate([S, found.dependent])
         coefficients = np.vstack([coefficients, np.zeros((found.dependent.size, coefficients.shape[1]))])

@@ -8,32 +8,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from dsel._lib.types import Ints
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState
 from dsel.passes.statistics import ColumnScales, duplicates
+from dsel.planning.validation import ValidatedRequest
 
 
 def candidates_of(
-    dataset: Dataset, checked: Checked, statistics: ColumnScales, whole: Objective
+    dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
 ) -> tuple[Objective, tuple[str, ...]]:
     """Return the objective over the columns that may be chosen, given the included ones, and notes for the user.
 
     whole: the objective over all columns. Errors: OptionError where no column is left, or an included one is constant;
     DataError where the targets are out of range.
     """
-    settings, labels = checked.settings, dataset.features
+    request, labels = validated.request, dataset.features
     require_variation(whole.total)
-    unusable = statistics.unusable(settings.preprocess)
-    lost = checked.include[unusable[checked.include]]
+    unusable = statistics.unusable(request.preprocess)
+    lost = validated.include[unusable[validated.include]]
     if lost.size:
         raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
-    notes = _notes_on_columns(dataset, checked, statistics)
+    notes = _notes_on_columns(dataset, validated, statistics)
     allowed = ~unusable
-    allowed[checked.exclude] = False
+    allowed[validated.exclude] = False
     pairs = duplicates(whole.K) if whole.has_gram else []
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
@@ -42,21 +42,21 @@ def candidates_of(
     keep = np.flatnonzero(allowed)
     if not keep.size:
         raise OptionError("No column is left to choose from: all are constant or excluded.")
-    if keep.size < settings.k:
-        notes.append(f"k is {settings.k}, but only {keep.size} columns can be chosen")
+    if keep.size < request.k:
+        notes.append(f"k is {request.k}, but only {keep.size} columns can be chosen")
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
-    return objective.condition(np.searchsorted(keep, checked.include).tolist()), tuple(notes)
+    return objective.condition(np.searchsorted(keep, validated.include).tolist()), tuple(notes)
 
 
-def _notes_on_columns(dataset: Dataset, checked: Checked, statistics: ColumnScales) -> list[str]:
+def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
     """Return notes on columns that explain nothing."""
     labels, notes = dataset.features, []
-    unusable = statistics.unusable(checked.settings.preprocess)
+    unusable = statistics.unusable(validated.request.preprocess)
     if unusable.any():
         constant = np.flatnonzero(unusable)
         notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
-    if checked.settings.missing == "mean" and empty.size:  # the statistics do not tell the two apart
+    if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
         notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")
     return notes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.objective.base import DEPENDENCE_TOLERANCE, Objective
 from dsel.objective.conditioning import bound_error, smallest_pivot_share
@@ -53,7 +53,7 @@ def _limits(objective: Objective, k: int) -> Iterator[str]:
 
 
 def with_better_subset(
-    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
+    dataset: Dataset, request: SelectionRequest, selection: Selection, statistics: Statistics, objective: Objective,
     context: RunContext,
 ) -> Selection:  # fmt: skip
     """Return the selection with the better subsets of its certificates in the front, and the best as the answer.
@@ -68,7 +68,7 @@ def with_better_subset(
         return selection
     if not best.error < selection.error - _BETTER * objective.total:
         return selection
-    return _with_answer(dataset, settings, selection, statistics, objective, best, context)
+    return _with_answer(dataset, request, selection, statistics, objective, best, context)
 
 
 def _better_front(selection: Selection, certificates: list[Certificate], total: float) -> tuple[FrontRow, ...]:
@@ -82,15 +82,15 @@ def _better_front(selection: Selection, certificates: list[Certificate], total: 
 
 
 def _with_answer(
-    dataset: Dataset, settings: Settings, selection: Selection, statistics: Statistics, objective: Objective,
+    dataset: Dataset, request: SelectionRequest, selection: Selection, statistics: Statistics, objective: Objective,
     best: FrontRow, context: RunContext,
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
     included = list(objective.included)
-    ready = prepare_gram(dataset, settings, statistics, context.engine)
-    S, _ = by_gain(ready.objective(settings.lam), included, [j for j in best.indices if j not in included])
-    fit = ready.fit(S, settings.lam)
-    coefficients, intercept = in_data_units(statistics, settings.preprocess, S, fit)
+    ready = prepare_gram(dataset, request, statistics, context.engine)
+    S, _ = by_gain(ready.objective(request.lam), included, [j for j in best.indices if j not in included])
+    fit = ready.fit(S, request.lam)
+    coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)
     r2 = 1.0 - fit.rss / fit.total
     note = f"the proof found these columns: they explain {r2:.4%}, those of {selection.method} {selection.r2:.4%}"
     return replace(

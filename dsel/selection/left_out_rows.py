@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
-from dsel.errors import OptionError
-from dsel.passes.folds import require_rows
 from dsel.passes.leave_one_out.disk_cache import CachedRows
 from dsel.passes.leave_one_out.fold_rows import FoldRows
-from dsel.passes.leave_one_out.held_out import held_out_dataset, held_out_errors
-from dsel.passes.leave_one_out.rows import DatasetRows, check_intercept
+from dsel.passes.leave_one_out.held_out import held_out_errors
+from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.base import Prepared
+from dsel.planning.validation import ValidatedRequest
 from dsel.search.base import PathPoint, SearchOutcome
 from dsel.search.greedy.rounds import fits_along
 from dsel.selection.context import RunContext
@@ -22,60 +20,44 @@ from dsel.selection.result import PathRow
 log = logging.getLogger("dsel")
 
 
-def held_out_rows(dataset: Dataset, checked: Checked) -> Dataset | None:
-    """Return the held-out rows that the options name, if any.
-
-    Errors: OptionError for options that do not go together, or for data without targets.
-    """
-    cv = checked.requirements.cross_validation
-    if cv is None:
-        return None
-    if not dataset.n_targets:
-        raise OptionError(f"{checked.settings.method} needs targets Y.", "Give Y, or choose another method.")
-    check_intercept(cv.intercept, checked.settings.preprocess)
-    if cv.folds:
-        require_rows(dataset, cv.folds)
-    return None if cv.held_out is None else held_out_dataset(dataset, cv.held_out)
-
-
 def scored_rows(
-    dataset: Dataset, checked: Checked, prepared: Prepared, rewrite_every: int | None, context: RunContext
+    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, rewrite_every: int | None, context: RunContext
 ) -> DatasetRows | None:
     """Return the rows that the method scores subsets on; None for methods that do not.
 
     Folds are scored by their moments. rewrite_every: rounds between rewrites of a cache on disk, None without one.
     """
-    settings, cv, statistics = checked.settings, checked.requirements.cross_validation, prepared.statistics
+    request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
     if cv is None:
         return None
     assert isinstance(statistics, Statistics)
-    fill = statistics.mean_x if settings.missing == "mean" else None
+    fill = statistics.mean_x if request.missing == "mean" else None
     if prepared.folds is not None:
-        return FoldRows(dataset, statistics, settings.preprocess, prepared.folds, fill=fill, engine=context.engine)
+        return FoldRows(dataset, statistics, request.preprocess, prepared.folds, fill=fill, engine=context.engine)
     if rewrite_every is None:
         return DatasetRows(
-            dataset, statistics, settings.preprocess, loss=cv.loss, intercept=cv.intercept, fill=fill,
+            dataset, statistics, request.preprocess, loss=cv.loss, intercept=cv.intercept, fill=fill,
             engine=context.engine,
         )  # fmt: skip
-    log.info("%s: the cache on disk is rewritten every %d rounds", settings.method, rewrite_every)
+    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, rewrite_every)
     return CachedRows(
-        dataset, statistics, settings.preprocess, every=rewrite_every, start=checked.include.size,
+        dataset, statistics, request.preprocess, every=rewrite_every, start=validated.include.size,
         folder=context.scratch, optional=cv.rewrite_every == "auto", loss=cv.loss, intercept=cv.intercept, fill=fill,
         engine=context.engine,
     )  # fmt: skip
 
 
 def path_rows(
-    dataset: Dataset, checked: Checked, rows: DatasetRows, outcome: SearchOutcome, held_out: Dataset | None,
-    context: RunContext,
-) -> tuple[PathRow, ...]:  # fmt: skip
+    dataset: Dataset, validated: ValidatedRequest, rows: DatasetRows, outcome: SearchOutcome, context: RunContext
+) -> tuple[PathRow, ...]:
     """Return the steps of a search, with their errors on held-out rows if there are any (one pass over those)."""
     tests: list[float | None] = [None] * len(outcome.path)
+    held_out = validated.held_out
     if held_out is not None:
-        start = [int(j) for j in checked.include]
+        start = [int(j) for j in validated.include]
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
-        problem = rows.problem(checked.settings.lam)
+        problem = rows.problem(validated.request.lam)
         tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, context.engine).tolist()
     labelled = rows.view.loss == "zero-one"
     N = dataset.n_targets

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.types import Ints
-from dsel.config.request import Checked, Settings, check
+from dsel.config.request import SelectionRequest
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
 from dsel.engine.threads import THREADS
@@ -21,6 +21,7 @@ from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.base import Resources
+from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.base import FrontPoint, SearchOutcome
 from dsel.search.method import SearchTask
 from dsel.search.parallel.worker_tasks import bind, takes_data
@@ -28,7 +29,7 @@ from dsel.search.pareto.criterion import CriterionPoss
 from dsel.selection.assembly import Found, assemble
 from dsel.selection.candidates import by_gain, candidates_of, require_variation
 from dsel.selection.context import RunContext
-from dsel.selection.left_out_rows import held_out_rows, path_rows, scored_rows
+from dsel.selection.left_out_rows import path_rows, scored_rows
 from dsel.selection.result import Selection
 
 log = logging.getLogger("dsel")
@@ -54,25 +55,27 @@ class StageTimer:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def run_selection(dataset: Dataset, settings: Settings, context: RunContext | None = None) -> Selection:
+def run_selection(dataset: Dataset, request: SelectionRequest, context: RunContext | None = None) -> Selection:
+    """Validate a request and select columns."""
+    return run_validated(dataset, validate(dataset, request), context or RunContext())
+
+
+def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunContext) -> Selection:
     """Select columns. Errors that do not depend on the data are raised before the first pass."""
-    context = context or RunContext()
-    checked = check(dataset, settings)
-    held_out = held_out_rows(dataset, checked)
-    plan = plan_selection(dataset, checked, context, held_out).require()
+    plan = plan_selection(dataset, validated, context).require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
     with log_passes() as made:
-        selection = _run(dataset, checked, plan, held_out, context)
+        selection = _run(dataset, validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)
 
 
 def plan_selection(
-    dataset: Dataset, checked: Checked, context: RunContext, held_out: Dataset | None, *,
-    available: Resources | None = None, certified: bool = False,
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, *, available: Resources | None = None,
+    certified: bool = False,
 ) -> Plan:  # fmt: skip
     """Return the plan of what `run_selection` will do in this context.
 
@@ -82,59 +85,62 @@ def plan_selection(
         engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     return make_plan(
-        dataset, checked, available, cache=context.artefacts, state=context.state, held_out=held_out,
-        certified=certified, scratch=context.scratch, isolated_cluster=context.isolated_cluster,
+        dataset, validated, available, cache=context.artefacts, state=context.state, certified=certified,
+        scratch=context.scratch, isolated_cluster=context.isolated_cluster,
     )  # fmt: skip
 
 
-def _run(dataset: Dataset, checked: Checked, plan: Plan, held_out: Dataset | None, context: RunContext) -> Selection:
+def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     timer = StageTimer(context.on_stage)
     with timer.stage("statistics"):
-        prepared = plan.chosen.prepare(dataset, checked, context.engine, context.artefacts)
-        whole = prepared.objective(checked.settings.lam)
+        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.artefacts)
+        whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
-        objective, notes = candidates_of(dataset, checked, prepared.statistics, whole)
-        rows = scored_rows(dataset, checked, prepared, plan.fold_every, context)
-        outcome = _search(dataset, objective, checked, context, rows)
-        if outcome.lam is not None and outcome.lam != checked.settings.lam:
-            checked = replace(checked, settings=replace(checked.settings, lam=outcome.lam))
+        objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
+        rows = scored_rows(dataset, validated, prepared, plan.fold_every, context)
+        outcome = _search(dataset, objective, validated, context, rows)
+        if outcome.lam is not None and outcome.lam != validated.request.lam:
+            request = validated.request.model_copy(update={"lam": outcome.lam})
+            validated = replace(validated, request=request)
             whole = prepared.objective(outcome.lam)
-            objective, _ = candidates_of(dataset, checked, prepared.statistics, whole)
-        chosen, dependent = _answer(checked, outcome, objective, whole)
-        path = () if rows is None else path_rows(dataset, checked, rows, outcome, held_out, context)
+            objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+        chosen, dependent = _answer(validated, outcome, objective, whole)
+        path = () if rows is None else path_rows(dataset, validated, rows, outcome, context)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
         if rows is not None:  # an interrupted run keeps its cache for the next one
             rows.close()
     with timer.stage("check"):
-        fit = prepared.fit(chosen, checked.settings.lam)
+        fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
-    found = Found(checked, prepared.statistics, objective, outcome, chosen, dependent, fit, path, rows)
+    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, path, rows)
     return assemble(dataset, found, notes, timer.seconds)
 
 
 def _search(
-    dataset: Dataset, objective: Objective, checked: Checked, context: RunContext, rows: DatasetRows | None
+    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext, rows: DatasetRows | None
 ) -> SearchOutcome:
     """Run the method, unless the included columns leave nothing to choose."""
-    settings = checked.settings
-    criterion = settings.criterion
+    request = validated.request
+    criterion = validated.criterion
     data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    k = min(settings.k - checked.include.size, objective.n)
+    k = min(request.k - validated.include.size, objective.n)
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     task = SearchTask(
-        objective, k, settings.seed, checked.options, state=context.state, on_slice=context.on_slice,
+        objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=rows, data=data, executor=context.engine.executor, journal=context.journal,
         shared_folder=context.shared_folder,
     )  # fmt: skip
-    return checked.method.run(task)
+    return validated.method.run(task)
 
 
-def _answer(checked: Checked, outcome: SearchOutcome, objective: Objective, whole: Objective) -> tuple[Ints, Ints]:
+def _answer(
+    validated: ValidatedRequest, outcome: SearchOutcome, objective: Objective, whole: Objective
+) -> tuple[Ints, Ints]:
     """Return the chosen columns of the data in their order, and apart those that depend on others."""
     if outcome.chosen is not None:
         return np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
-    best = outcome.best(checked.settings.k - checked.include.size)
+    best = outcome.best(validated.request.k - validated.include.size)
     return by_gain(whole, objective.included, [int(objective.columns[j]) for j in best.members])

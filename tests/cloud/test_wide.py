@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import dsel
 from dsel.cli import app
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest
@@ -95,7 +95,7 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
 
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
-    dataset, settings = as_dataset(wide), Settings(k=3, method="forward")
+    dataset, settings = as_dataset(wide), SelectionRequest(k=3, method="forward")
     artefacts = StatisticsCache(as_path(f"{url}/artefacts"))
     context = RunContext(artefacts=artefacts)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dsel.cli import app
 from dsel.config.job import read_job
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError
@@ -42,7 +42,7 @@ def job_file(folder, **more):
 def finished(job):
     """The selection of the job, and its folder as the job would leave it: without workers."""
     dataset = as_dataset(str(job.store))
-    selection = run_selection(dataset, job.settings())
+    selection = run_selection(dataset, job.request())
     job.out.mkdir()
     RunFolder(job.out).claim(job, identity_of(job, dataset))
     selection.save(job.out)
@@ -78,7 +78,7 @@ def test_a_proof_over_nearly_dependent_columns_notes_its_limits():
     x = X.copy()
     x[:, 9] = x[:, 4] + 1e-3 * RNG.standard_normal(60)
     for data, notes in ((X, 0), (x, 1)):
-        dataset, settings = as_dataset(data, Y), Settings(k=3, method="forward")
+        dataset, settings = as_dataset(data, Y), SelectionRequest(k=3, method="forward")
         selection = run_selection(dataset, settings)
         for _ in range(2):  # said once, however often it is proved
             selection = certify_selection(dataset, settings, selection, ProofBudget(seconds=60.0))
@@ -111,7 +111,7 @@ def test_proofs_of_all_sizes_continue(tmp_path):
 
     def certified(on_slice, keep_partial=False):
         budget = ProofBudget(seconds=60.0, sizes="all", keep_partial=keep_partial, save_seconds=0.0)
-        return certify_selection(dataset, job.settings(), selection, budget, RunContext(on_slice=on_slice), job.out)
+        return certify_selection(dataset, job.request(), selection, budget, RunContext(on_slice=on_slice), job.out)
 
     with pytest.raises(Interrupted):
         certified(signal)

@@ -12,10 +12,11 @@ import pytest
 
 import dsel
 from dsel.config.job import read_job
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
+from dsel.engine.threads import THREADS
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.gram import gram_statistics
@@ -46,7 +47,7 @@ def test_each_round_reads_every_chunk_once_writes_nothing_and_no_bit_depends_on_
     paths = []
     for workers in (0, 1, 2):
         if not workers:
-            paths.append(rounds_of(dataset, statistics, None))
+            paths.append(rounds_of(dataset, statistics, THREADS))
             continue
         with local_cluster(workers, "600MB") as client:
             client.run(count_reads)
@@ -79,13 +80,13 @@ def test_the_job_counts_its_passes_and_gives_what_select_gives(store: Path) -> N
     assert found.indices == expected.indices
     assert found.passes == 1 + 6 + 1
     assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path], rel=1e-10)
-    assert "Steps, by the error on rows left out" in out
+    assert "Steps, by the error on left-out rows" in out
 
 
 def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -> None:
     held_out = make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
     options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}
-    settings = Settings(k=14, method="greedy-rls", options=options)
+    settings = SelectionRequest(k=14, method="greedy-rls", options=options)
     expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=14, options={**options, "held_out": "held.zarr"})
     checkpoint = store.parent / "job.result" / "checkpoint.json"
@@ -124,7 +125,7 @@ def test_other_held_out_rows_are_another_job(store: Path) -> None:
 
 def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path) -> None:
     options = {"fold_every": 4, "lam_grid": [0.1, 10.0]}
-    settings = Settings(k=18, method="greedy-rls", options=options)
+    settings = SelectionRequest(k=18, method="greedy-rls", options=options)
     expected = run_selection(as_dataset(str(store)), settings, RunContext())
     job = write_job(store, method="greedy-rls", k=18, options=options)
     cache = store.parent / "job.result" / "cache"
@@ -143,7 +144,7 @@ def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path)
 def test_a_resumed_job_needs_no_pass_for_the_rounds_before(store: Path) -> None:
     dataset = as_dataset(str(store))
     states: list[Any] = []
-    settings = Settings(k=5, method="greedy-rls", lam=1.0)
+    settings = SelectionRequest(k=5, method="greedy-rls", lam=1.0)
     whole = run_selection(dataset, settings, RunContext(on_slice=lambda search: states.append(search.state())))
     for state in states:
         again = run_selection(dataset, settings, RunContext(state=json.loads(json.dumps(state))))

@@ -133,23 +133,23 @@ class TestAJobFile:
             ("k: yes", "'k' is True"),
             ("k: '5'", "'k' is '5'"),
             ("k: 5\nseed: true", "'seed' is True"),
-            ("k: 5\nlam: yes", "must not be yes or no"),
-            ("k: 5\ninclude: [true]", "must not be yes or no"),
-            ("k: 5\nexclude: [no]", "must not be yes or no"),
+            ("k: 5\nlam: yes", "it must be a number, not true or false"),
+            ("k: 5\ninclude: [true]", "is not a column: quote a label"),
+            ("k: 5\nexclude: [no]", "is not a column: quote a label"),
             ("k: 5\ncluster: {local: {workers: yes}}", "'cluster.local.workers' is True"),
             ("k: 5\noptions: {target: .nan}", "target is not a number"),
             ("k: 5\ncertify: {nodes: yes}", "whole number"),
-            ("k: 5\ncertify: {time: yes}", "must not be yes or no"),
+            ("k: 5\ncertify: {time: yes}", "it must be a duration"),
             ("k: 5\nout: 2026-13-45", "is not YAML"),
             ("k: 5\nout: ''", "'out' is '': it is empty"),
             ("k: 5\nlam: 1\nk: 6", "the key 'k' is in line 2 and again in line 4"),
             ("k: 5\noptions: {seconds: 5, seconds: 6}", "the key 'seconds' is in line 3 and again in line 3"),
-            ("k: 5\ninclude: [1.5]", "'include.0' is 1.5: it must be a label, or an index from 0.$"),
+            ("k: 5\ninclude: [1.5]", r"'include' is \[1.5\]: 1.5 is neither a label nor an index from 0.$"),
             ("k: 5\nsample_weight: yes", "'sample_weight' is True: it must be the name of a variable"),
             ("k: 5\ncertify: yes", "'certify' is True: it must be keys with their values"),
-            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is no duration"),
+            ("k: 5\ncertify: {time: soon}", "'certify.time' is 'soon': 'soon' is not a duration"),
             ("k: 5\ncluster: {address: x, wait: yes}", "unknown key 'cluster.wait'"),
-            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "must not be yes or no"),
+            ("k: 5\ncluster: {gateway: {workers: 1, wait: yes}}", "it must be a duration"),
             ("k: 5\ncluster: {slurm: {workers: 1, memory: 1GB, walltime: 12:00:00}}", "it must be text .in quotes"),
             ("k: 5\nout: 5", "s3://, gs:// or az:// URL"),
         ],
@@ -174,7 +174,7 @@ class TestAJobFile:
         assert job.store == Path("/home/somebody/x.zarr")
         assert job.out == tmp_path / "job.result"
         assert job.lam == 1e-3
-        assert job.include == ["a", 3]
+        assert job.include == ("a", 3)
 
 
 class TestTheFolderOfAResult:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.leave_one_out.formulas import prepare
@@ -28,7 +28,7 @@ from tests.search.greedy.test_greedy_rls import problem
 from tests.stores import make_store, regression
 
 X, Y = regression(m=600)
-SETTINGS = Settings(k=12, method="greedy-rls", lam=1.0, options={"fold_every": 3})
+SETTINGS = SelectionRequest(k=12, method="greedy-rls", lam=1.0, options={"fold_every": 3})
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def no_manifest(cache: Path) -> None:
 )
 def test_whatever_is_lost_is_computed_again(harm: Any, rounds: int, store: Path, tmp_path: Path) -> None:
     dataset = as_dataset(str(store))
-    expected = run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0), RunContext())
+    expected = run_selection(dataset, SelectionRequest(k=12, method="greedy-rls", lam=1.0), RunContext())
     state = interrupted_after(store, tmp_path / "cache", rounds)
     (cache,) = (tmp_path / "cache").iterdir()
     harm(cache)
@@ -186,7 +186,7 @@ def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypat
     monkeypatch.setattr(cache_on_disk.CacheFile, "rewrite", rewrite)
     dataset = as_dataset(str(store))
     found = run_selection(dataset, SETTINGS, RunContext())
-    assert found.indices == run_selection(dataset, Settings(k=12, method="greedy-rls", lam=1.0)).indices
+    assert found.indices == run_selection(dataset, SelectionRequest(k=12, method="greedy-rls", lam=1.0)).indices
     assert made == 4  # at the first rewrite, and after three losses
 
 
@@ -202,7 +202,7 @@ def test_without_room_it_is_refused_or_with_auto_left_out(
     with pytest.raises(CapacityError, match=r"needs 0\.00 GB"):
         run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache", on_stage=pytest.fail))
     assert set(tmp_path.iterdir()) == before
-    auto = Settings(k=12, method="greedy-rls", lam=1.0)
+    auto = SelectionRequest(k=12, method="greedy-rls", lam=1.0)
     found = run_selection(dataset, auto, RunContext(scratch=tmp_path / "cache"))
     assert found.passes == 1 + 12 + 1
     monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=needed))
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
     monkeypatch.setattr("dsel.passes.leave_one_out.disk_cache.best_every", lambda *arguments: 3)
     (tmp_path / "file").write_text("")
     dataset = as_dataset(str(store))
-    auto = Settings(k=12, method="greedy-rls", lam=1.0)
+    auto = SelectionRequest(k=12, method="greedy-rls", lam=1.0)
     found = run_selection(dataset, auto, RunContext(scratch=tmp_path / "file" / "cache"))
     assert found.passes == 1 + 12 + 1
 
@@ -246,7 +246,7 @@ def test_it_is_for_insertions_and_for_data_that_are_not_in_memory() -> None:
 
 def test_it_has_no_weights(tmp_path: Path) -> None:
     dataset = as_dataset(da.from_array(X, chunks=(100, 24)), Y, sample_weight=np.linspace(0.0, 2.0, len(X)))
-    asked = Settings(k=12, method="greedy-rls", lam=1.0)
+    asked = SelectionRequest(k=12, method="greedy-rls", lam=1.0)
     found = run_selection(dataset, asked, RunContext(scratch=tmp_path))
     assert "cache_rewrites" not in found.counts
     with pytest.raises(OptionError, match="support weights"):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import dsel
 from dsel.cli import app
 from dsel.config.job import read_job
-from dsel.config.request import Settings, check
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.engine.threads import ThreadEngine
@@ -27,6 +27,7 @@ from dsel.passes.base import FAN_IN
 from dsel.passes.cache import StatisticsCache
 from dsel.planning.plan import Plan, make_plan
 from dsel.planning.representations.base import INTERPRETER, TASK_SHARE, Resources
+from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
@@ -115,10 +116,10 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
 
 def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
     dataset, context = as_dataset(str(stores["tall"])), RunContext(artefacts=StatisticsCache(tmp_path))
-    asked = Settings(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
+    asked = SelectionRequest(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(dataset, check(dataset, asked), PLENTY, cache=context.artefacts)
+        return make_plan(dataset, validate(dataset, asked), PLENTY, cache=context.artefacts)
 
     assert agrees(run_selection(dataset, asked, context))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
@@ -166,7 +167,7 @@ class TestMemory:
     def plan(self, path: Path, limit: int | None, client: int = 8 << 30, **asked: Any) -> Plan:
         dataset = as_dataset(path)
         asked = {"method": "backward", **asked}  # which asks for the whole Gram matrix
-        return make_plan(dataset, check(dataset, Settings(k=3, **asked)), Resources(2, limit, client))
+        return make_plan(dataset, validate(dataset, SelectionRequest(k=3, **asked)), Resources(2, limit, client))
 
     def test_one_pass_where_the_gram_matrix_fits_a_worker_and_tiles_where_it_does_not(self, path: Path) -> None:
         least = needs(as_dataset(path), 400, 1)
@@ -183,7 +184,7 @@ class TestMemory:
     def test_a_run_by_tiles_is_as_planned_and_finds_the_same(self, path: Path, by: int) -> None:
         dataset = as_dataset(path)
         context = RunContext(ThreadEngine(2, needs(dataset, 400, 1) - (by << 20)))
-        found = run_selection(dataset, Settings(k=4, method="forward"), context)
+        found = run_selection(dataset, SelectionRequest(k=4, method="forward"), context)
         assert found.plan is not None
         assert found.plan["representation"] == "tiled-gram"
         agrees(found)

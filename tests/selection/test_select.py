@@ -140,7 +140,7 @@ def test_targets_stay_in_the_order_of_y(tmp_path: Path) -> None:
         assert found.targets == ("y0", "y1")
         assert found.indices == expected.indices
         np.testing.assert_allclose(found.coefficients, expected.coefficients, rtol=1e-9, atol=1e-12)
-    with pytest.raises(OptionError, match="targets is empty"):
+    with pytest.raises(OptionError, match="name at least one target"):
         dsel.select(store, k=4, targets=[])
 
 
@@ -209,17 +209,24 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"k": 0}, "k is 0, and X has 24 columns"),
-        ({"k": 25}, "k is 25"),
-        ({"k": 2.5}, "k is 2.5"),
-        ({"k": True}, "k is True"),
+        ({"k": 0}, "'k' is 0: it must be at least 1"),
+        ({"k": 25}, "k is 25, and X has 24 columns"),
+        ({"k": 2.5}, "'k' is 2.5"),
+        ({"k": True}, "'k' is True"),
         ({"method": "pos"}, "Did you mean 'poss'"),
+        ({"method": "POSS"}, "Did you mean 'poss'"),
+        ({"method": "lasso"}, "Known: poss, pposs, .*, approx-svd"),
         ({"preprocess": "standard"}, "Did you mean 'standardize'"),
-        ({"lam": -1}, "lam is -1"),
-        ({"lam": float("nan")}, "lam is nan"),
-        ({"seed": -1}, "seed is -1"),
-        ({"missing": "median"}, "missing is 'median'"),
+        ({"lam": -1}, "'lam' is -1"),
+        ({"lam": float("nan")}, "'lam' is nan"),
+        ({"seed": -1}, "'seed' is -1"),
+        ({"missing": "median"}, "'missing' is 'median'"),
         ({"iteration": 9}, "Did you mean 'iterations'"),
+        ({"random_state": 0}, "Did you mean 'seed'"),
+        ({"n_features_to_select": 3}, "Did you mean 'k'"),
+        ({"verbose": True}, "logger 'dsel'"),
+        ({"recombination": 0.5}, "recombination was removed: exchange_every"),
+        ({"options": {"iterations": 9}}, "as keyword arguments"),
         ({"iterations": 0}, "'iterations' is 0"),
         ({"isolation": "min"}, "'isolation' is 'min'"),
         ({"include": ["x99"]}, "no feature 'x99'"),
@@ -229,29 +236,29 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
         ({"include": [1, 2, 3, 4]}, "4 columns are included, and k is 3"),
         ({"method": "two-stage"}, "Y = X"),
         ({"targets": ["z"]}, "no target 'z'"),
-        ({"targets": []}, "targets is empty"),
-        ({"targets": "y0"}, "targets is 'y0'"),
-        ({"include": "x1"}, r"include is 'x1'.*\['x1'\]"),
-        ({"include": 1}, "include is 1"),
-        ({"include": None}, "include is None"),
-        ({"include": [1.7]}, "include: 1.7 names no feature"),
-        ({"exclude": [None]}, "exclude: None names no feature"),
-        ({"exclude": [float("nan")]}, "exclude: nan names no feature"),
-        ({"include": [True]}, "include: True names no feature"),
+        ({"targets": []}, "name at least one target"),
+        ({"targets": "y0"}, "'targets' is 'y0'"),
+        ({"include": "x1"}, r"'include' is 'x1'.*\['x1'\]"),
+        ({"include": 1}, "'include' is 1"),
+        ({"include": None}, "'include' is None"),
+        ({"include": [1.7]}, "1.7 is neither a label nor an index"),
+        ({"exclude": [None]}, "None is neither a label nor an index"),
+        ({"exclude": [float("nan")]}, "nan is neither a label nor an index"),
+        ({"include": [True]}, "True is not a column"),
         ({"include": [-1]}, "no feature -1"),
-        ({"seed": 1.5}, "seed is 1.5"),
-        ({"seed": None}, "seed is None"),
-        ({"seed": "a"}, "seed is 'a'"),
-        ({"seed": True}, "seed is True"),
-        ({"k": "3"}, "k is '3'"),
-        ({"lam": None}, "lam is None"),
-        ({"lam": "1"}, "lam is '1'"),
-        ({"lam": True}, "lam is True"),
-        ({"lam": float("inf")}, "lam is inf"),
-        ({"method": None}, "no method None"),
-        ({"method": ["poss"]}, r"no method \['poss'\]"),
-        ({"preprocess": None}, "no preprocess None"),
-        ({"criterion": "f"}, "criterion is 'f'"),
+        ({"seed": 1.5}, "'seed' is 1.5"),
+        ({"seed": None}, "'seed' is None"),
+        ({"seed": "a"}, "'seed' is 'a'"),
+        ({"seed": True}, "'seed' is True"),
+        ({"k": "3"}, "'k' is '3'"),
+        ({"lam": None}, "'lam' is None"),
+        ({"lam": "a"}, "'lam' is 'a'"),
+        ({"lam": True}, "'lam' is True"),
+        ({"lam": float("inf")}, "'lam' is inf"),
+        ({"method": None}, "'method' is None"),
+        ({"method": ["poss"]}, r"'method' is \['poss'\]"),
+        ({"preprocess": None}, "'preprocess' is None"),
+        ({"criterion": "f"}, "'criterion' is 'f'"),
     ],
 )
 def test_wrong_arguments_are_named_before_any_work(wrong: dict[str, object], match: str) -> None:
@@ -397,7 +404,7 @@ class TestACriterionOfOnesOwn:
     @pytest.mark.parametrize("only", [{"evaluation_limit": 1.0}, {"processes": 2}])
     def test_what_goes_with_it_alone_is_refused_without(self, only: dict[str, object]) -> None:
         dsel.plan(X, Y, k=4, method="pposs", criterion=len, **only)  # type: ignore[arg-type]
-        with pytest.raises(OptionError, match=f"pposs: {next(iter(only))}: only with a function"):
+        with pytest.raises(OptionError, match=f"pposs: {next(iter(only))}: only with a custom"):
             dsel.plan(X, Y, k=4, method="pposs", **only)  # type: ignore[arg-type]
 
     def test_a_criterion_that_fails_names_the_subset(self) -> None:

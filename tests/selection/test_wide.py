@@ -14,7 +14,7 @@ import pytest
 import dsel
 import dsel.objective.on_demand as on_demand
 import dsel.planning.plan as planning
-from dsel.config.request import Settings, check
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask import DaskEngine
@@ -23,6 +23,7 @@ from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
+from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.stores import count_reads, make_store, reads_so_far
@@ -143,7 +144,9 @@ def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answe
     with local_cluster(2, "350MiB") as client:
         context = RunContext(DaskEngine(client))
         found = {
-            method: run_selection(as_dataset(str(store)), Settings(3, method, options=options), context)
+            method: run_selection(
+                as_dataset(str(store)), SelectionRequest(k=3, method=method, options=options), context
+            )
             for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
         }
     for method, options in asked.items():
@@ -205,7 +208,7 @@ def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_p
     store = make_store(tmp_path / "x.zarr", np.ones((30, 200)), np.ones((30, 1)), chunks=(30, 25))
     dataset = as_dataset(str(store))
     force("column-blocks")
-    plan = make_plan(dataset, check(dataset, Settings(5)), Resources(1, None, 1 << 33))
+    plan = make_plan(dataset, validate(dataset, SelectionRequest(k=5)), Resources(1, None, 1 << 33))
     monkeypatch.setattr("dsel.planning.calibration._SECONDS", 0.0)
     count_reads()
     assert measure(plan, dataset).read > 0.0
@@ -224,7 +227,7 @@ def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_pa
         for memory in (None, 300 << 20):
             force("column-blocks", memory)
             found = run_selection(
-                as_dataset(str(store)), Settings(5, method="poss", options={"iterations": 2000}), context
+                as_dataset(str(store)), SelectionRequest(k=5, method="poss", options={"iterations": 2000}), context
             )
             answers.append(found)
     kept, read = answers

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dsel._lib.types import Floats
+from dsel.config.request import Preprocess
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
@@ -22,7 +23,7 @@ from dsel.passes.leave_one_out.cache_file import CacheFile, Target, cache_file_b
 from dsel.passes.leave_one_out.cost_model import best_every
 from dsel.passes.leave_one_out.rows import DatasetRows, loo_pass
 from dsel.passes.reduce_blocks import PerBlock
-from dsel.passes.statistics import Preprocess, Statistics
+from dsel.passes.statistics import Statistics
 
 log = logging.getLogger("dsel")
 

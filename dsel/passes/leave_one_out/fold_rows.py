@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.threads import THREADS
@@ -14,7 +15,7 @@ from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
 from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.leave_one_out.rows import DatasetRows
-from dsel.passes.statistics import Preprocess, Statistics
+from dsel.passes.statistics import Statistics
 
 
 class FoldRows(DatasetRows):

@@ -10,6 +10,7 @@ import psutil
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
+from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
@@ -20,7 +21,7 @@ from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRoun
 from dsel.objective.leave_one_out.memory_cache import LooCache, cache_bytes
 from dsel.objective.leave_one_out.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.statistics import Preprocess, Statistics
+from dsel.passes.statistics import Statistics
 
 #: Share of the available memory that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5

@@ -15,7 +15,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
-from dsel.config.request import Checked, Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
@@ -24,6 +24,7 @@ from dsel.passes.cache import StatisticsCache
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.refit import Fit, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
+from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 
 #: Bytes of a worker's interpreter with the libraries it needs.
@@ -290,18 +291,18 @@ class Representation(ABC):
     # Its passes.
 
     @abstractmethod
-    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
-        """Return what the cache has for these data and settings."""
+    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+        """Return what the cache has for these data and request."""
 
     @abstractmethod
-    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes up to the end of the search, in their order.
 
         Parameters
         ----------
         dataset : Dataset
             The data.
-        checked : Checked
+        validated : ValidatedRequest
             The request.
         saved : Saved
             What needs no pass.
@@ -312,9 +313,9 @@ class Representation(ABC):
             One entry per kind of pass.
         """
 
-    def check_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+    def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
         """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store."""
-        k, columns = checked.settings.k, None
+        k, columns = validated.request.k, None
         if dataset.store is not None and dataset.n_targets:
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])
@@ -341,7 +342,7 @@ class Representation(ABC):
 
     @abstractmethod
     def prepare(
-        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Make the passes for the statistics and return the problem, ready to be searched.
 
@@ -349,7 +350,7 @@ class Representation(ABC):
         ----------
         dataset : Dataset
             The data.
-        checked : Checked
+        validated : ValidatedRequest
             The request.
         engine : Engine
             Where the passes run.
@@ -364,14 +365,14 @@ class Representation(ABC):
 
 
 def row_fit(
-    dataset: Dataset, settings: Settings, statistics: ColumnScales, engine: Engine
+    dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, engine: Engine
 ) -> Callable[[Ints, float], Fit]:
     """Return the function that recomputes f(S) in one pass over blocks of rows."""
 
     def fit(S: Ints, lam: float) -> Fit:
         return refit(
-            dataset, S, statistics.scaling(settings.preprocess), lam, usable=~statistics.unusable(settings.preprocess),
-            fill=statistics.mean_x if settings.missing == "mean" else None, engine=engine,
+            dataset, S, statistics.scaling(request.preprocess), lam, usable=~statistics.unusable(request.preprocess),
+            fill=statistics.mean_x if request.missing == "mean" else None, engine=engine,
         )  # fmt: skip
 
     return fit

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dsel._lib.types import Ints
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import OnDemandObjective
@@ -51,6 +50,7 @@ from dsel.planning.representations.base import (
     row_fit,
     worker_limit,
 )
+from dsel.planning.validation import ValidatedRequest
 
 #: Why a representation without K does not suit a method that needs K.
 NEEDS_GRAM = "The method needs the whole Gram matrix."
@@ -64,32 +64,32 @@ class ColumnRepresentation(Representation):
         """Return whether workers keep the blocks, so that the store is read once."""
         return False
 
-    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of the columns."""
         if dataset.fingerprint is None:
             return Saved()
-        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=checked.settings.missing)
+        key = StatisticsCache.key(dataset.fingerprint, kind="columns", missing=validated.request.missing)
         size = 8 * dataset.n * (5 + dataset.n_targets) + HEADER_BYTES
         complete = cache.has(key)
         return Saved(complete, disk_bytes=0 if complete else size)
 
-    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes for the statistics and for the search."""
         blocks, costs = self._blocks(dataset), []
         if not saved.statistics:
-            if checked.settings.missing == "mean":
+            if validated.request.missing == "mean":
                 costs.append(column_means_pass(blocks).cost())
             costs.append(column_moments_pass(blocks).cost())
-        costs += self._search_costs(blocks, checked, saved)
+        costs += self._search_costs(blocks, validated, saved)
         if blocks.keeps:
             costs[0] = PassCost.total(costs[0].name, (blocks.load_cost(), costs[0]))
         return costs
 
-    def check_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+    def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
         """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
         if dataset.n_targets:
-            return super().check_cost(dataset, checked)
-        k = checked.settings.k
+            return super().check_cost(dataset, validated)
+        k = validated.request.k
         last = residual_pass(self._blocks(dataset), k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
         return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)
@@ -99,30 +99,35 @@ class ColumnRepresentation(Representation):
         return (part.compute() if hasattr(part, "compute") else part for part in stored_cells(dataset))
 
     @abstractmethod
-    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes between the statistics and the final check."""
 
     def _blocks(self, dataset: Dataset) -> ColumnBlocks:
         return ColumnBlocks(dataset, keep=self.keeps_blocks and self.resources.keeps_values)
 
     def _factor(
-        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None
+        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None
     ) -> tuple[ColumnStatistics, ColumnFactor]:
         """Return the statistics of the columns, and the preprocessed data as a factor of K."""
-        settings, blocks = checked.settings, self._blocks(dataset)
+        request, blocks = validated.request, self._blocks(dataset)
         statistics = load_or_compute(
-            cache, dataset, "columns", lambda: column_statistics(blocks, settings.missing, engine),
-            missing=settings.missing,
+            cache, dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
+            missing=request.missing,
         )  # fmt: skip
-        return statistics, ColumnFactor(blocks, statistics, settings.preprocess, settings.missing, engine)
+        return statistics, ColumnFactor(blocks, statistics, request.preprocess, request.missing, engine)
 
     def _fit(
-        self, dataset: Dataset, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor, engine: Engine
+        self,
+        dataset: Dataset,
+        validated: ValidatedRequest,
+        statistics: ColumnStatistics,
+        factor: ColumnFactor,
+        engine: Engine,
     ) -> Callable[[Ints, float], Fit]:
         """Return the function that recomputes f(S): over column blocks where Y = X."""
         if dataset.n_targets:
-            return row_fit(dataset, checked.settings, statistics, engine)
-        usable = ~statistics.unusable(checked.settings.preprocess)
+            return row_fit(dataset, validated.request, statistics, engine)
+        usable = ~statistics.unusable(validated.request.preprocess)
         return lambda S, lam: factor.refit(S, lam, usable)
 
 
@@ -207,19 +212,19 @@ class InColumnBlocks(ColumnRepresentation):
         )
 
     def prepare(
-        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the statistics of the columns; Gram rows follow on demand."""
-        statistics, factor = self._factor(dataset, checked, engine, cache)
-        fit = self._fit(dataset, checked, statistics, factor, engine)
-        objective = partial(self._objective, checked, statistics, factor)
+        statistics, factor = self._factor(dataset, validated, engine, cache)
+        fit = self._fit(dataset, validated, statistics, factor, engine)
+        objective = partial(self._objective, validated, statistics, factor)
         return Prepared(statistics, objective, fit, {"representation": self.name})
 
     def _objective(
-        self, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor, lam: float
+        self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor, lam: float
     ) -> OnDemandObjective:
         """Return the objective over all n columns; where Y = X, two passes give M = Z'(Z Z')Z."""
-        preprocess = checked.settings.preprocess
+        preprocess = validated.request.preprocess
         unusable = statistics.unusable(preprocess)
         diagonal = np.where(unusable, 0.0, statistics.preprocessed_squares(preprocess))
         shared: dict[str, Any] = {
@@ -238,7 +243,7 @@ class InColumnBlocks(ColumnRepresentation):
             moment_diagonal=factor.quadratic_diagonal(G), **shared,
         )  # fmt: skip
 
-    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         costs = []
         if not self.shape.N:
             both = (row_gram_pass(blocks), quadratic_diagonal_pass(blocks))

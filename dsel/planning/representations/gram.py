@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from dsel.config.request import Checked, Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.passes.base import FAN_IN, PassCost
@@ -23,6 +23,7 @@ from dsel.planning.representations.base import (
     row_fit,
     worker_limit,
 )
+from dsel.planning.validation import ValidatedRequest
 
 
 class GramMatrix(Representation):
@@ -66,38 +67,38 @@ class GramMatrix(Representation):
             f"the Gram matrix, {n} x {n}",
         )
 
-    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of all rows, and of all folds if the method needs them."""
-        settings, cv, fingerprint = checked.settings, checked.requirements.cross_validation, dataset.fingerprint
+        request, cv, fingerprint = validated.request, validated.requirements.cross_validation, dataset.fingerprint
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
-        keys = [StatisticsCache.key(fingerprint, kind="gram", missing=settings.missing)]
+        keys = [StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)]
         if cv is not None and cv.folds:
-            whole, parts = fold_keys(fingerprint, settings.missing, cv.folds, cv.repeats, settings.seed)
+            whole, parts = fold_keys(fingerprint, request.missing, cv.folds, cv.repeats, request.seed)
             keys = [whole, *parts.values()]
         complete = all(map(cache.has, keys))
         return Saved(complete, disk_bytes=0 if complete else len(keys) * size)
 
-    def costs(self, dataset: Dataset, checked: Checked, saved: Saved) -> list[PassCost]:
+    def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
         if saved.statistics:
             return []
-        means = [means_pass(dataset).cost()] if checked.settings.missing == "mean" else []
-        return [*means, self._gram_cost(dataset, checked)]
+        means = [means_pass(dataset).cost()] if validated.request.missing == "mean" else []
+        return [*means, self._gram_cost(dataset, validated)]
 
     def prepare(
-        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
-        settings, cv, folds = checked.settings, checked.requirements.cross_validation, None
+        request, cv, folds = validated.request, validated.requirements.cross_validation, None
         if cv is not None and cv.folds:
             statistics, folds = cached_fold_statistics(
-                dataset, cv.folds, cv.repeats, settings.seed, cache, missing=settings.missing, engine=engine
+                dataset, cv.folds, cv.repeats, request.seed, cache, missing=request.missing, engine=engine
             )
         else:
-            statistics = cached_gram_statistics(dataset, settings, cache, engine, self._tiling)
-        return prepare_gram(dataset, settings, statistics, engine, folds)
+            statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
+        return prepare_gram(dataset, request, statistics, engine, folds)
 
     def read_samples(self, dataset: Dataset) -> Iterator[Any]:
         """Yield blocks of rows."""
@@ -113,27 +114,35 @@ class GramMatrix(Representation):
         """Return how K is summed in parts; None: at once."""
         return None
 
-    def _gram_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
-        cv = checked.requirements.cross_validation
+    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
+        cv = validated.requirements.cross_validation
         if cv is not None and cv.folds:
-            return fold_pass(dataset, cv.folds, cv.repeats, checked.settings.seed).cost()
+            return fold_pass(dataset, cv.folds, cv.repeats, validated.request.seed).cost()
         return gram_pass(dataset).cost()
 
 
 def prepare_gram(
-    dataset: Dataset, settings: Settings, statistics: Statistics, engine: Engine, folds: FoldStatistics | None = None
+    dataset: Dataset,
+    request: SelectionRequest,
+    statistics: Statistics,
+    engine: Engine,
+    folds: FoldStatistics | None = None,
 ) -> Prepared:
     """Return the problem with a Gram matrix that is already computed."""
-    fit = row_fit(dataset, settings, statistics, engine)
-    return Prepared(statistics, lambda lam: statistics.objective(settings.preprocess, lam), fit, folds=folds)
+    fit = row_fit(dataset, request, statistics, engine)
+    return Prepared(statistics, lambda lam: statistics.objective(request.preprocess, lam), fit, folds=folds)
 
 
 def cached_gram_statistics(
-    dataset: Dataset, settings: Settings, cache: StatisticsCache | None, engine: Engine, tiling: Tiling | None = None
+    dataset: Dataset,
+    request: SelectionRequest,
+    cache: StatisticsCache | None,
+    engine: Engine,
+    tiling: Tiling | None = None,
 ) -> Statistics:
     """Return the statistics with the Gram matrix, from the cache if they are saved there."""
     return load_or_compute(
         cache, dataset, "gram",
-        lambda: gram_statistics(dataset, missing=settings.missing, engine=engine, tiling=tiling),
-        missing=settings.missing,
+        lambda: gram_statistics(dataset, missing=request.missing, engine=engine, tiling=tiling),
+        missing=request.missing,
     )  # fmt: skip

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
@@ -32,6 +31,7 @@ from dsel.planning.representations.base import (
     worker_limit,
 )
 from dsel.planning.representations.column_blocks import NEEDS_GRAM, ColumnRepresentation
+from dsel.planning.validation import ValidatedRequest
 
 
 class EigenReduced(ColumnRepresentation):
@@ -54,27 +54,27 @@ class EigenReduced(ColumnRepresentation):
             return "It is for data without other targets (Y = X); column-blocks is for data with targets."
         return super().shortage
 
-    def saved(self, dataset: Dataset, checked: Checked, cache: StatisticsCache) -> Saved:
+    def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of the columns and the eigendecomposition."""
-        found = super().saved(dataset, checked, cache)
+        found = super().saved(dataset, validated, cache)
         if dataset.fingerprint is None:
             return found
-        key = StatisticsCache.key(dataset.fingerprint, kind="eigen", **self._key_options(checked))
+        key = StatisticsCache.key(dataset.fingerprint, kind="eigen", **self._key_options(validated))
         if cache.has(key):
             return replace(found, eigendecomposition=True)
         return replace(found, disk_bytes=found.disk_bytes + 8 * self.rank * (dataset.m + dataset.n) + HEADER_BYTES)
 
     def prepare(
-        self, dataset: Dataset, checked: Checked, engine: Engine, cache: StatisticsCache | None = None
+        self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the statistics of the columns; the eigendecomposition follows with the objective."""
-        statistics, factor = self._factor(dataset, checked, engine, cache)
+        statistics, factor = self._factor(dataset, validated, engine, cache)
 
         @memoize
         def eigen() -> Eigen:
             return load_or_compute(
-                cache, dataset, "eigen", lambda: self._decompose(checked, statistics, factor),
-                **self._key_options(checked),
+                cache, dataset, "eigen", lambda: self._decompose(validated, statistics, factor),
+                **self._key_options(validated),
             )  # fmt: skip
 
         def objective(lam: float) -> OnDemandObjective:
@@ -85,15 +85,15 @@ class EigenReduced(ColumnRepresentation):
                 moment_diagonal=found.values @ squares, leading_rows=LEADING_ROWS,
             )  # fmt: skip
 
-        fit = self._fit(dataset, checked, statistics, factor, engine)
+        fit = self._fit(dataset, validated, statistics, factor, engine)
         return Prepared(statistics, objective, fit, {"representation": self.name, "rank": self.rank})
 
     @abstractmethod
-    def _key_options(self, checked: Checked) -> dict[str, Any]:
+    def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
         """Return what a saved eigendecomposition depends on besides the data. Old caches have the same names."""
 
     @abstractmethod
-    def _decompose(self, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
         """Compute the eigendecomposition."""
 
 
@@ -137,14 +137,14 @@ class RowGram(EigenReduced):
         square, block = gib(8 * self.shape.m**2), gib(self.shape.column_block_bytes)
         return f"{square} a partial row Gram matrix, {block} a column block", f"W, {self.rank} x {self.shape.n}"
 
-    def _key_options(self, checked: Checked) -> dict[str, Any]:
-        settings = checked.settings
-        return {"missing": settings.missing, "preprocess": settings.preprocess, "way": "rows"}
+    def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
+        request = validated.request
+        return {"missing": request.missing, "preprocess": request.preprocess, "way": "rows"}
 
-    def _decompose(self, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
         return exact_eigendecomposition(factor)
 
-    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         if saved.eigendecomposition:
             return []
         in_process = PassCost("eigenvectors", flops=9 * self.shape.m**3)

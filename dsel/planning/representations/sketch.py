@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from dsel.config.request import Checked
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_factor import ColumnFactor, product_pass, right_product_pass
@@ -16,6 +15,7 @@ from dsel.passes.column_statistics import ColumnStatistics
 from dsel.passes.eigendecomposition import OVERSAMPLING, Eigen, randomized_eigendecomposition, sketch_passes
 from dsel.planning.representations.base import SMALL_ARRAYS, Saved, gib, worker_limit
 from dsel.planning.representations.row_gram import EigenReduced
+from dsel.planning.validation import ValidatedRequest
 
 #: Power iterations q.
 POWERS = 2
@@ -78,20 +78,20 @@ class Sketch(EigenReduced):
     def _wide_bytes(self) -> int:
         return 8 * (self._width + OVERSAMPLING) * self.shape.n
 
-    def _key_options(self, checked: Checked) -> dict[str, Any]:
-        settings = checked.settings
+    def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:
+        request = validated.request
         return {
-            "missing": settings.missing, "preprocess": settings.preprocess, "way": "sketch", "rank": self.rank,
-            "powers": POWERS, "seed": settings.seed,
+            "missing": request.missing, "preprocess": request.preprocess, "way": "sketch", "rank": self.rank,
+            "powers": POWERS, "seed": request.seed,
         }  # fmt: skip
 
-    def _decompose(self, checked: Checked, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
-        preprocess = checked.settings.preprocess
+    def _decompose(self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor) -> Eigen:
+        preprocess = validated.request.preprocess
         usable = ~statistics.unusable(preprocess)
         total = float(statistics.preprocessed_squares(preprocess)[usable].sum())
-        return randomized_eigendecomposition(factor, total, self.rank, powers=POWERS, seed=checked.settings.seed)
+        return randomized_eigendecomposition(factor, total, self.rank, powers=POWERS, seed=validated.request.seed)
 
-    def _search_costs(self, blocks: ColumnBlocks, checked: Checked, saved: Saved) -> list[PassCost]:
+    def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         if saved.eigendecomposition:
             return []
         right, left = right_product_pass(blocks, self._width).cost(), product_pass(blocks, self._width).cost()

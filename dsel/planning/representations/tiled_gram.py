@@ -6,7 +6,6 @@ import math
 from functools import cached_property
 from typing import ClassVar
 
-from dsel.config.request import Checked
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.base import FAN_IN, PassCost
@@ -14,6 +13,7 @@ from dsel.passes.gram import tile_passes
 from dsel.passes.tiles import Tiling, plan_tiles
 from dsel.planning.representations.base import INTERPRETER, TASK_SHARE, gib, worker_limit
 from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.validation import ValidatedRequest
 
 
 class TiledGram(GramMatrix):
@@ -86,7 +86,7 @@ class TiledGram(GramMatrix):
         """Return the bytes of B, the means and the ranges of the columns."""
         return 8 * self.shape.n * (self.shape.N + 8)
 
-    def _gram_cost(self, dataset: Dataset, checked: Checked) -> PassCost:
+    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
         tiling = self._tiling
         passes = [] if tiling is None else tile_passes(dataset, tiling)
         return PassCost.total("Gram matrix by tiles", (one.cost() for one in passes))

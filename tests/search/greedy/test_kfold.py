@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsel
-from dsel.config.request import Settings
+from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError
 from dsel.passes.cache import StatisticsCache
@@ -113,7 +113,9 @@ def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
     def run(**changed: Any) -> dsel.Selection:
         options = {"folds": 3, "repeats": 2, **changed}
         seed = options.pop("seed", 0)
-        return run_selection(dataset, Settings(k=4, method="kfold", lam=1.0, seed=seed, options=options), context)
+        return run_selection(
+            dataset, SelectionRequest(k=4, method="kfold", lam=1.0, seed=seed, options=options), context
+        )
 
     first, again = run(), run()
     assert (first.passes, again.passes) == (2, 1)  # with the final check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsel.config.durations import parse_duration
+from dsel.config.types import parse_duration
 from dsel.errors import OptionError
 
 

@@ -1,0 +1,143 @@
+"""Every check of a request that needs the labels and shape of the data, or the methods, and no pass over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from dsel.config.import_path import load_function
+from dsel.config.request import SelectionRequest
+from dsel.config.suggestions import suggest_option
+from dsel.config.types import first_error
+from dsel.data.dataset import Dataset
+from dsel.data.labels import format_labels, resolve_labels
+from dsel.errors import OptionError
+from dsel.passes.folds import require_rows
+from dsel.passes.leave_one_out.held_out import held_out_dataset
+from dsel.passes.leave_one_out.rows import check_intercept
+from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
+from dsel.search.options import Options
+from dsel.search.registry import find_method, methods_with
+
+
+@dataclass(frozen=True)
+class ValidatedRequest:
+    """A request after every check that needs no pass over the data.
+
+    Parameters
+    ----------
+    request : SelectionRequest
+        What was asked.
+    method : Method
+        The method of that name.
+    options : Options
+        The method's own options, with their defaults.
+    include, exclude : (i,) arrays of int
+        Ascending 0-based columns that are always or never chosen.
+    requirements : Requirements
+        What the method needs for this request.
+    criterion : callable, optional
+        The user's criterion.
+    held_out : Dataset, optional
+        Rows that every step of the method is tested on.
+    """
+
+    request: SelectionRequest
+    method: Method
+    options: Options
+    include: NDArray[np.int64]
+    exclude: NDArray[np.int64]
+    requirements: Requirements
+    criterion: Callable[..., float] | None = None
+    held_out: Dataset | None = None
+
+
+def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
+    """Return the request with its method, options and columns resolved.
+
+    Raises
+    ------
+    OptionError
+        The request does not fit the method or the data.
+    CapacityError
+        The option `memory` is too small to begin with.
+    MissingInputError, DataError
+        The held-out rows cannot be used.
+    """
+    method = find_method(request.method)
+    options = _options(method, request)
+    n = dataset.n
+    if request.k > n:
+        raise OptionError(f"k is {request.k}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
+    if method.unsupervised_only and dataset.n_targets:
+        raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
+    if method.uses_rows and not dataset.n_targets:
+        raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
+    include, exclude = _columns(dataset, request)
+    criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
+    summary = ProblemSummary(
+        dataset.m, n, dataset.n_targets, request.k, include.size, exclude.size, request.lam, criterion is not None
+    )
+    requirements = method.requirements(summary, options)
+    held_out = None
+    if requirements.cross_validation is not None:
+        held_out = _held_out(dataset, request, requirements.cross_validation)
+    return ValidatedRequest(request, method, options, include, exclude, requirements, criterion, held_out)
+
+
+def _options(method: Method, request: SelectionRequest) -> Options:
+    """Return the method's options. Errors: OptionError, also where they do not go with the criterion."""
+    for name in request.options:
+        if name not in method.options.model_fields and name in SelectionRequest.model_fields:
+            raise OptionError(f"{name!r} is not an option of {method.name}.", "Write it next to options, not there.")
+    try:
+        options = method.options(**request.options)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if problem["type"] != "extra_forbidden":
+            raise OptionError(f"Options of {method.name}: {first_error(error, method.options)}") from error
+        name = str(problem["loc"][0])
+        known = [*method.options.model_fields, *SelectionRequest.model_fields]
+        hint = suggest_option(name, known)
+        if hint.startswith("Known"):
+            hint = f"Its options: {', '.join(method.options.model_fields) or 'none'}."
+        raise OptionError(f"{method.name} has no option {name!r}.", hint) from error
+    by_criterion = request.criterion is not None
+    if by_criterion and not method.takes_criterion:
+        able = ", ".join(methods_with("takes_criterion"))
+        raise OptionError(f"{method.name} does not take a criterion.", f"Use one of {able}.")
+    conflict = options.conflict(by_criterion)
+    if conflict:
+        raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
+    return options
+
+
+def _columns(dataset: Dataset, request: SelectionRequest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ascending indices of the included and excluded columns."""
+    include = resolve_labels(request.include, dataset.features, "feature", "include")
+    exclude = resolve_labels(request.exclude, dataset.features, "feature", "exclude")
+    both = np.intersect1d(include, exclude)
+    if both.size:
+        raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
+    if include.size > request.k:
+        raise OptionError(f"{include.size} columns are included, and k is {request.k}.", "Raise k or include fewer.")
+    if exclude.size == dataset.n:
+        raise OptionError("All columns are excluded: none is left to choose from.")
+    return include, exclude
+
+
+def _held_out(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> Dataset | None:
+    """Return the held-out rows, if there are any, after the checks of cross-validation that need no data."""
+    check_intercept(scored.intercept, request.preprocess)
+    if scored.folds:
+        require_rows(dataset, scored.folds)
+    if isinstance(scored.rewrite_every, int) and dataset.weights is not None:
+        raise OptionError(
+            f"fold_every is {scored.rewrite_every}, but the cache of {request.method} does not support weights.",
+            "Set fold_every: never, or leave out fold_every or the weights.",
+        )
+    return None if scored.held_out is None else held_out_dataset(dataset, scored.held_out)
