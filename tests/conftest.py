@@ -17,7 +17,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 #: minute where nothing is cached; what starts beside them needs neither, so that no two processes compile the same.
 #: Long ones are not left for the end, where one core would wait.
 FIRST = (
-    "search/pareto/test_poss.py",
+    "search/pareto/test_poss.py", "lib/test_kernel_arrays.py",
     "test_style.py", "passes/test_eigendecomposition.py", "data/test_ingest.py", "search/greedy/test_greedy_rls.py",
     "search/exact/test_branch_and_bound.py",
     "jobs/test_runner.py", "same_results/test_same_results.py",
