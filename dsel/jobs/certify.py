@@ -105,7 +105,7 @@ def certify_selection(
     context = context or RunContext()
     validated = validate(dataset, request)
     with log_passes() as made:
-        statistics = cached_gram_statistics(dataset, request, context.artefacts, context.engine)
+        statistics = cached_gram_statistics(dataset, request, context.cache, context.engine)
     whole = statistics.objective(request.preprocess, request.lam)
     objective, _ = candidates_of(dataset, validated, statistics, whole)
     found = _prove(objective, request, selection, budget, context, folder, runner)

@@ -112,7 +112,7 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
     assert job.out is not None
     validated = validate(dataset, job.request())
     context = RunContext(
-        artefacts=statistics_cache(job), state=RunFolder(job.out).read_checkpoint(identity_of(job, dataset)),
+        cache=statistics_cache(job), state=RunFolder(job.out).read_checkpoint(identity_of(job, dataset)),
         scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
     )  # fmt: skip
     return plan_selection(
@@ -236,7 +236,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
     with RunFolder(folder).hold(reporter) as (lock, interrupts):
-        context = RunContext(artefacts=statistics_cache(job), on_stage=reporter.stage)
+        context = RunContext(cache=statistics_cache(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True
         context = replace(context, on_slice=_proof_slice(reporter, interrupts))

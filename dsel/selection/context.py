@@ -23,7 +23,7 @@ class RunContext:
     ----------
     engine : Engine
         Where passes over the data and searches on workers run. Default: threads of this process.
-    artefacts : StatisticsCache, optional
+    cache : StatisticsCache, optional
         Cache of statistics.
     state : dict, optional
         Saved state of an interrupted search.
@@ -42,7 +42,7 @@ class RunContext:
     """
 
     engine: Engine = THREADS
-    artefacts: StatisticsCache | None = None
+    cache: StatisticsCache | None = None
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     on_stage: Callable[[str], None] | None = None

@@ -85,7 +85,7 @@ def plan_selection(
         engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     return make_plan(
-        dataset, validated, available, cache=context.artefacts, state=context.state, certified=certified,
+        dataset, validated, available, cache=context.cache, state=context.state, certified=certified,
         scratch=context.scratch, isolated_cluster=context.isolated_cluster,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def plan_selection(
 def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
     timer = StageTimer(context.on_stage)
     with timer.stage("statistics"):
-        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.artefacts)
+        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)

@@ -96,12 +96,12 @@ def test_an_eigendecomposition_is_there_with_its_manifest(
     monkeypatch.setattr(planning, "choose", rows)
     wide = make_store(tmp_path / "wide.zarr", X[:20], chunks=(5, 6))
     dataset, settings = as_dataset(wide), SelectionRequest(k=3, method="forward")
-    artefacts = StatisticsCache(as_path(f"{url}/artefacts"))
-    context = RunContext(artefacts=artefacts)
+    cache = StatisticsCache(as_path(f"{url}/artefacts"))
+    context = RunContext(cache=cache)
     proxy.rule = lambda r: "403" if r.method == "PUT" and "eigen-" in r.key and "manifest" in r.key else None
     first = run_selection(dataset, settings, context)
     proxy.reset()
-    assert {name.partition("-")[0] for name in artefacts.folder.list_names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
+    assert {name.partition("-")[0] for name in cache.folder.list_names()} >= {"columns", "eigen"}  # type: ignore[union-attr]
     second = run_selection(dataset, settings, context)
     third = run_selection(dataset, settings, context)
     assert (first.passes, second.passes, third.passes) == (4, 3, 1)

@@ -33,7 +33,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path: Path, statistics) -> No
         np.testing.assert_array_equal(getattr(found, name), getattr(statistics, name))
 
 
-def test_other_data_or_options_are_another_artefact(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
+def test_other_data_or_options_are_another_entry(tmp_path: Path, statistics) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     store.save(store.key("abc", missing="refuse"), statistics)
     assert store.load(store.key("abd", missing="refuse")) is None
@@ -41,7 +41,7 @@ def test_other_data_or_options_are_another_artefact(tmp_path: Path, statistics) 
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
-def test_a_damaged_artefact_is_none_and_is_replaced(tmp_path: Path, statistics, file: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_entry_is_none_and_is_replaced(tmp_path: Path, statistics, file: str) -> None:  # type: ignore[no-untyped-def]
     store = StatisticsCache(tmp_path)
     key = store.key("abc")
     path = store.save(key, statistics) / file

@@ -115,11 +115,11 @@ def test_floating_rounds_are_at_least_those_planned(stores: dict[str, Path]) -> 
 
 
 def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], tmp_path: Path) -> None:
-    dataset, context = as_dataset(str(stores["tall"])), RunContext(artefacts=StatisticsCache(tmp_path))
+    dataset, context = as_dataset(str(stores["tall"])), RunContext(cache=StatisticsCache(tmp_path))
     asked = SelectionRequest(k=3, method="kfold", lam=1.0, options={"folds": 3, "repeats": 2})
 
     def planned() -> Plan:
-        return make_plan(dataset, validate(dataset, asked), PLENTY, cache=context.artefacts)
+        return make_plan(dataset, validate(dataset, asked), PLENTY, cache=context.cache)
 
     assert agrees(run_selection(dataset, asked, context))["passes"] == 2
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))

@@ -1,4 +1,4 @@
-"""One answer through every representation, for communities of shapes; wide stores are read in shards of columns."""
+"""One answer through every representation, for data of many shapes; wide stores are read in blocks of columns."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_every_representation_gives_the_same_answer(force: Force, kind: str, met
         {"missing": "mean"}, {"sample_weight": np.arange(40) % 3}, {"unsupervised": True, "lam": 0.5, "include": [7]},
     ],
 )  # fmt: skip
-def test_shards_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_column_blocks_do_what_the_gram_matrix_does(force: Force, tmp_path: Path, settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 120)) * 3 + 10
     Y = X[:, :4] @ rng.standard_normal((4, 2)) + rng.standard_normal((40, 2))
@@ -131,7 +131,7 @@ def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float
     assert found.counts["row_passes"] <= 40
 
 
-def test_what_does_not_fit_the_workers_is_searched_in_shards_with_the_same_answer(tmp_path: Path) -> None:
+def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_same_answer(tmp_path: Path) -> None:
     """Nothing is forced here but the workers' limit."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4000)).astype("float32")
@@ -215,7 +215,7 @@ def test_the_trial_of_a_plan_reads_a_chunk_not_a_row_of_them(force: Force, tmp_p
     assert sum(reads_so_far().values()) == 1
 
 
-def test_workers_keep_the_shards_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
+def test_workers_keep_the_blocks_and_the_store_is_read_once(force: Force, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 200)).astype("float32")
     store = make_store(

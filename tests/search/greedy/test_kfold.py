@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
     A, B = regression()
     dataset = as_dataset(str(make_store(tmp_path / "data.zarr", A, B, chunks=(100, 24))))
-    context = RunContext(artefacts=StatisticsCache(tmp_path / "artefacts"))
+    context = RunContext(cache=StatisticsCache(tmp_path / "artefacts"))
 
     def run(**changed: Any) -> dsel.Selection:
         options = {"folds": 3, "repeats": 2, **changed}
