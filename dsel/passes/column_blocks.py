@@ -276,7 +276,7 @@ class _StoredCell:
 
     def read(self) -> NDArray[Any]:
         c = self.cell
-        return self.array.read_tile((c.start, c.stop), (c.left, c.right))
+        return self.array.read(c.start, c.stop, np.arange(c.left, c.right))
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import dsel
 from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
-from dsel.data.store.reader import open_store, open_xarray
+from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
 from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import gram_statistics
-from dsel.storage.paths import as_path, walk
+from dsel.storage.paths import as_path, walk, zarr_store
 from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression
 
@@ -131,7 +132,7 @@ class TestAStore:
         assert there.samples.tolist() == [f"s{i}" for i in range(60)]
         files = {e.key: e.size for e in walk(tmp_path / "t.zarr") if e.key != "zarr.json"}
         assert {e.key: e.size for e in walk(store) if e.key != "zarr.json"} == files
-        assert open_xarray(store)["X"].shape == (60, 2)
+        assert xr.open_zarr(zarr_store(store), consolidated=False, chunks={})["X"].shape == (60, 2)
         assert "60 x 2" in describe(store).lines()[1]
 
     def test_it_goes_on_at_the_last_finished_band(self, url: str, proxy: FaultProxy, tmp_path: Path) -> None:

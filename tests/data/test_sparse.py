@@ -67,7 +67,7 @@ def test_what_anndata_writes_is_read(tmp_path: Path, zarr_format: int) -> None:
     assert sorted(found.labels) == ["gene17", "gene2", "gene9"]
     assert (found.targets, found.weights) == (("yield",), "count")
     same(dsel.select(path, k=3), dsel.select(X, k=3))  # without targets Y = X
-    with pytest.raises(DataError, match=r"'kind' in obs of .* is not one number a sample"):
+    with pytest.raises(DataError, match=r"'kind' in obs of .* is not one number per sample"):
         as_dataset(path, targets=["kind"])
 
 
@@ -152,7 +152,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("name", "place", "value", "words"),
         [
-            ("indptr", 3, 10**6, "indptr does not rise"),
+            ("indptr", 3, 10**6, "indptr does not increase"),
             ("indices", 10, 25, "column numbers from 0 to 25, and X has 25"),
             ("data", 10, np.nan, r"rows 0 to 300 has NaN values: 1 in these rows"),
         ],

@@ -1,4 +1,4 @@
-"""The reading side of a store: what is in it, checked once when it is opened."""
+"""What a store contains, checked once when it is opened."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import base64
 import hashlib
 import json
 import struct
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dsel._lib.text import shorten
 from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.formats.registry import find_format
-from dsel.data.labels import Labels, default_labels, require_unique
+from dsel.data.labels import Labels, as_labels, default_labels, require_unique
 from dsel.data.store.array import (
     REMEDY,
     ArrayHandle,
@@ -29,19 +28,36 @@ from dsel.data.store.array import (
     describe_error,
     is_complete,
     open_array,
+    read_attributes,
+    read_labels,
 )
-from dsel.errors import DataError, DselError, MissingInputError
-from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk, zarr_store
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-__all__ = ["Store", "StoredArray", "open_store", "open_xarray"]
+from dsel.errors import DataError, MissingInputError
+from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
 
 
 @dataclass(frozen=True)
 class Store:
-    """A data set on disk or in a bucket: X (m x n), optionally Y (m x N), and their labels (arrays of str)."""
+    """A data set on disk or in object storage. Call `open_store` to open one.
+
+    Attributes
+    ----------
+    path : Path or ObjectPath
+        Where the store is.
+    x, y : StoredArray
+        X and Y; y is None if there is no Y.
+    shape : tuple of int
+        The shape of X, (m, n).
+    n_targets : int
+        The number of columns of Y.
+    dtype : dtype
+        The dtype of X.
+    features, targets : ndarray of str
+        The labels of the columns of X and Y.
+    row_bounds : list of int
+        0, ..., m: the row blocks, each made of whole chunks (or shards).
+    column_bounds : list of int
+        0, ..., n: where chunks are divided by columns; [0, n] for full rows.
+    """
 
     path: AnyPath
     x: StoredArray
@@ -51,17 +67,17 @@ class Store:
     dtype: np.dtype[Any]
     features: Labels
     targets: Labels
-    row_bounds: list[int]  # 0, ..., m: the row blocks, each made of whole chunks (or shards)
-    column_bounds: list[int]  # 0, ..., n: where the chunks are cut in columns; [0, n] when they are full rows
+    row_bounds: list[int]
+    column_bounds: list[int]
 
     @cached_property
     def samples(self) -> Labels | None:
-        """Labels of the rows, read when first asked for; None when there are none."""
-        return _labels(self.path, schema.SAMPLE, self.shape[0])
+        """Labels of the rows, read when they are first used; None if there are none."""
+        return read_labels(self.path, schema.SAMPLE, self.shape[0])
 
     @property
     def has_weight(self) -> bool:
-        """Whether there are weights of the samples under their usual name."""
+        """Whether the variable `weight` exists."""
         return (self.path / schema.WEIGHT / schema.METADATA_FILE).is_file()
 
     @property
@@ -70,31 +86,26 @@ class Store:
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     @property
-    def block_bytes(self) -> int:
-        """Bytes of the largest row block of X: all columns."""
-        return (self.row_bounds[1] - self.row_bounds[0]) * self.shape[1] * self.dtype.itemsize
-
-    @property
     def chunk_bytes(self) -> int:
-        """Bytes of one chunk (or shard) of X, uncompressed: what one file holds."""
+        """Bytes of one chunk (or shard) of X, uncompressed."""
         width = self.column_bounds[1] - self.column_bounds[0]
         return (self.row_bounds[1] - self.row_bounds[0]) * width * self.dtype.itemsize
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the group."""
-        return dict(_read_json(self.path / schema.METADATA_FILE).get("attributes", {}))
+        """The attributes of the group."""
+        return read_attributes(self.path)
 
     def absent_chunks(self) -> list[str]:
-        """Files such as X/c/0/3 that shape and chunks call for and that are not there. Cost: a listing."""
+        """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
         return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
 
     def fingerprint(self, *more: str) -> str:
-        """A digest that changes when the store is written to: metadata, sizes and times (in object storage, tags) of
-        all files, not contents; of the variables of the convention, and of `more`.
+        """Return a digest that changes when the store is written to.
 
-        Errors: DataError when a chunk is absent from a store that dsel wrote. Cost: one look at every chunk
-        file.
+        It covers metadata, and sizes and times of all files (in object storage, tags), not contents; of the variables
+        of the schema, and of those in `more`. Raises DataError if a chunk is absent from a store that dsel wrote.
+        Lists the files of the store.
         """
         _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
@@ -110,12 +121,35 @@ class Store:
 
 
 def open_store(path: str | AnyPath) -> Store:
-    """Open a store and check that it follows the convention; no values are read except feature and target
-    labels.
+    """Open a store and check that it follows the schema (dsel.data.schema).
 
-    Errors: MissingInputError when there is no store (saying what there is instead); DataError when X is
-    missing, misshapen, not numeric or encoded, when Y does not fit it, when labels repeat, or when a chunk
-    was lost.
+    Parameters
+    ----------
+    path : str or path
+        The store: a path, or an s3://, gs:// or az:// URL.
+
+    Returns
+    -------
+    Store
+        What the store contains.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no store; the message says what there is instead.
+    DataError
+        If X is missing, not a matrix of numbers, or encoded, if Y does not fit it, if labels repeat, or if a chunk is
+        lost.
+
+    Notes
+    -----
+    Reads metadata and the labels of features and targets, no values.
+
+    Examples
+    --------
+    >>> import dsel
+    >>> store = dsel.open_store("data.zarr")  # doctest: +SKIP
+    >>> store.x.read(0, 100, columns=[2, 5])  # doctest: +SKIP
     """
     path = as_path(path).absolute()
     _require_store(path)
@@ -134,8 +168,8 @@ def open_store(path: str | AnyPath) -> Store:
         shape=(m, n),
         n_targets=n_targets,
         dtype=_number(x.array.dtype),
-        features=_column_labels(path, schema.FEATURE, "x", n),
-        targets=_column_labels(path, schema.TARGET, "y", n_targets),
+        features=column_labels(path, schema.FEATURE, "feature", "x", n),
+        targets=column_labels(path, schema.TARGET, "target", "y", n_targets),
         row_bounds=bounds(m, x.files[0]),
         column_bounds=bounds(n, x.files[1]),
     )
@@ -143,35 +177,26 @@ def open_store(path: str | AnyPath) -> Store:
     return store
 
 
-def open_xarray(path: str | AnyPath) -> xr.Dataset:
-    """The store as a lazy xarray Dataset, chunked as it is on disk. Errors as `open_store`."""
-    store = open_store(path)
-    import xarray as xr
-
-    dataset: xr.Dataset = xr.open_zarr(zarr_store(store.path), consolidated=False, chunks={})
-    return dataset
-
-
 def _require_store(path: AnyPath) -> None:
     if (path / schema.METADATA_FILE).is_file():
         kind = _read_json(path / schema.METADATA_FILE).get("node_type")
         if kind == "array":
             raise MissingInputError(
-                f"{path} is a single Zarr array.", "Name the group that holds the array X, one folder up."
+                f"{path} is a single Zarr array.", "Give the group that contains the array X, one folder up."
             )
         return
     is_there = path.exists()
     if _is_begun(path) and (isinstance(path, ObjectPath) or not is_there):
         raise MissingInputError(
-            f"{path} is not complete: its ingest was interrupted, or is going on.",
-            "Run the same ingest again; it goes on.",
+            f"{path} is not complete: its ingest was interrupted, or is still running.",
+            "If it was interrupted, run the same ingest again: it continues.",
         )
     if not is_there:
-        raise MissingInputError(f"There is no store {path}.", "Check the path, or make it with dsel ingest.")
+        raise MissingInputError(f"There is no store {path}.", "Check the path, or create it with dsel ingest.")
     if path.is_file() and find_format(path) is not None:
         raise MissingInputError(
             f"{path} is a {path.suffix} file, not a store.",
-            f"Make one: dsel ingest {path.name} {path.stem}.zarr",
+            f"Create one: dsel ingest {path.name} {path.stem}.zarr",
         )
     old = any((path / name).exists() for name in (".zgroup", ".zarray", ".zmetadata"))
     if old:
@@ -180,13 +205,13 @@ def _require_store(path: AnyPath) -> None:
 
 
 def _is_begun(path: AnyPath) -> bool:
-    """Whether an ingest has left what it goes on from. In a bucket its lock stays, which does not count."""
+    """Return whether an ingest has begun. In object storage its lock may stay, which does not count."""
     staging = schema.staging_path(path)
     return (staging / "progress.json").is_file() if isinstance(path, ObjectPath) else staging.exists()
 
 
 def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
-    """Open X or Y and check dimensions, dtype and encoding."""
+    """Open X or Y, and check its dimensions, dtype and encoding."""
     if not (path / variable / schema.METADATA_FILE).is_file():
         arrays = (entry.key.partition(f"/{schema.METADATA_FILE}") for entry in walk(path))
         found = sorted(name for name, is_array, _ in arrays if is_array and "/" not in name)
@@ -213,7 +238,7 @@ def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
 
 
 def _require_plain(where: str, attributes: dict[str, Any]) -> None:
-    """Refuse an encoding of xarray under which the stored values are not the values meant."""
+    """Raise DataError if an encoding of xarray changes the meaning of the stored values."""
     fill = attributes.get("_FillValue")
     if isinstance(fill, str):  # xarray writes floats as base64
         try:
@@ -226,7 +251,7 @@ def _require_plain(where: str, attributes: dict[str, Any]) -> None:
         encoded["_FillValue"] = missing
     if encoded:
         raise DataError(
-            f"{where} is encoded ({encoded}): the numbers on disk are not the values meant.",
+            f"{where} is encoded ({encoded}): the numbers on disk are not the values.",
             "Write it decoded: ds.drop_encoding().to_zarr(...) with xarray.",
         )
 
@@ -237,36 +262,17 @@ def _number(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return kept
 
 
-def _column_labels(path: AnyPath, variable: str, prefix: str, count: int) -> Labels:
-    labels = _labels(path, variable, count) if count else None
+def column_labels(path: AnyPath, variable: str, what: str, prefix: str, count: int) -> Labels:
+    """Return the labels of the columns, or x0, x1, ... if the store has none. Raises DataError if labels repeat."""
+    labels = read_labels(path, variable, count) if count else None
     if labels is None:
-        return np.array(default_labels(prefix, count), dtype=object)
-    require_unique(labels.tolist(), variable, str(path), "Give every column a name of its own.")
+        return as_labels(default_labels(prefix, count))
+    require_unique(labels.tolist(), what, str(path), "Give every column a unique name.")
     return labels
 
 
-def _labels(path: AnyPath, variable: str, count: int) -> Labels | None:
-    """Labels as str; None when the store has none. Numbers, such as positions, become their decimal text."""
-    if not (path / variable / schema.METADATA_FILE).is_file():
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # zarr warns of fixed-length strings, which xarray writes
-        handle = open_array(str(path), variable)
-        try:
-            values = np.asarray(handle.array[...])
-        except DselError:
-            raise
-        except Exception as error:
-            raise DataError(
-                f"The labels {variable} of {path} cannot be read: {describe_error(error)}", REMEDY
-            ) from error
-    if values.shape != (count,):
-        raise DataError(f"{path}: {variable} has shape {values.shape} for {count} labels.", "Write one for each.")
-    return np.array([str(label) for label in values.tolist()], dtype=object)
-
-
 def _require_all_chunks(store: Store) -> None:
-    """DataError when a chunk is absent from a store that dsel wrote; elsewhere it means fill values."""
+    """Raise DataError if a chunk is absent from a store that dsel wrote; elsewhere it means fill values."""
     if not is_complete(store.path):
         return
     absent = store.absent_chunks()
@@ -283,7 +289,7 @@ def _absent(path: AnyPath, variable: str) -> list[str]:
 
 
 def files_of(folder: AnyPath) -> Iterator[FileInfo]:
-    """All chunk files of an array."""
+    """Yield all chunk files of an array."""
     return (entry for entry in walk(folder) if not entry.key.endswith(schema.METADATA_FILE))
 
 

@@ -1,11 +1,11 @@
-"""Stores with a sparse X, as AnnData writes them: CSR rows in Zarr, format 2 or 3, labels in `var`, columns in `obs`.
+"""Stores with a sparse X, as AnnData writes them: CSR in Zarr format 2 or 3, labels in `var`, columns in `obs`.
 
     variable     kind                      meaning
     X            group, csr_matrix         data, indices, indptr; attribute shape (m, n)
-    var          group, attribute _index   optional: the array in it with the names of the columns of X
-    obs          group                     optional: columns over the samples, of which some may be targets or weights
+    var          group, attribute _index   optional: the name of its array with the labels of the columns of X
+    obs          group                     optional: columns over the samples, some of which may be targets or weights
 
-A row block is read as a CSR matrix and never made dense as a whole. What the other groups hold is not looked at.
+A row block is read as a CSR matrix; X is never dense as a whole. Other groups are ignored.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data import schema
-from dsel.data.labels import Labels, default_labels, require_unique
-from dsel.data.store.array import REMEDY, StoredArray, describe_error, metadata_file, open_array
-from dsel.data.store.reader import files_of
-from dsel.errors import DataError, DselError, MissingInputError, OptionError
+from dsel.data.labels import Labels
+from dsel.data.store.array import REMEDY, StoredArray, metadata_file, open_array, read_attributes
+from dsel.data.store.reader import column_labels, files_of
+from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path, list_names
 
-#: A row block has about so many bytes of values and column numbers, or a chunk of them, whichever is more.
+#: A row block has about this many bytes of values and column numbers, or one chunk of them if that is more.
 BLOCK_BYTES: Final = 32 << 20
 
 _DATA, _INDICES, _INDPTR = "X/data", "X/indices", "X/indptr"
-#: What stands beside the members of a group.
+#: Files of a group that are not its members.
 _METADATA: Final = (schema.METADATA_FILE, ".zgroup", ".zattrs")
 
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Rows [start, stop) of a stored CSR matrix, which are its values [first, last)."""
+    """Rows [start, stop) of a stored CSR matrix: its values [first, last)."""
 
     path: str
     start: int
@@ -47,14 +47,14 @@ class SparseRows:
     n: int
 
     def read(self, columns: NDArray[np.int64] | None = None) -> Any:
-        """The rows as a scipy CSR matrix, or of these only the ascending `columns`. Errors: DataError."""
+        """Return the rows as a CSR matrix of scipy, or only the ascending `columns` of them. Raises DataError."""
         from scipy.sparse import csr_matrix
 
         data, indices = (StoredArray(self.path, name).read(self.first, self.last) for name in (_DATA, _INDICES))
         indptr = StoredArray(self.path, _INDPTR).read(self.start, self.stop + 1).astype(np.int64) - self.first
         where = f"X of {self.path}, rows {self.start} to {self.stop}"
         if indptr[0] != 0 or indptr[-1] != data.size or (np.diff(indptr) < 0).any():
-            raise DataError(f"{where}: indptr does not rise from {self.first} to {self.last}.", REMEDY)
+            raise DataError(f"{where}: indptr does not increase from {self.first} to {self.last}.", REMEDY)
         if indices.size and (int(indices.min()) < 0 or int(indices.max()) >= self.n):
             raise DataError(
                 f"{where}: column numbers from {indices.min()} to {indices.max()}, and X has {self.n} columns.", REMEDY
@@ -63,7 +63,7 @@ class SparseRows:
         return rows if columns is None else rows[:, columns]
 
     def bytes_read(self) -> int:
-        """Bytes of values, column numbers and row ends, uncompressed."""
+        """Return the uncompressed bytes of values, column numbers and row ends."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in (_DATA, _INDICES, _INDPTR))
         value, index, pointer = (int(size) for size in sizes)
         return (self.last - self.first) * (value + index) + (self.stop - self.start + 1) * pointer
@@ -79,20 +79,20 @@ class ObsColumns:
     stop: int
 
     def read(self, columns: NDArray[np.int64] | None = None) -> NDArray[Any]:
-        """Rows [start, stop) of the columns, (r, N)."""
+        """Return the rows of the columns, shape (r, N), or only the ascending `columns` of them."""
         wanted = self.variables if columns is None else [self.variables[int(j)] for j in columns]
         parts = [StoredArray(self.path, name).read(self.start, self.stop) for name in wanted]
         return np.column_stack(parts)
 
     def bytes_read(self) -> int:
-        """Bytes of these rows, uncompressed."""
+        """Return the uncompressed bytes of these rows."""
         sizes = (open_array(self.path, name).array.dtype.itemsize for name in self.variables)
         return (self.stop - self.start) * sum(int(size) for size in sizes)
 
 
 @dataclass(frozen=True)
 class SparseStore:
-    """A data set on disk with a CSR matrix X (m x n) of `stored` values."""
+    """A data set on disk with a CSR matrix X (m x n) that has `stored` values."""
 
     path: AnyPath
     shape: tuple[int, int]
@@ -100,79 +100,68 @@ class SparseStore:
     dtype: np.dtype[Any]
     features: Labels
     row_bounds: list[int]  # 0, ..., m
-    ends: list[int]  # the values before each of them
+    ends: list[int]  # the number of values before each of them
 
-    has_weight = False  # AnnData's obs columns have meanings of their own: weights are named
+    has_weight = False  # a column of obs called weight may mean anything, so weights are always named
 
     @property
     def column_bounds(self) -> list[int]:
-        """Rows are whole."""
+        """0 and n: row blocks are full rows."""
         return [0, self.shape[1]]
 
     @cached_property
     def obs(self) -> tuple[str, ...]:
-        """Columns over the samples, their labels left out."""
+        """Names of the columns over the samples, without the labels."""
         folder = self.path / "obs"
-        label = attributes(folder).get("_index")
+        label = read_attributes(folder).get("_index")
         return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
 
     def blocks(self) -> list[SparseRows]:
-        """The row blocks."""
+        """Return the row blocks."""
         edges = zip(self.row_bounds, self.row_bounds[1:], self.ends, self.ends[1:], strict=False)
         return [SparseRows(str(self.path), a, b, first, last, self.shape[1]) for a, b, first, last in edges]
 
     def column(self, name: str, argument: str) -> StoredArray:
-        """A column of obs that holds numbers. Errors: OptionError where it is not there, DataError for others."""
+        """Return a column of obs. Raises OptionError if it does not exist, DataError if it has no numbers."""
         if name not in self.obs:
             raise OptionError(
                 f"{argument}: {self.path} has no column {name!r} in obs.",
                 f"It has {shorten(self.obs) or 'none'}.",
             )
-        kind = attributes(self.path / "obs" / name).get("encoding-type", "array")
+        kind = read_attributes(self.path / "obs" / name).get("encoding-type", "array")
         array = None if kind != "array" else open_array(str(self.path), f"obs/{name}").array
         if array is None or array.shape != (self.shape[0],) or schema.stored_dtype(np.dtype(array.dtype)) is None:
             raise DataError(
-                f"{argument}: the column {name!r} in obs of {self.path} is not one number a sample ({kind}).",
+                f"{argument}: the column {name!r} in obs of {self.path} is not one number per sample ({kind}).",
                 "Write it as numbers (codes, or a column of 0 and 1 for each category).",
             )
         return StoredArray(str(self.path), f"obs/{name}")
 
     def fingerprint(self, *columns: str) -> str:
-        """A digest that changes when X, the labels or these columns of obs are written to."""
+        """Return a digest that changes when X, the labels or these columns of obs are written to."""
         digest = hashlib.blake2b(digest_size=16)
-        label = attributes(self.path / "var").get("_index", "_index")
+        label = read_attributes(self.path / "var").get("_index", "_index")
         for name in ("X", _DATA, _INDICES, _INDPTR, f"var/{label}", *(f"obs/{column}" for column in columns)):
             folder = self.path / name
-            digest.update(name.encode() + b"\0" + json.dumps(attributes(folder), sort_keys=True).encode())
+            digest.update(name.encode() + b"\0" + json.dumps(read_attributes(folder), sort_keys=True).encode())
             for entry in sorted(files_of(folder) if name != "X" else (), key=lambda entry: entry.key):
                 digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
 
 
 def is_sparse(path: AnyPath) -> bool:
-    """Whether X at `path` is a sparse matrix as AnnData writes it."""
-    return str(attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
-
-
-def attributes(folder: AnyPath) -> dict[str, Any]:
-    """Attributes of a group or array, of Zarr format 2 or 3."""
-    for file, of in ((schema.METADATA_FILE, "attributes"), (".zattrs", None)):
-        try:
-            found = json.loads((folder / file).read_text())
-            return dict(found if of is None else found.get(of, {}))
-        except (OSError, ValueError, TypeError):
-            continue
-    return {}
+    """Return whether X of the store is a sparse matrix as AnnData writes it."""
+    return str(read_attributes(path / "X").get("encoding-type", "")) in ("csr_matrix", "csc_matrix")
 
 
 def open_sparse(path: str | AnyPath) -> SparseStore:
     """Open a store whose X `is_sparse`. Reads the row ends and the labels of the columns.
 
-    Errors: DataError for column-compressed X (its rows cannot be read without all of it), for parts that are missing or
-    do not fit each other, and for values that are not real numbers.
+    Raises DataError if X is stored by columns (its rows cannot be read without all of it), if parts are missing or do
+    not fit each other, or if values are not real numbers.
     """
     path = as_path(path).absolute()
-    found = attributes(path / "X")
+    found = read_attributes(path / "X")
     where = f"X of {path}"
     if found["encoding-type"] == "csc_matrix":
         raise DataError(
@@ -196,16 +185,18 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
         )
     ends = StoredArray(str(path), _INDPTR).read(0, m + 1).astype(np.int64)
     if ends[0] != 0 or int(ends[-1]) != values.shape[0] or (np.diff(ends) < 0).any():
-        raise DataError(f"{where}: indptr does not rise from 0 to the {values.shape[0]} values.", REMEDY)
+        raise DataError(f"{where}: indptr does not increase from 0 to the {values.shape[0]} values.", REMEDY)
     most = max(BLOCK_BYTES // (values.dtype.itemsize + indices.dtype.itemsize), values.chunks[0], indices.chunks[0])
-    row_bounds = _cut(ends, most, n)
+    row_bounds = _divide_rows(ends, most, n)
+    label = read_attributes(path / "var").get("_index", "_index")
+    features = column_labels(path, f"var/{label}", "feature", "x", n)
     return SparseStore(
-        path, (m, n), int(ends[-1]), np.dtype(values.dtype), _features(path, n), row_bounds, ends[row_bounds].tolist()
+        path, (m, n), int(ends[-1]), np.dtype(values.dtype), features, row_bounds, ends[row_bounds].tolist()
     )
 
 
-def _cut(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
-    """Row blocks of at most `most` values (one row at least), and of 64 `most` places, empty ones counted."""
+def _divide_rows(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
+    """Return row blocks of at most `most` values, or one row, and of at most 64 * `most` elements with the zeros."""
     m, edges = ends.size - 1, [0]
     tall = max(1, 64 * most // n)
     while edges[-1] < m:
@@ -213,20 +204,3 @@ def _cut(ends: NDArray[np.int64], most: int, n: int) -> list[int]:
         stop = int(np.searchsorted(ends, ends[start] + most, side="right")) - 1
         edges.append(min(max(stop, start + 1), start + tall, m))
     return edges
-
-
-def _features(path: AnyPath, n: int) -> Labels:
-    label = attributes(path / "var").get("_index", "_index")
-    if metadata_file(path / "var" / label) is None:
-        return np.array(default_labels("x", n), dtype=object)
-    try:
-        values = np.asarray(open_array(str(path), f"var/{label}").array[...])
-    except DselError:
-        raise
-    except Exception as error:  # zarr raises what its many parts raise
-        raise DataError(f"The labels in var of {path} cannot be read: {describe_error(error)}", REMEDY) from error
-    if values.shape != (n,):
-        raise DataError(f"{path}: var has {values.shape} labels for {n} columns.", "Write one for each.")
-    found = [str(label) for label in values.tolist()]
-    require_unique(found, "feature", str(path), "Give every column a name of its own (var_names_make_unique).")
-    return np.array(found, dtype=object)
