@@ -100,9 +100,9 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     return f, rank
 
 
-#: A pivot of at most so many times its floor is steep: a running factor does not tell whether it is above it, and what
-#: it says of the gain is rounding. Such subsets are judged by `eliminated`.
-STEEP_RATIO = 10.0
+#: A pivot of at most this many times its floor is borderline: a running factor cannot decide whether it is above the
+#: floor, and its gain is rounding. `eliminated` decides instead.
+BORDERLINE_RATIO = 10.0
 #: Bounds eliminate columns in orders of their own, in which pivots may be anything. So much of the floor (itself 1e-7
 #: of the squared norm) is added to each, as a ridge would: more than rounding, so that noise stays noise, and next to
 #: nothing beside what independent columns explain (dsel.objective.conditioning says how much).

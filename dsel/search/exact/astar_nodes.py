@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.kernels.elimination import STEEP_RATIO
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.search.exact.bounds import BoundProblem, orthonormalised
 
 _Mask = NDArray[np.bool_]
@@ -41,7 +41,7 @@ def tree_children(problem: BoundProblem, node: Node, q: int) -> list[Node]:
         return []
     G, B, f = problem.residual(node.members, R)
     independent = problem.free(node.members, R)
-    unreliable = independent & (np.diag(G) <= STEEP_RATIO * problem.floor[R])  # pivots may be rounding
+    unreliable = independent & (np.diag(G) <= BORDERLINE_RATIO * problem.floor[R])  # pivots may be rounding
     gain = _gains(problem, node, R, np.diag(G), B, f, independent & ~unreliable, unreliable)
     order = np.argsort(-gain, kind="stable")
     R, gain, G, B = R[order], gain[order], G[np.ix_(order, order)], B[order]

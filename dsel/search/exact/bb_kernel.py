@@ -1,18 +1,19 @@
 """The inner loop of branch and bound over a quadratic objective, compiled.
 
-A node is a subset S of size s, and an ordered list R of t columns that may still be added, q of them. It holds the
-residual Gram G (t, t) of R and its residual cross-Gram B (t, N), both given S; lam stands in G's diagonal. Its
-children choose one column i of R and may use those after it. With z_i the residual of i orthonormalised over the
-columns after it (one elimination of G from the end backwards), A_i = sum_{l >= i} z_l z_l' is what all of R from i on
-can explain, and with w_i = b_i / sqrt(g_ii)
+A node is a subset S of size s, and an ordered list R of t columns, of which q may still be added. It holds the residual
+Gram matrix G (t, t) of R and its residual cross-Gram matrix B (t, N), both given S. lam is in the diagonal of G. A
+child chooses one column i of R, and may use the columns after it.
+
+Let z_i be the residual of i orthonormalised over the columns after it, from one elimination of G from the end. Then
+A_i = sum_{l >= i} z_l z_l' is what all of R from i on can explain. With w_i = b_i / sqrt(g_ii),
 
     |w_i|^2 + the q - 1 largest eigenvalues of A_i - w_i w_i'
 
-bounds what child i and any q - 1 columns after it explain: they span no more than R from i on, and have rank q - 1.
-R is ordered so that A grows as late as it can: the next column from the end is that of the least |z|^2. Pairs (q = 2)
-are all looked at, without bounds.
+bounds what child i and any q - 1 columns after it explain: they span at most R from i on, and have rank q - 1. The
+order of R lets A grow as late as possible: the next column from the end is that of the least |z|^2. With q = 2, all
+pairs are compared without bounds.
 
-With the combined bound a node also knows disjoint cores (dsel.search.exact.disjoint_cores). What is dependent:
+With the combined bound, a node also uses disjoint cores (dsel.search.exact.disjoint_cores). For dependent columns see
 dsel.search.exact.dependence.
 """
 
@@ -23,17 +24,24 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Floats, Int, Ints
-from dsel.objective.kernels.elimination import STEEP_RATIO
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.search.exact import bb_layout as layout
 from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.dependence import NO_PLACE, PIVOTS_ALONE, checked, dependent, gather, record
-from dsel.search.exact.disjoint_cores import cores, narrow
+from dsel.search.exact.dependence import (
+    NO_PLACE,
+    PIVOTS_ALONE,
+    collect_members,
+    is_dependent,
+    record_if_better,
+    value_by_rule,
+)
+from dsel.search.exact.disjoint_cores import branch_on_smallest_core, find_cores
 from dsel.search.exact.suffix_bounds import list_children
 
 
 @compiled(fast=True)
 def _singles(P: BranchState, d: Int) -> None:
-    """|b_i|^2 of every column of R, which of them depend on S, and the best subset of one more column."""
+    """Write |b_i|^2 of each column of R and whether it depends on S; record the best subset with one more column."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
     frame, allowed, floor = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR)
     numbers = vector(P, layout.NUMBERS)
@@ -44,48 +52,48 @@ def _singles(P: BranchState, d: Int) -> None:
             m += cross[i, a] * cross[i, a]
         moments[0, i] = m
         moments[1, i] = layout.FREE
-        if gram[i, i] <= STEEP_RATIO * floor[allowed[d, i]]:
-            moments[1, i] = layout.DEPENDENT if dependent(P, d, i) else layout.STEEP
-        if moments[1, i] == layout.STEEP or (
+        if gram[i, i] <= BORDERLINE_RATIO * floor[allowed[d, i]]:
+            moments[1, i] = layout.DEPENDENT if is_dependent(P, d, i) else layout.BORDERLINE
+        if moments[1, i] == layout.BORDERLINE or (
             moments[1, i] == layout.FREE and not f - m / gram[i, i] >= numbers[layout.INCUMBENT]
         ):
-            record(P, d, i, NO_PLACE)
+            record_if_better(P, d, i, NO_PLACE)
 
 
 @compiled(fast=True)
 def _pairs(P: BranchState, d: Int) -> None:
-    """The best subset of two more columns."""
+    """Record the best subset with two more columns."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
     frame, allowed, floor = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR)
     numbers, work = vector(P, layout.NUMBERS), matrix(P, layout.WORK)
     f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     N = cross.shape[1]
-    diagonal, inner, steep = work[0], work[1], work[2]
-    turned = np.empty((N, frame[d, layout.T]))  # so that inner products with all columns are made side by side
+    diagonal, inner, border = work[0], work[1], work[2]
+    transposed = np.empty((N, frame[d, layout.T]))  # inner products with all columns at once are faster
     for i in range(frame[d, layout.T]):
         for a in range(N):
-            turned[a, i] = cross[i, a]
+            transposed[a, i] = cross[i, a]
         diagonal[i] = gram[i, i]
-        steep[i] = STEEP_RATIO * floor[allowed[d, i]]
+        border[i] = BORDERLINE_RATIO * floor[allowed[d, i]]
     for i in range(1, frame[d, layout.T]):
         if moments[1, i] == layout.DEPENDENT:
             continue
         need = f - numbers[layout.INCUMBENT]
         g_ii = gram[i, i]
         m_ii = moments[0, i]
-        steep_i = steep[i]
+        border_i = border[i]
         hits = 0
         for l in range(i):
             inner[l] = 0.0
         for a in range(N):
             b = cross[i, a]
             for l in range(i):
-                inner[l] += b * turned[a, l]
+                inner[l] += b * transposed[a, l]
         for l in range(i):
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
             explained = m_ii * diagonal[l] + moments[0, l] * g_ii - 2.0 * g * inner[l]
-            hits += 1 if not explained <= need * det or det <= steep[l] * g_ii + steep_i * diagonal[l] else 0
+            hits += 1 if not explained <= need * det or det <= border[l] * g_ii + border_i * diagonal[l] else 0
         if hits == 0:
             continue
         for l in range(i):
@@ -94,35 +102,38 @@ def _pairs(P: BranchState, d: Int) -> None:
             g = gram[i, l]
             det = g_ii * diagonal[l] - g * g
             explained = m_ii * diagonal[l] + moments[0, l] * g_ii - 2.0 * g * inner[l]
-            if not explained <= (f - numbers[layout.INCUMBENT]) * det or det <= steep[l] * g_ii + steep_i * diagonal[l]:
-                record(P, d, i, l)
+            if (
+                not explained <= (f - numbers[layout.INCUMBENT]) * det
+                or det <= border[l] * g_ii + border_i * diagonal[l]
+            ):
+                record_if_better(P, d, i, l)
 
 
 @compiled(fast=True)
 def _branch(P: BranchState, d: Int, q: Int) -> None:
-    """Order R, bound its children and list those that may hold a better subset."""
+    """Order R, bound the children and list those that may hold a better subset."""
     frame, children, moments = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN), matrix(P, layout.MOMENTS)
     lower, count = matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
     t = frame[d, layout.T]
     order = np.empty(t, np.int64)
     place = np.int64(0)
     first = np.int64(0)
-    steep = np.int64(0)
-    for state in (layout.DEPENDENT, layout.STEEP, layout.FREE):
+    borderline = np.int64(0)
+    for state in (layout.DEPENDENT, layout.BORDERLINE, layout.FREE):
         for i in range(t):
             if moments[1, i] == state:
                 order[place] = i
                 place += 1
                 first += 1 if state != layout.FREE else 0
-                steep += 1 if state == layout.STEEP else 0
+                borderline += 1 if state == layout.BORDERLINE else 0
     crossing = list_children(P, d, q, order, first, first)
     if count[layout.BOUND] == layout.COMBINED and first == 0 and frame[d, layout.LEFT] > 0 and q >= count[layout.CORES]:
-        found = cores(P, d, q, order, crossing)
+        found = find_cores(P, d, q, order, crossing)
         if found > q:
             frame[d, layout.LEFT] = 0
         else:
-            narrow(P, d, q, order, found)
-    for a in range(first - 1, first - steep - 1, -1):
+            branch_on_smallest_core(P, d, q, order, found)
+    for a in range(first - 1, first - borderline - 1, -1):
         children[d, frame[d, layout.LEFT]] = a
         lower[d, frame[d, layout.LEFT]] = matrix(P, layout.ERROR)[layout.BELOW, d]
         frame[d, layout.LEFT] += 1
@@ -132,7 +143,7 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
 
 @compiled(fast=True)
 def _arrange(P: BranchState, d: Int, order: Ints) -> None:
-    """Put R, G and B of depth d into the new order."""
+    """Permute R, G and B of depth d into this order."""
     gram = cube(P, layout.GRAM)[d]
     cross = cube(P, layout.CROSS)[d]
     work = matrix(P, layout.WORK)
@@ -159,7 +170,7 @@ def _arrange(P: BranchState, d: Int, order: Ints) -> None:
 
 @compiled(fast=True)
 def _open(P: BranchState, d: Int) -> None:
-    """Look at the node at depth d: its own neighbours, and which children are to be visited."""
+    """Visit the node at depth d: compare its supersets by one or two columns, or list its children."""
     frame, count = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT)
     q = count[layout.Q] - d
     frame[d, layout.LEFT] = 0
@@ -172,8 +183,10 @@ def _open(P: BranchState, d: Int) -> None:
 
 @compiled(fast=True)
 def _descend(P: BranchState, d: Int, i: Int) -> bool:
-    """Make child i of the node at depth d the node at depth d + 1, without columns that depend on it; False where it
-    depends on S itself."""
+    """Make child i of the node at depth d the node at depth d + 1, and return False if i depends on S.
+
+    Columns that depend on the child are dropped.
+    """
     gram, cross, columns = cube(P, layout.GRAM), cube(P, layout.CROSS), int_vector(P, layout.START)
     frame = int_matrix(P, layout.FRAME)
     allowed = int_matrix(P, layout.ALLOWED)
@@ -186,11 +199,11 @@ def _descend(P: BranchState, d: Int, i: Int) -> bool:
     j = allowed[d, i]
     error[layout.SHARE, d + 1] = error[layout.SHARE, d] * g / root[j, j]
     error[layout.ROOM, d + 1] = min(error[layout.ROOM, d], root[j, j] / floor[j])
-    if error[layout.SHARE, d + 1] * error[layout.ROOM, d + 1] <= STEEP_RATIO and dependent(P, d, i):
+    if error[layout.SHARE, d + 1] * error[layout.ROOM, d + 1] <= BORDERLINE_RATIO and is_dependent(P, d, i):
         return False
     frame[d + 1, layout.CHOSEN] = j
-    if g <= STEEP_RATIO * floor[j]:
-        s = gather(P, d, i, NO_PLACE)
+    if g <= BORDERLINE_RATIO * floor[j]:
+        s = collect_members(P, d, i, NO_PLACE)
         for a in range(s):
             columns[a] = int_vector(P, layout.MEMBERS)[a]
         for a in range(i + 1, t):
@@ -211,8 +224,10 @@ def _descend(P: BranchState, d: Int, i: Int) -> bool:
 
 @compiled(fast=True)
 def _given(P: BranchState, d: Int, i: Int) -> int:
-    """Make R, G and B of depth d + 1 those of the places after i at depth d, given i, without columns that are
-    dependent then; how many are left."""
+    """Write R, G and B of depth d + 1, for the places after i at depth d given i, and return the size of R.
+
+    Columns that are dependent given i are dropped.
+    """
     gram, cross = cube(P, layout.GRAM), cube(P, layout.CROSS)
     allowed, floor, moved = int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR), int_matrix(P, layout.CHILDREN)
     t = int_matrix(P, layout.FRAME)[d, layout.T]
@@ -237,7 +252,7 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
     else:
         for a in range(i + 1, t):
             left = parent[a, a] - parent[i, a] * parent[i, a] / g
-            if left <= floor[allowed[d, a]] and not checked(P, d, i, a, PIVOTS_ALONE) < np.inf:
+            if left <= floor[allowed[d, a]] and not value_by_rule(P, d, i, a, PIVOTS_ALONE) < np.inf:
                 continue
             u = parent[i, a] / g
             allowed[d + 1, kept] = allowed[d, a]
@@ -267,7 +282,7 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
     error = matrix(P, layout.ERROR)
     N = root_cross.shape[1]
     f = vector(P, layout.NUMBERS)[layout.TOTAL]
-    rows = np.empty((s + t, s))  # K given the members of S before, column by column
+    rows = np.empty((s + t, s))  # K given the earlier members of S, column by column
     rows_cross = np.empty((s, N))
     error[layout.SHARE, d] = 1.0
     error[layout.ROOM, d] = np.inf
@@ -280,7 +295,7 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
         j = columns[p]
         error[layout.SHARE, d] *= rows[p, p] / root[j, j]
         error[layout.ROOM, d] = min(error[layout.ROOM, d], root[j, j] / floor[j])
-        scale = 1.0 / np.sqrt(max(rows[p, p], floor[j]))  # it passed, but after several trifles it may be rounding
+        scale = 1.0 / np.sqrt(max(rows[p, p], floor[j]))  # independent, but several small pivots may make it rounding
         for i in range(s + t):
             rows[i, p] *= scale
         for x in range(N):
@@ -310,7 +325,7 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
 
 @compiled(fast=True)
 def _residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
-    """The residual Gram matrix of the targets at depth d: what the rows of `explained` (s, N) leave."""
+    """Write the residual Gram matrix of the targets at depth d: what the rows of `explained` (s, N) leave."""
     targets, root = cube(P, layout.TARGETS)[d], matrix(P, layout.ROOT_TARGETS)
     for x in range(root.shape[0]):
         for y in range(root.shape[0]):
@@ -321,7 +336,7 @@ def _residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
 
 @compiled(fast=True)
 def begin(P: BranchState, s: Int, t: Int) -> None:
-    """Make depth 0 the node of S = START[:s] (ascending) and R = START[s:s + t]; nothing is left of a dependent S."""
+    """Make depth 0 the node of S = START[:s] (ascending) and R = START[s:s + t]; a dependent S has no open node."""
     count, base, columns = int_vector(P, layout.COUNT), int_vector(P, layout.BASE), int_vector(P, layout.START)
     count[layout.DEPTH] = -1
     count[layout.OPENED] = 0
@@ -329,16 +344,16 @@ def begin(P: BranchState, s: Int, t: Int) -> None:
     count[layout.BASE_SIZE] = s
     for a in range(s):
         base[a] = columns[a]
-    if checked(P, np.int64(0), NO_PLACE, NO_PLACE, PIVOTS_ALONE) < np.inf:
+    if value_by_rule(P, np.int64(0), NO_PLACE, NO_PLACE, PIVOTS_ALONE) < np.inf:
         count[layout.DEPTH] = 0
         _from_root(P, np.int64(0), s, t)
 
 
 @compiled(fast=True)
 def explore(P: BranchState, budget: Int) -> None:
-    """Depth first, for `budget` nodes or until nothing is left (COUNT[DEPTH] < 0).
+    """Visit nodes depth first, until `budget` nodes are visited or none is open (COUNT[DEPTH] < 0).
 
-    A node counts when it is opened: when its bound as a child, in its parent, did not prune it.
+    A node counts when it is visited, that is if its parent did not prune it.
     """
     frame, count, children = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT), int_matrix(P, layout.CHILDREN)
     numbers, lower = vector(P, layout.NUMBERS), matrix(P, layout.LOWER)

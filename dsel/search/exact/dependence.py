@@ -1,9 +1,9 @@
-"""Which subsets on the way of branch and bound are dependent, and what they are worth, by the objective's own rule.
+"""Decide in branch and bound which subsets are dependent, and their f, by the objective's own rule.
 
-A subset is dependent when a pivot is at or below its floor with the columns in the order of their indices, as
-`Objective.value` has it, in whatever order the search came to them; what is dependent stays so with more
-columns. The running factor decides where its pivots are far above the floor. Where they are not ("steep"), and for
-every subset that seems better than the incumbent, those pivots and f are computed from the root (`eliminated`).
+A subset is dependent if a pivot is at or below its floor, with the columns in the order of their indices. This is the
+rule of `Objective.value`, whatever the order in which the search adds columns. Supersets of a dependent subset are
+dependent. The running factor decides if its pivots are far above the floor. If they are borderline, and for each subset
+that seems better than the incumbent, pivots and f are computed from the root (`eliminated`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dsel.objective.kernels.elimination import eliminated
 from dsel.search.exact import bb_layout as layout
 from dsel.search.exact.bb_layout import BranchState
 
-#: No place in R; and no targets, for the pivots alone.
+#: No place in R. No targets, if only the pivots matter.
 NO_PLACE, PIVOTS_ALONE = np.int64(-1), np.int64(0)
 
 
 @compiled(fast=True)
-def gather(P: BranchState, d: Int, i: Int, l: Int) -> int:
-    """S at depth d with the places i and l of its R (-1: none) in MEMBERS, ascending; how many they are."""
+def collect_members(P: BranchState, d: Int, i: Int, l: Int) -> int:
+    """Write S at depth d with places i and l of its R (-1: none) to MEMBERS, ascending, and return its size."""
     members, base, count = int_vector(P, layout.MEMBERS), int_vector(P, layout.BASE), int_vector(P, layout.COUNT)
     frame, allowed = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED)
     size = 0
@@ -47,9 +47,9 @@ def gather(P: BranchState, d: Int, i: Int, l: Int) -> int:
 
 
 @compiled(fast=True)
-def checked(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float:
-    """f(S with i and l) as the objective values it, NaN where its columns depend on each other; see `eliminated`."""
-    size = gather(P, d, i, l)
+def value_by_rule(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float:
+    """Return f of S with i and l by the objective's rule, NaN if it is dependent; see `eliminated`."""
+    size = collect_members(P, d, i, l)
     total = vector(P, layout.NUMBERS)[layout.TOTAL]
     return eliminated(
         matrix(P, layout.ROOT_GRAM), matrix(P, layout.ROOT_CROSS), targets, total, vector(P, layout.FLOOR),
@@ -58,17 +58,17 @@ def checked(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float:
 
 
 @compiled(fast=True)
-def dependent(P: BranchState, d: Int, i: Int) -> bool:
-    """Whether the columns of S and i depend on each other in the order of their indices: with more they do, too."""
-    return not checked(P, d, i, NO_PLACE, PIVOTS_ALONE) < np.inf
+def is_dependent(P: BranchState, d: Int, i: Int) -> bool:
+    """Return whether S with i is dependent by the objective's rule."""
+    return not value_by_rule(P, d, i, NO_PLACE, PIVOTS_ALONE) < np.inf
 
 
 @compiled(fast=True)
-def record(P: BranchState, d: Int, i: Int, l: Int) -> None:
-    """Note S with the places i and l of its R (-1: none), if it is independent and better than the incumbent."""
+def record_if_better(P: BranchState, d: Int, i: Int, l: Int) -> None:
+    """Record S with places i and l of its R (-1: none) if it is independent and better than the incumbent."""
     frame, best, allowed = int_matrix(P, layout.FRAME), int_vector(P, layout.BEST), int_matrix(P, layout.ALLOWED)
     count = int_vector(P, layout.COUNT)
-    f = checked(P, d, i, l, matrix(P, layout.ROOT_CROSS).shape[1])
+    f = value_by_rule(P, d, i, l, matrix(P, layout.ROOT_CROSS).shape[1])
     if not f < vector(P, layout.NUMBERS)[layout.INCUMBENT]:
         return
     vector(P, layout.NUMBERS)[layout.INCUMBENT] = f

@@ -1,9 +1,9 @@
-"""Disjoint cores, which the combined bound of branch and bound adds to that of the children.
+"""Disjoint cores, which strengthen the combined bound of branch and bound.
 
-A core is a set of columns without which R is pruned, so that every better subset holds one column of it. q + 1 disjoint
-cores leave no better subset, however much all columns explain together; that is how q tells where a single direction
-holds nearly everything and the eigenvalues say nothing. With q disjoint cores all columns outside of them are dropped;
-the children are those of the smallest core.
+A core is a set of columns without which R is pruned, so that every better subset holds at least one of them. With
+q + 1 disjoint cores there is no better subset, however much all columns explain together. So q matters even if a single
+direction holds nearly everything and the eigenvalues say little. With q disjoint cores, all columns outside of them are
+dropped. Children are made for the smallest core only.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from dsel._lib.kernel_arrays import int_vector, matrix, vector
 from dsel._lib.types import Int, Ints
 from dsel.search.exact import bb_layout as layout
 from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.suffix_bounds import absorb, list_children, prepare, suffix_bound
+from dsel.search.exact.suffix_bounds import add_least, copy_to_scratch, list_children, suffix_bound
 
 
 @compiled(fast=True)
 def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
-    """Order R so that the columns before split come last, and find how many of those from split on explain too little
-    together with q columns of the others left out of count: the place below which a core lies, see `cores`."""
+    """Order the columns before `split`, and return the place up to which they are the next core.
+
+    The bound prunes the columns after that place. Columns from `split` on are in earlier cores. The place is -1 if the
+    bound prunes all of R, and `split` or more if there is no further core.
+    """
     numbers = vector(P, layout.NUMBERS)
     f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     slack = f - numbers[layout.INCUMBENT] + numbers[layout.MARGIN]
-    prepare(P, d, order)
+    copy_to_scratch(P, d, order)
     trace = 0.0
     top = 0.0
     reached = 0.0
     for a in range(order.size - 1, -1, -1):
-        z = absorb(P, d, a if a >= split else np.int64(0), a, order)
+        z = add_least(P, d, a if a >= split else np.int64(0), a, order)
         trace += z
         top += z
         if a > split:
             continue
         top = suffix_bound(P, q, a, order.size, top, trace, slack, np.bool_(False))
-        if not top <= slack:  # what is not a number prunes nothing
+        if not top <= slack:  # a bound that is not a number prunes nothing
             numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
             return a
         reached = top
@@ -45,11 +48,11 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
 
 
 @compiled(fast=True)
-def cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
-    """Disjoint sets of columns of which every better subset holds one; how many; q + 1: there is no better subset.
+def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
+    """Write the core of each column of R to CORE, and return the number of cores; q + 1: there is no better subset.
 
-    Without the columns of such a set, a core, the bound prunes. The first is that of the children, `order` up to
-    `crossing`; the next one is looked for among the columns that are in none.
+    The first core is that of the children, `order` up to `crossing`. The next one is searched among the columns that
+    are in no core.
     """
     core = int_vector(P, layout.CORE)
     t = order.size
@@ -63,11 +66,11 @@ def cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
             if core[a] == 0:
                 trial[split] = a
                 split += 1
-        held = split
+        end = split
         for a in range(t):
             if core[a] > 0:
-                trial[held] = a
-                held += 1
+                trial[end] = a
+                end += 1
         place = _next_core(P, d, q, trial, split)
         if place >= split:
             return found
@@ -80,8 +83,11 @@ def cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
 
 
 @compiled(fast=True)
-def narrow(P: BranchState, d: Int, q: Int, order: Ints, found: Int) -> None:
-    """List the children of the smallest core instead; with q cores a better subset has one of each and nothing else."""
+def branch_on_smallest_core(P: BranchState, d: Int, q: Int, order: Ints, found: Int) -> None:
+    """List the children of the smallest core only; with q cores, also drop the columns that are in no core.
+
+    A better subset then has one column of each core and no others.
+    """
     core = int_vector(P, layout.CORE)
     t = order.size
     sizes = np.zeros(found + 1, np.int64)
@@ -95,10 +101,10 @@ def narrow(P: BranchState, d: Int, q: Int, order: Ints, found: Int) -> None:
     if least == 1 and dropped == 0:
         return
     place = 0
-    for turn in range(3):  # what is dropped, the core, the others
+    for part in range(3):  # the dropped columns, the core, the others
         for a in range(t):
             out = dropped > 0 and core[a] == 0
-            if (turn == 0 and out) or (turn == 1 and core[a] == least) or (turn == 2 and not out and core[a] != least):
+            if (part == 0 and out) or (part == 1 and core[a] == least) or (part == 2 and not out and core[a] != least):
                 order[place] = a
                 place += 1
     list_children(P, d, q, order, dropped, dropped + sizes[least])

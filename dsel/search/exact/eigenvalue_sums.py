@@ -1,4 +1,4 @@
-"""Sums of the largest eigenvalues of a symmetric matrix, and what is known of them for less, in branch and bound."""
+"""Sums of the largest eigenvalues of a symmetric matrix, and cheaper bounds on them, for branch and bound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dsel._lib.types import Floats, Int
 
 
 @compiled(fast=True)
-def top_of(H: Floats, q: Int) -> float:
-    """Sum of the q largest eigenvalues of a symmetric matrix; infinity where an element is not finite."""
+def sum_of_largest(H: Floats, q: Int) -> float:
+    """Return the sum of the q largest eigenvalues of a symmetric matrix, infinity if an element is not finite."""
     N = H.shape[0]
     if q <= 0:
         return 0.0
@@ -30,8 +30,8 @@ def top_of(H: Floats, q: Int) -> float:
 
 
 @compiled(fast=True)
-def spread(H: Floats, w: Floats, q: Int) -> float:
-    """Sum of the q largest diagonal elements of H - w w': no more than that of the q largest eigenvalues (Schur)."""
+def sum_of_largest_diagonal(H: Floats, w: Floats, q: Int) -> float:
+    """Return the sum of the q largest diagonal elements of H - w w', at most that of the eigenvalues (Schur)."""
     N = H.shape[0]
     total = 0.0
     last = np.inf
@@ -53,21 +53,24 @@ def spread(H: Floats, w: Floats, q: Int) -> float:
 
 
 @compiled(fast=True)
-def at_most(leading: Floats, q: Int, trace: float, slack: float) -> float:
-    """At least the sum of the q largest eigenvalues of a positive semidefinite matrix of that trace: that of its part
-    `leading`, and all of the rest (no sum of the largest is above that of two diagonal blocks). Infinity where this
-    cannot tell whether it is within the slack; it is not where that of the part is not (Cauchy)."""
+def block_upper_bound(leading: Floats, q: Int, trace: float, slack: float) -> float:
+    """Return an upper bound on the sum of the q largest eigenvalues of a positive semidefinite matrix of this trace.
+
+    The bound is the sum of the diagonal block `leading` plus the rest of the trace, because the sum of a matrix is at
+    most that of two diagonal blocks. The sum of the block itself is a lower bound (Cauchy). Returns infinity if the two
+    do not decide whether the sum is within the slack.
+    """
     rest = trace
     for x in range(leading.shape[0]):
         rest -= leading[x, x]
-    part = top_of(leading, q)
+    part = sum_of_largest(leading, q)
     bound = min(part + max(rest, 0.0), trace)
     return bound if part > slack or bound <= slack else np.inf
 
 
 @compiled(fast=True)
 def add_outer(A: Floats, b: Floats, d: float) -> None:
-    """A + b b' / d, of as many targets as A has."""
+    """Add b b' / d to A, for the targets of A."""
     for x in range(A.shape[0]):
         u = b[x] / d
         for y in range(A.shape[0]):
@@ -75,8 +78,8 @@ def add_outer(A: Floats, b: Floats, d: float) -> None:
 
 
 @compiled(fast=True)
-def without_outer(H: Floats, A: Floats, w: Floats) -> None:
-    """H = A - w w', of as many targets as A has."""
+def subtract_outer(H: Floats, A: Floats, w: Floats) -> None:
+    """Write A - w w' to H, for the targets of A."""
     for x in range(A.shape[0]):
         for y in range(A.shape[0]):
             H[x, y] = A[x, y] - w[x] * w[y]

@@ -20,7 +20,7 @@ import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.kernels.elimination import STEEP_RATIO
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar import AStar
 from dsel.search.exact.astar_nodes import Node
@@ -76,7 +76,7 @@ class ReducedTargets(ReducedProblem):
         independent[chosen] = False
         columns = np.flatnonzero(independent)
         Z = (left[columns] / np.sqrt(d[columns])[:, None]).T
-        return self._bounded(columns, Z, explained_S, q, d[columns] <= STEEP_RATIO * self.floor[columns])
+        return self._bounded(columns, Z, explained_S, q, d[columns] <= BORDERLINE_RATIO * self.floor[columns])
 
 
 class WideAStar(AStar):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
-from dsel.objective.kernels.elimination import STEEP_RATIO
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.search.exact.bounds import BoundProblem, column_norms, few_targets
 from dsel.search.exact.projection import project_out
 from dsel.search.exact.secular_equation import downdated
@@ -134,7 +134,7 @@ class ReducedProblem:
         if problem is not None:
             # In any order, no pivot of S and j is below their determinant, which is not below that of W.
             highest = max(float(self.floor.max(initial=0.0)), problem.highest_floor)
-            doubtful = determinant * squares <= STEEP_RATIO * highest
+            doubtful = determinant * squares <= BORDERLINE_RATIO * highest
             doubtful[chosen] = False
             independent = ~doubtful
             if doubtful.any():
@@ -143,7 +143,7 @@ class ReducedProblem:
         columns = np.flatnonzero(independent)
         left, floor = squares[columns], self.floor[columns]
         Z = Z[:, columns] / np.where(left > floor, np.sqrt(np.maximum(left, floor)), np.inf)
-        return self._bounded(columns, Z, Z_S, q, left <= STEEP_RATIO * floor)
+        return self._bounded(columns, Z, Z_S, q, left <= BORDERLINE_RATIO * floor)
 
     def _bounded(self, columns: Ints, Z: Floats, Z_S: Floats, q: int, unreliable: NDArray[np.bool_]) -> Children:
         """Return the children with l and u of Theorem 4. Z (r_y, t): directions the columns add to Z_S (s, r_y)."""

@@ -1,4 +1,4 @@
-"""What the columns from each place of R on can add, and so which children of a node are pruned, in branch and bound."""
+"""Bound what the columns from each place of R on can explain, and list the children that are not pruned."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from dsel._lib.types import Bool, Floats, Int, Ints
 from dsel.objective.kernels.elimination import NOISE_RATIO
 from dsel.search.exact import bb_layout as layout
 from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.eigenvalue_sums import add_outer, at_most, spread, top_of, without_outer
+from dsel.search.exact.eigenvalue_sums import (
+    add_outer,
+    block_upper_bound,
+    subtract_outer,
+    sum_of_largest,
+    sum_of_largest_diagonal,
+)
 
 
 @compiled(fast=True)
-def prepare(P: BranchState, d: Int, order: Ints) -> None:
-    """Copies of G and B of depth d in that order in the scratch matrices, and A = 0."""
+def copy_to_scratch(P: BranchState, d: Int, order: Ints) -> None:
+    """Copy G and B of depth d to the scratch matrices in this order, and set A = 0."""
     gram = cube(P, layout.GRAM)[d]
     cross = cube(P, layout.CROSS)[d]
     work = matrix(P, layout.WORK)
@@ -32,8 +38,10 @@ def prepare(P: BranchState, d: Int, order: Ints) -> None:
 
 @compiled(fast=True)
 def _eliminate(P: BranchState, a: Int, N: Int) -> None:
-    """Take column a's direction out of the columns before it, in the scratch matrices; no more of one than there is,
-    whatever rounding says (see dsel.search.exact.bounds.orthonormalised)."""
+    """Eliminate column a from the columns before it in the scratch matrices.
+
+    Elements are clipped as in dsel.search.exact.bounds.orthonormalised, so that rounding cannot grow.
+    """
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     d = work[a, a]
     for i in range(a):
@@ -51,7 +59,7 @@ def _eliminate(P: BranchState, a: Int, N: Int) -> None:
 
 @compiled(fast=True)
 def _exchange(P: BranchState, order: Ints, i: Int, l: Int, N: Int) -> None:
-    """Columns i and l of the scratch matrices change places."""
+    """Exchange columns i and l of the scratch matrices."""
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     if i == l:
         return
@@ -66,7 +74,7 @@ def _exchange(P: BranchState, order: Ints, i: Int, l: Int, N: Int) -> None:
 
 @compiled(fast=True)
 def _least(P: BranchState, d: Int, first: Int, a: Int, N: Int, order: Ints) -> Int:
-    """Of the columns first..a the one that adds least to what those after a explain."""
+    """Return which of the columns first..a adds least to what those after a explain."""
     work = matrix(P, layout.WORK)
     cross = matrix(P, layout.WORK_CROSS)
     floor = vector(P, layout.FLOOR)
@@ -85,9 +93,11 @@ def _least(P: BranchState, d: Int, first: Int, a: Int, N: Int, order: Ints) -> I
 
 
 @compiled(fast=True)
-def absorb(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
-    """Put that column of first..a at place a which adds least to A, and add it; what it adds. Of A only the part of the
-    leading targets is kept."""
+def add_least(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
+    """Put the column of first..a that adds least to A at place a, add it, and return what it adds to the trace.
+
+    Only the part of A for the leading targets is kept.
+    """
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     floor, allowed = vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     N = cross.shape[1]
@@ -103,8 +113,8 @@ def absorb(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
 
 
 @compiled(fast=True)
-def least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> None:
-    """Put that of the columns first..a at place a which alone explains least."""
+def put_least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> None:
+    """Put the column of first..a that explains least alone at place a."""
     gram, moments = cube(P, layout.GRAM)[d], matrix(P, layout.MOMENTS)
     p = first
     for i in range(first + 1, a + 1):
@@ -114,8 +124,8 @@ def least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> 
 
 
 @compiled(fast=True)
-def _by_targets(P: BranchState, a: Int, t: Int) -> Floats:
-    """A (N, N), from the columns a..t - 1 of the scratch matrices."""
+def _explained_gram(P: BranchState, a: Int, t: Int) -> Floats:
+    """Return A (N, N) of the columns a..t - 1 of the scratch matrices."""
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     A: Floats = cube(P, layout.WHOLE)[0]
     A[:] = 0.0
@@ -125,8 +135,8 @@ def _by_targets(P: BranchState, a: Int, t: Int) -> Floats:
 
 
 @compiled(fast=True)
-def _by_columns(P: BranchState, a: Int, t: Int) -> Floats:
-    """Z Z' (t - a, t - a) instead, whose eigenvalues are those of A but for zeros."""
+def _explained_gram_of_columns(P: BranchState, a: Int, t: Int) -> Floats:
+    """Return Z Z' (t - a, t - a) of the columns a..t - 1, whose nonzero eigenvalues are those of A."""
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     M = np.empty((t - a, t - a))
     for i in range(t - a):
@@ -141,7 +151,7 @@ def _by_columns(P: BranchState, a: Int, t: Int) -> Floats:
 
 @compiled(fast=True)
 def _without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> Floats:
-    """A - w w', w being that of the column at place a, or where it is smaller Z Z' without that column's direction."""
+    """Return A - w w' for w of the column at place a or, if it is smaller, Z Z' without that column's direction."""
     work, floor, allowed = matrix(P, layout.WORK), vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     m = order.size - a
     if m < w.size:
@@ -152,17 +162,17 @@ def _without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> F
             pivot = work[a + l, a + l]
             u[l] = work[a, a + l] / np.sqrt(pivot)
             norm += u[l] * u[l]
-            sound = sound and pivot > floor[allowed[d, order[a + l]]]  # else u may hold its rounding
+            sound = sound and pivot > floor[allowed[d, order[a + l]]]  # otherwise u may be rounding
         if sound:
-            return _projected(_by_columns(P, a, order.size), u / np.sqrt(norm))
+            return _projected(_explained_gram_of_columns(P, a, order.size), u / np.sqrt(norm))
     H: Floats = cube(P, layout.WHOLE)[1]
-    without_outer(H, _by_targets(P, a, order.size), w)
+    subtract_outer(H, _explained_gram(P, a, order.size), w)
     return H
 
 
 @compiled(fast=True)
 def _projected(M: Floats, u: Floats) -> Floats:
-    """(I - u u') M (I - u u') for a unit vector u, in M's place."""
+    """Overwrite M by (I - u u') M (I - u u') for a unit vector u, and return it."""
     m = u.size
     v = np.zeros(m)
     share = 0.0
@@ -178,8 +188,10 @@ def _projected(M: Floats, u: Floats) -> Floats:
 
 @compiled(fast=True)
 def suffix_bound(P: BranchState, q: Int, a: Int, t: Int, top: float, trace: float, slack: float, exact: Bool) -> float:
-    """At least the q largest eigenvalues of A, of the columns a..t - 1: `top` is that already; their sum, where it may
-    be within the slack."""
+    """Return an upper bound on the sum of the q largest eigenvalues of A, of the columns a..t - 1.
+
+    `top` is such a bound. The sum itself is returned if it may be within the slack.
+    """
     N = matrix(P, layout.WORK_CROSS).shape[1]
     kind = int_vector(P, layout.COUNT)[layout.BOUND]
     if kind == layout.LEAPS or q >= N:
@@ -189,19 +201,19 @@ def suffix_bound(P: BranchState, q: Int, a: Int, t: Int, top: float, trace: floa
     leading, none = cube(P, layout.LEADING)[0], cube(P, layout.LEADING)[1]
     if not exact:
         none[0, :] = 0.0
-        if spread(leading, none[0], q) > slack:
+        if sum_of_largest_diagonal(leading, none[0], q) > slack:
             return trace
-        bound = at_most(leading, q, trace, slack)
+        bound = block_upper_bound(leading, q, trace, slack)
         if bound < np.inf:
             return bound
     if leading.shape[0] == N:
-        return min(top_of(leading, q), trace)
-    return min(top_of(_by_columns(P, a, t) if t - a < N else _by_targets(P, a, t), q), trace)
+        return min(sum_of_largest(leading, q), trace)
+    return min(sum_of_largest(_explained_gram_of_columns(P, a, t) if t - a < N else _explained_gram(P, a, t), q), trace)
 
 
 @compiled(fast=True)
 def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: float, slack: float, exact: Bool) -> float:
-    """What the child at place a and q - 1 columns after it can explain."""
+    """Return an upper bound on what the child at place a and q - 1 columns after it explain."""
     gram = cube(P, layout.GRAM)[d]
     cross = cube(P, layout.CROSS)[d]
     leading = cube(P, layout.LEADING)
@@ -215,25 +227,28 @@ def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: flo
     gain: float = matrix(P, layout.MOMENTS)[0, j] / gram[j, j]
     if kind == layout.EIGENVALUE:
         targets = cube(P, layout.TARGETS)[d]
-        if not exact and gain + spread(targets, w, q - 1) > slack:
+        if not exact and gain + sum_of_largest_diagonal(targets, w, q - 1) > slack:
             return np.inf
-        without_outer(whole[1], targets, w)
-        return gain + top_of(whole[1], q - 1)
-    if not exact and gain + spread(leading[0], w, q - 1) > slack:
+        subtract_outer(whole[1], targets, w)
+        return gain + sum_of_largest(whole[1], q - 1)
+    if not exact and gain + sum_of_largest_diagonal(leading[0], w, q - 1) > slack:
         return trace
-    without_outer(leading[1], leading[0], w)
+    subtract_outer(leading[1], leading[0], w)
     if not exact:
-        bound = gain + at_most(leading[1], q - 1, trace - gain, slack - gain)
+        bound = gain + block_upper_bound(leading[1], q - 1, trace - gain, slack - gain)
         if bound < np.inf:
             return bound
     H = leading[1] if leading.shape[1] == N else _without_column(P, d, a, order, w)
-    return min(trace, gain + top_of(H, q - 1))
+    return min(trace, gain + sum_of_largest(H, q - 1))
 
 
 @compiled(fast=True)
 def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split: Int) -> Int:
-    """Order the columns first.. of R, those from split on before the others, bound the children and list those that may
-    hold a better subset. The place from which on (downwards) not all are pruned, first - 1 where there is none."""
+    """Order the columns from `first` on, bound their children, and list those that may hold a better subset.
+
+    Columns from `split` on stay behind the others. Returns the last place that is not pruned, first - 1 if there is
+    none.
+    """
     frame, children = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN)
     numbers, lower, count = vector(P, layout.NUMBERS), matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
     f, below = matrix(P, layout.ERROR)[layout.F_OF_S, d], matrix(P, layout.ERROR)[layout.BELOW, d]
@@ -241,20 +256,20 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
     kind = count[layout.BOUND]
     exact = d == 0 or count[layout.CAREFUL] > 0
     single = matrix(P, layout.WORK_CROSS).shape[1] == 1 and count[layout.CAREFUL] == 0
-    prepare(P, d, order)
+    copy_to_scratch(P, d, order)
     trace = 0.0
-    top = 0.0  # at least the q largest eigenvalues of A
-    reached = -1.0  # what the columns looked at so far can explain, where that is not enough
+    top = 0.0  # upper bound on the q largest eigenvalues of A
+    reached = -1.0  # what the columns so far can explain, while that is not enough
     listed = 0
     crossed = kind == layout.EIGENVALUE
     crossing = order.size - 1 if crossed else first - 1
     for a in range(order.size - 1, first - 1, -1):
         lowest = split if a >= split else first
-        ordered = crossed and (single or kind == layout.EIGENVALUE)  # A is not needed any more
+        ordered = crossed and (single or kind == layout.EIGENVALUE)  # A is no longer needed
         if ordered:
-            least_gain_last(P, d, lowest, a, order)
+            put_least_gain_last(P, d, lowest, a, order)
         else:
-            z = absorb(P, d, lowest, a, order)
+            z = add_least(P, d, lowest, a, order)
             trace += z
             top += z
         if not crossed:
@@ -266,7 +281,7 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
             crossing = a
         known = ordered and kind != layout.EIGENVALUE
         bound = f - below if known else _child_bound(P, d, a, q, order, trace, slack, exact)
-        if not trace < np.inf or np.isnan(bound):  # says nothing
+        if not trace < np.inf or np.isnan(bound):  # the bound is useless
             bound = np.inf
             count[layout.NOT_FINITE] += 1
         if bound <= slack:
