@@ -1,0 +1,154 @@
+"""A package on the path adds a method and a file format: the command line knows both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import dsel
+
+METHOD = """
+from pydantic import Field
+
+from dsel.config.types import Int
+from dsel.search.base import FrontPoint, SearchOutcome
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.options import Options
+
+
+class StrideOptions(Options):
+    stride: Int = Field(2, ge=1)
+
+
+def requirements(problem: ProblemSummary, options: StrideOptions) -> Requirements:
+    return Requirements(whole_gram=True, notes=(f"stride {options.stride} over {problem.n} columns",))
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    members = tuple(range(0, task.objective.n, task.options.stride))[: task.k]
+    return SearchOutcome((FrontPoint(len(members), task.objective.value(members), members),))
+
+
+METHOD = Method("stride", "Choose every so many columns.", run, options=StrideOptions, requirements=requirements)
+"""
+
+FORMAT = """
+import numpy as np
+
+from dsel.data.formats.arrays import ArraySource
+from dsel.data.formats.base import Format
+
+
+def open_text(path, options):
+    with path.open(encoding="utf-8") as file:
+        values = np.loadtxt(file, ndmin=2)
+    return ArraySource(values[:, 1:], values[:, :1], name=path.name, files=[path], dtype=options.dtype)
+
+
+FORMAT = Format("text", (".txt",), open_text)
+"""
+
+ENTRY_POINTS = (
+    "[dsel.methods]\n{name} = stride_plugin.method:METHOD\n[dsel.formats]\ntext = stride_plugin.text:FORMAT\n"
+)
+
+
+def install(site: Path, method: str = METHOD, name: str = "stride") -> None:
+    """Write the package as pip would."""
+    (site / "stride_plugin").mkdir(parents=True)
+    (site / "stride_plugin" / "__init__.py").touch()
+    (site / "stride_plugin" / "method.py").write_text(method)
+    (site / "stride_plugin" / "text.py").write_text(FORMAT)
+    info = site / "stride_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stride-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS.format(name=name))
+
+
+def run(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run `dsel` with the site on its path."""
+    path = os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])
+    return subprocess.run(
+        [sys.executable, "-m", "dsel", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path}, cwd=site, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def write_job(site: Path, **keys: object) -> Path:
+    """Write a job file for the store of the site."""
+    job = site / "job.yaml"
+    job.write_text(yaml.safe_dump({"store": "data.zarr", "k": 3, "cluster": {"local": {"workers": 1}}, **keys}))
+    return job
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the installed package, and a store that the command line wrote with its format."""
+    site = tmp_path_factory.mktemp("site")
+    install(site)
+    np.savetxt(site / "data.txt", np.random.default_rng(0).normal(size=(50, 9)))
+    done = run(site, "ingest", "data.txt", "data.zarr")
+    assert done.returncode == 0, done.stderr
+    assert "50 samples x 8 features and 1 targets" in done.stdout
+    return site
+
+
+def test_plan_and_run_know_the_method(site: Path) -> None:
+    job = write_job(site, method="stride", options={"stride": 3})
+    done = run(site, "plan", job)
+    assert done.returncode == 0, done.stderr
+    assert "note: stride 3 over 8 columns" in done.stdout
+    done = run(site, "run", job)
+    assert done.returncode == 0, done.stderr
+    assert set(dsel.open_selection(site / "job.result").indices) == {0, 3, 6}
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "message"),
+    [
+        ({"method": "lasso"}, 64, "There is no method 'lasso'. Known: poss, .*, stride"),
+        ({"method": "Strides"}, 64, "Did you mean 'stride'?"),
+        ({"method": "stride", "options": {"stride": 0}}, 64, "Options of stride: 'stride' is 0: it must be at least 1"),
+        ({"method": "stride", "options": {"stripe": 1}}, 64, "stride has no option 'stripe'. Did you mean 'stride'?"),
+    ],
+)
+def test_errors_name_it(site: Path, keys: dict[str, object], code: int, message: str) -> None:
+    done = run(site, "plan", write_job(site, **keys))
+    assert done.returncode == code
+    first, _, last = message.partition(".*")
+    assert first in done.stderr
+    assert last in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "method", "message"),
+    [
+        (
+            "import no_such_module",
+            "stride",
+            "stride",
+            "stride-plugin .* cannot be imported: ModuleNotFoundError",
+        ),
+        ("METHOD = 3", "stride", "stride", "package stride-plugin .* is not a dsel.search.method.Method"),
+        (METHOD, "strides", "strides", "package stride-plugin .* calls itself 'stride'"),
+        (METHOD, "omp", "omp", "packages dsel and stride-plugin have a method of the same name, 'omp'"),
+    ],
+)
+def test_a_package_that_is_wrong_is_named(tmp_path: Path, code: str, name: str, method: str, message: str) -> None:
+    install(tmp_path, code, name)
+    script = (
+        "import numpy as np, dsel, re\nfrom dsel.errors import DselError\n"
+        "X = np.random.default_rng(0).normal(size=(20, 4))\n"
+        f"try: dsel.plan(X, k=2, method={method!r}, calibrate=False)\n"
+        f"except DselError as error: assert re.search({message!r}, str(error)), error\n"
+        "else: assert False\n"
+        "dsel.plan(X, k=2, method='forward', calibrate=False)  # others are not affected\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(dsel.__file__).parents[1])])
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=300)
