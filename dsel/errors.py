@@ -1,15 +1,38 @@
-"""What can go wrong, grouped by what the person (or the scheduler) who sees it does next.
+"""The errors of dsel, one class for each thing that the person (or the scheduler) who sees it can do next.
 
-Every error says what is wrong, where, with the numbers, and then the remedy. `kind` is a stable word for programs,
-`exit_code` what the command line returns (the values of sysexits.h where one fits). All are picklable, so that an
-error raised on a worker arrives whole.
+A message says what is wrong and where, with the numbers, and then the remedy. `kind` is a stable word for programs.
+`exit_code` is what the command line returns (the values of sysexits.h where one fits). All errors pickle, so that an
+error raised on a worker arrives complete.
 """
 
 from __future__ import annotations
 
 
 class DselError(Exception):
-    """Base of all errors that `dsel` raises on purpose. `remedy` is a sentence that says what to do about it."""
+    """Base class of all errors that dsel raises on purpose.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong and where: a sentence, or two.
+    remedy : str
+        What to do about it: a sentence.
+
+    Attributes
+    ----------
+    kind : str
+        The class of the error as a stable word, such as "option" or "data".
+    exit_code : int
+        What the command line returns.
+
+    Examples
+    --------
+    >>> error = OptionError("k is 0, and X has 5 columns.", "k is a whole number from 1 to 5.")
+    >>> str(error)
+    'k is 0, and X has 5 columns. k is a whole number from 1 to 5.'
+    >>> error.kind, error.exit_code
+    ('option', 64)
+    """
 
     kind = "error"
     exit_code = 70
@@ -24,49 +47,57 @@ class DselError(Exception):
 
 
 class OptionError(DselError):
-    """An argument, option or job file is wrong: correct it and start again."""
+    """An argument, an option or the job file is wrong. Correct it and start again."""
 
     kind = "option"
     exit_code = 64
 
 
 class DataError(DselError):
-    """The data cannot be used as they are (NaN, a corrupt chunk, shapes that do not fit): mend the data."""
+    """The data cannot be used as they are (NaN, a damaged chunk, shapes that do not fit). Correct the data."""
 
     kind = "data"
     exit_code = 65
 
 
 class MissingInputError(DselError):
-    """A file or store that should be read is not there, or is not what it should be."""
+    """A file or a store that should be read does not exist, or is something else."""
 
     kind = "missing-input"
     exit_code = 66
 
 
 class OutputError(DselError):
-    """The results cannot be written where they should go, or something is there already."""
+    """The results cannot be written to the given place, or something exists there already."""
 
     kind = "output"
     exit_code = 73
 
 
 class CapacityError(DselError):
-    """The work does not fit the memory or the disk there is: more of it, or a smaller problem."""
+    """The work does not fit the memory or the disk. Provide more, or make the problem smaller."""
 
     kind = "capacity"
     exit_code = 71
 
 
 class ClusterError(DselError):
-    """The cluster did not do its part (no workers, all paused, lost): the same job may work when started again."""
+    """The cluster failed (no workers, all paused, lost). The same job may work if it is started again."""
 
     kind = "cluster"
     exit_code = 69
 
 
 class StorageError(DselError):
-    """Object storage did not answer, however often it was asked (`attempts`): the same work goes on when it is well."""
+    """Object storage did not answer, after several attempts. Start the same work again later; it continues.
+
+    Parameters
+    ----------
+    what, remedy : str
+        As for `DselError`.
+    attempts : int
+        How often the request was sent.
+    """
 
     kind = "storage"
     exit_code = 74
@@ -78,7 +109,7 @@ class StorageError(DselError):
 
 
 class AccessError(DselError):
-    """Object storage refuses: no credentials, wrong ones, or no right to read or write there."""
+    """Object storage denies access: there are no credentials, wrong ones, or no permission to read or write."""
 
     kind = "access"
     exit_code = 77
@@ -92,14 +123,14 @@ class MissingExtraError(DselError):
 
 
 class CriterionError(DselError):
-    """A user's own criterion raised or returned something that is not a number."""
+    """A custom criterion raised an exception, or returned something that is not a number."""
 
     kind = "criterion"
     exit_code = 70
 
 
 class Interrupted(DselError):
-    """Stopped by a signal after writing a checkpoint: start the same job again and it goes on."""
+    """A signal stopped the run after it wrote a checkpoint. Start the same job again; it continues."""
 
     kind = "interrupted"
     exit_code = 75

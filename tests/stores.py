@@ -1,4 +1,4 @@
-"""Small stores for tests, and a count of the chunks that are read from them."""
+"""Small stores for tests, and a counter of the chunks that are read from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsel.data.ingest import ingest_arrays
 
 
 def regression(m: int = 600, n: int = 24, seed: int = 0, dtype: str = "float64") -> tuple[Any, Any]:
-    """Data whose values float32 holds exactly, with six columns that matter."""
+    """Return data that float32 represents exactly; the target depends on six columns."""
     rng = np.random.default_rng(seed)
     X = (rng.integers(-512, 512, size=(m, n)) / 256).astype(dtype)
     X[:, 1] = (X[:, 0] + X[:, 1]) / 2
@@ -28,7 +28,7 @@ def make_store(path: Path, X: Any, Y: Any = None, chunks: tuple[int, int] | None
 
 
 def count_reads() -> Counter[str]:
-    """From now on, count the chunk files of X and Y that zarr reads in this process (once patched, for good)."""
+    """Count the chunk files of X and Y that zarr reads in this process from now on. The patch stays."""
     from zarr.storage import LocalStore
 
     counter: Counter[str] = getattr(LocalStore, "_test_reads", None) or Counter()
@@ -49,7 +49,7 @@ def count_reads() -> Counter[str]:
 
 
 def reads_so_far() -> dict[str, int]:
-    """What `count_reads` has counted in this process."""
+    """Return what `count_reads` has counted in this process."""
     from zarr.storage import LocalStore
 
     return dict(getattr(LocalStore, "_test_reads", {}))

@@ -1,4 +1,4 @@
-"""What a batch system sees of a run: lines that programs read, an id in each, and no secret anywhere."""
+"""Log lines have a run id, no secret is written anywhere, and nothing is unpickled or evaluated."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
         {"cluster": {"gateway": {"workers": 1, "options": {"data": f"s3://me:{PLANTED}@bucket"}}}},
     ],
 )
-def test_an_address_with_a_password_is_refused_and_not_repeated(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_a_url_with_a_password_is_refused_and_not_repeated(tmp_path: Path, keys: dict[str, Any]) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(yaml.safe_dump({"store": "s", "k": 1, **keys}))
-    with pytest.raises(OptionError, match="password or signature") as error:
+    with pytest.raises(OptionError, match="a password or a signature") as error:
         read_job(job)
     assert PLANTED not in str(error.value)
     job.write_text(yaml.safe_dump({"store": "s", "k": 1, "targets": ["a:b@c", "http://x/y?design=1"]}))
@@ -117,7 +117,7 @@ def test_the_code_reads_no_pickles_and_runs_no_text() -> None:
 
 
 @pytest.mark.parametrize("folder", ["slurm", "kubernetes"])
-def test_nothing_that_operators_copy_holds_a_secret(folder: str) -> None:
+def test_nothing_that_operators_copy_contains_a_secret(folder: str) -> None:
     files = [path for path in (ROOT / "deploy" / folder).rglob("*") if path.is_file()]
     assert files
     for path in files:

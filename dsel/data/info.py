@@ -1,4 +1,4 @@
-"""What a store holds, for people."""
+"""What a store contains, and advice about it, as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TINY_BYTES = TARGET_BYTES // 40
 
 @dataclass(frozen=True)
 class VariableInfo:
-    """One array: how it is stored."""
+    """How one array is stored."""
 
     name: str
     shape: tuple[int, ...]
@@ -28,14 +28,14 @@ class VariableInfo:
     chunks: tuple[int, ...]
     shards: tuple[int, ...] | None
     n_chunks: int
-    bytes_in_memory: int | None  # None for labels, whose length varies
+    bytes_in_memory: int | None  # None for labels, which vary in length
     bytes_on_disk: int
     compression: str
 
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """A store at a glance. `absent` are the chunk files that are not there, `notes` is advice."""
+    """A summary of a store: `absent` lists the chunk files that do not exist, `notes` is advice."""
 
     path: AnyPath
     variables: tuple[VariableInfo, ...]
@@ -46,7 +46,7 @@ class StoreInfo:
     notes: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """Plain text, one line a fact."""
+        """Return the summary as plain text, one fact per line."""
         text = [str(self.path)]
         for v in self.variables:
             memory = "" if v.bytes_in_memory is None else f", {_size(v.bytes_in_memory)} in memory"
@@ -63,7 +63,7 @@ class StoreInfo:
 
 
 def describe(path: str | AnyPath) -> StoreInfo:
-    """Look at a store without reading its values. Cost: one listing of its files. Errors as `open_store`."""
+    """Return a summary of a store. Lists its files and reads no values. Raises the errors of `open_store`."""
     if is_sparse(as_path(path)):
         return _describe_sparse(open_sparse(path))
     store = open_store(path)
@@ -82,7 +82,7 @@ def describe(path: str | AnyPath) -> StoreInfo:
 
 
 def render(info: StoreInfo) -> str:
-    """The same as a table of text, as wide as it needs to be."""
+    """Return the summary with a table of the arrays."""
     from io import StringIO
 
     from rich.box import SIMPLE
@@ -114,7 +114,7 @@ def render(info: StoreInfo) -> str:
 
 def _describe_sparse(store: SparseStore) -> StoreInfo:
     m, n = store.shape
-    share = f"{store.stored:,} values ({store.stored / (m * n):.2g} of the places)"
+    share = f"{store.stored:,} values ({store.stored / (m * n):.2g} of the elements)"
     blocks = f"{len(store.row_bounds) - 1} row blocks"
     parts = tuple(_variable(store.path, f"X/{name}") for name in ("data", "indices", "indptr"))
     return StoreInfo(
@@ -147,7 +147,7 @@ def _variable(path: AnyPath, name: str) -> VariableInfo:
 
 
 def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
-    """Advice: what makes this store slow or unsafe, and what to do about it."""
+    """Return advice: what makes this store slow or unsafe, and what to do about it."""
     notes = []
     if store.chunk_bytes > SLOW_BYTES:
         notes.append(f"chunks of {_size(store.chunk_bytes)} are slow to read and need memory: about 40 MB is best")
@@ -155,13 +155,13 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
         notes.append(f"chunks of {_size(store.chunk_bytes)} make many small tasks: about 40 MB is best")
     n_rows, is_cut = store.row_bounds[1], len(store.column_bounds) > 2
     if is_cut and FEWEST_FULL_ROWS * store.shape[1] * store.dtype.itemsize <= TARGET_BYTES:
-        notes.append(f"chunks of {n_rows} rows are cut in columns: full rows are read several times faster")
+        notes.append(f"chunks of {n_rows} rows are divided by columns: full rows are read several times faster")
     if "checksum" not in x.compression:
-        notes.append("chunks have no checksum: a damaged one may be read as wrong numbers")
+        notes.append("chunks have no checksum: a damaged chunk may be read as wrong numbers")
     if absent:
         notes.append(f"{len(absent)} chunks are absent and read as fill values: {shorten(absent)}")
     if not is_complete(store.path):
-        notes.append("not written by dsel: an absent chunk counts as fill values, not as lost")
+        notes.append("not written by dsel: an absent chunk is read as fill values and not reported as lost")
     return notes
 
 

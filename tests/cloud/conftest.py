@@ -56,7 +56,7 @@ def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fa
 
 @pytest.fixture
 def url(proxy: FaultProxy, request: pytest.FixtureRequest) -> str:
-    """A fresh bucket, of the same name for the same test, so that the same faults are drawn."""
+    """A new bucket; its name depends on the test only, so that the same faults are drawn."""
     name = f"b-{hashlib.blake2b(request.node.nodeid.encode(), digest_size=8).hexdigest()}"
     urlopen(Request(f"http://127.0.0.1:{proxy.target}/{name}", method="PUT")).close()
     return f"s3://{name}"

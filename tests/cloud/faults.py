@@ -1,7 +1,7 @@
-"""An HTTP proxy that stands before the S3 server, keeps a record, and does wrong what it is told to.
+"""An HTTP proxy in front of the S3 server that records requests and makes some of them fail.
 
-Which requests go wrong is said by rules, or drawn by a hash of the request and of how often it was made: the same
-requests meet the same faults, in whatever order they come.
+Rules say which requests fail, or a hash of the request and of how often it was sent. So the same requests always meet
+the same faults, in whatever order they arrive.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from typing import Any, Literal
 
 Kind = Literal["500", "503", "reset", "reset-after", "truncate", "slow", "403", "dropped"]
 
-#: 500 and 503: answered so, nothing done. reset: the connection is cut before, reset-after: when it is done. truncate:
-#: the body of the answer ends early. slow: the answer waits. Not among those that are drawn: 403, whose answer repeats
-#: what came in the headers, as some servers do, and dropped, which is a reset because the one who asked is dead.
+#: 500 and 503: this status, and the request is not carried out. reset: the connection is closed before the request is
+#: carried out; reset-after: afterwards. truncate: the body of the answer ends early. slow: the answer is delayed. Never
+#: drawn: 403, whose answer repeats the headers, as some servers do, and dropped, a reset because the client is dead.
 KINDS: tuple[Kind, ...] = ("500", "503", "reset", "reset-after", "truncate", "slow")
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came: its method, its key (bucket/path), and how often the two came before."""
+    """One request: its method, its key (bucket/path), and how often both arrived before."""
 
     method: str
     key: str
     times: int
 
 
-#: What goes wrong with a request, if anything.
+#: Returns the fault of a request, if any.
 Rule = Callable[[Request], Kind | None]
 
 
 def always(kind: Kind, part: str = "", method: str = "") -> Rule:
-    """Every request of this method whose key has this part."""
+    """Return a rule for every request of this method whose key contains `part`."""
     return lambda r: kind if part in r.key and r.method.startswith(method) else None
 
 
 def drawn(seed: int, kinds: tuple[Kind, ...] = KINDS, share: float = 0.3) -> Rule:
-    """The first and second time a request is made it goes wrong with this probability, the third time it works."""
+    """Return a rule by which a request fails with this probability the first two times, and never later."""
 
     def rule(request: Request) -> Kind | None:
         if request.times >= 2:
@@ -59,12 +59,12 @@ def drawn(seed: int, kinds: tuple[Kind, ...] = KINDS, share: float = 0.3) -> Rul
 
 
 def nothing(request: Request) -> None:
-    """All is well."""
+    """The rule without faults."""
 
 
 @dataclass
 class FaultProxy:
-    """Forwards to 127.0.0.1:`target`. `after` sees every request when it is carried out and not yet answered."""
+    """Forwards to 127.0.0.1:`target`. It calls `after` once a request is carried out, before it answers."""
 
     target: int
     rule: Rule = nothing
@@ -86,7 +86,7 @@ class FaultProxy:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def reset(self) -> None:
-        """All is well from now on, and nothing is on record."""
+        """Remove the rule and forget all requests."""
         self.rule, self.after = nothing, None
         with self._lock:
             self._times.clear()
@@ -101,12 +101,12 @@ class FaultProxy:
         return request, fault
 
     def faults(self) -> Counter[str]:
-        """How often each kind of fault was met."""
+        """Return how often each kind of fault occurred."""
         with self._lock:
             return Counter(fault for _, fault in self.record if fault)
 
     def done(self, method: str, part: str) -> list[Request]:
-        """Requests that were carried out."""
+        """Return the requests that were carried out."""
         with self._lock:
             return [
                 r for r, fault in self.record
@@ -120,12 +120,12 @@ class FaultProxy:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asked is dead: that is no news here."""
+        """Ignore it: the client is dead."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # an answer in one piece: in two, the second waits 40 ms for the first to be acknowledged
+    wbufsize = 1 << 16  # one piece: a second one would wait 40 ms until the first is acknowledged
     disable_nagle_algorithm = True
     faults: FaultProxy
 
@@ -172,17 +172,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
-            with suppress(OSError):  # who asked may be gone
+            with suppress(OSError):  # the client may be dead
                 self.wfile.write(content[:keep])
                 self.wfile.flush()
 
     def _cut(self, gently: bool = False) -> None:
         self.close_connection = True
-        if not gently:  # a reset, not an orderly end
+        if not gently:  # a reset, not an orderly close
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with suppress(OSError):
             self.wfile.flush()
         self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed."""
+        """Print nothing."""

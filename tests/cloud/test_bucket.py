@@ -1,4 +1,4 @@
-"""Objects by URL: what is read and written, made again after faults, and said when it cannot be."""
+"""Objects by URL: reading, writing, retries after faults, and error messages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestObjects:
         place.remove_tree()
         assert not place.exists()
 
-    def test_a_file_of_it_is_read_anywhere_until_it_is_replaced(self, place: ObjectPath) -> None:
+    def test_an_object_is_a_seekable_file_until_it_is_replaced(self, place: ObjectPath) -> None:
         (place / "a").write_bytes(BYTES * 400)
         with (place / "a").open("rb") as file:
             assert file.read(10) == BYTES[:10]
@@ -112,7 +112,7 @@ OPERATIONS: dict[str, Callable[[ObjectPath], Any]] = {
 
 class TestFaults:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_every_request_is_made_again_until_it_works(self, place: ObjectPath, proxy: FaultProxy, kind: Kind) -> None:
+    def test_every_request_is_repeated_until_it_works(self, place: ObjectPath, proxy: FaultProxy, kind: Kind) -> None:
         (place / "a").write_bytes(BYTES)
         (place / "b").write_bytes(b"b")
         expected = {name: operation(place) for name, operation in OPERATIONS.items()}
@@ -124,15 +124,15 @@ class TestFaults:
         assert proxy.faults()[kind] >= len(OPERATIONS)
 
     @pytest.mark.parametrize("before", ["500", "reset"])
-    def test_what_obstore_does_not_repeat_is_asked_again_whatever_went_wrong_before(
+    def test_what_obstore_does_not_repeat_is_repeated_after_any_fault(
         self, place: ObjectPath, proxy: FaultProxy, before: Kind
     ) -> None:
         proxy.rule = lambda r: (before, "truncate")[r.times] if r.times < 2 else None
         with pytest.raises(FileNotFoundError):
-            (place / "nothing").read_bytes()  # whose answer, too, has a body that may end early
+            (place / "nothing").read_bytes()  # this answer also has a body, which may end early
         assert [fault for _, fault in proxy.record] == [before, "truncate", ""]
 
-    def test_an_answer_that_does_not_come_is_given_up(
+    def test_a_missing_answer_times_out(
         self, place: ObjectPath, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         place.write_bytes(BYTES)
@@ -162,7 +162,7 @@ class TestFaults:
         assert "continues" in caught.value.remedy
         assert pickle.loads(pickle.dumps(caught.value)).attempts == 4
 
-    def test_zarr_asks_again_too_and_a_store_is_read_to_the_bit(self, url: str, proxy: FaultProxy) -> None:
+    def test_zarr_repeats_requests_and_a_store_is_read_exactly(self, url: str, proxy: FaultProxy) -> None:
         X, Y = regression(m=300)
         make_store(f"{url}/data.zarr", X, Y, chunks=(50, 12))  # type: ignore[arg-type]
         proxy.rule = drawn(3)
@@ -175,7 +175,7 @@ class TestFaults:
 
 
 class TestRefusals:
-    def test_they_are_not_asked_twice(self, place: ObjectPath, proxy: FaultProxy) -> None:
+    def test_they_are_not_repeated(self, place: ObjectPath, proxy: FaultProxy) -> None:
         proxy.rule = always("403")
         for operation in (OPERATIONS["get"], OPERATIONS["put"], OPERATIONS["list"]):
             proxy.record.clear()
@@ -186,7 +186,7 @@ class TestRefusals:
             assert not [secret for secret in SECRETS.values() if secret in text]
         assert AccessError.exit_code == 77
 
-    def test_a_bucket_that_is_not_there_is_named(self, proxy: FaultProxy) -> None:
+    def test_a_missing_bucket_is_named(self, proxy: FaultProxy) -> None:
         place = as_path("s3://no-such-bucket/x")
         assert isinstance(place, ObjectPath)
         for operation in (place.read_bytes, lambda: place.write_bytes(b""), lambda: list(place.walk())):
@@ -195,7 +195,7 @@ class TestRefusals:
         with pytest.raises(MissingInputError, match="no bucket"):
             as_dataset("s3://no-such-bucket/x")
 
-    def test_without_credentials_nothing_is_asked(self, place: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_credentials_no_request_is_sent(self, place: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
         def unreachable(*_: Any, **__: Any) -> socket.socket:
             raise OSError("no route to host")
 
@@ -214,7 +214,7 @@ class TestRefusals:
             place.read_bytes()
 
 
-def test_what_is_sent_to_workers_holds_no_secret(url: str) -> None:
+def test_what_is_sent_to_workers_contains_no_secret(url: str) -> None:
     X, Y = regression(m=60)
     make_store(f"{url}/data.zarr", X, Y)  # type: ignore[arg-type]
     dataset = as_dataset(f"{url}/data.zarr")
@@ -224,7 +224,7 @@ def test_what_is_sent_to_workers_holds_no_secret(url: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["gs", "az"])
-def test_the_other_storages_are_opened_by_their_own_environment(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_storages_use_their_own_environment(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")

@@ -1,4 +1,4 @@
-"""A job whose data, statistics, checkpoints and result are in a bucket that fails, killed again and again."""
+"""A job with data, statistics, checkpoints and result in a bucket that fails; the job is killed repeatedly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Y = X[:, ::7].sum(axis=1) + RNG.integers(-512, 512, size=400) / 64
 
 @dataclass
 class Shell:
-    """Commands, and what they said. One may be hit by a signal at a request of its own."""
+    """Runs commands and keeps their output. It may send a signal to one at a given request."""
 
     proxy: FaultProxy
     said: list[str] = field(default_factory=list)
@@ -59,13 +59,13 @@ class Shell:
         return process.returncode, out + err
 
     def call(self, *arguments: Any) -> tuple[int, str]:
-        """In this process, where no signal is to come."""
+        """Run a command in this process, without a signal."""
         code, out, err = call(*arguments)
         self.said += [out, err]
         return code, out + err
 
     def hit(self, number: signal.Signals, part: str, nth: int, done: bool, faults: int | None = None) -> None:
-        """The next command gets the signal at its nth PUT of an object whose key has this part, `done` or dropped."""
+        """Send the signal at the nth PUT of a key that contains `part`, after it is `done` or instead of it."""
         others = drawn(faults, share=0.1) if faults is not None else lambda request: None
         count = 0
 
@@ -87,7 +87,7 @@ class Shell:
         self.proxy.rule, self.proxy.after = rule, after if done else None
 
 
-def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
+def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
     shell = Shell(proxy)
     out = as_path(f"{url}/out")
     assert isinstance(out, ObjectPath)
@@ -106,7 +106,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
     assert code == 0, said
     chunks = [request.key for request in proxy.done("PUT", "data.zarr/X/c/")]
     assert len(set(chunks)) == 8
-    assert len(chunks) < 8 + 4  # not all over again
+    assert len(chunks) < 8 + 4  # it did not start from the beginning
 
     job = tmp_path / "job.yaml"
     job.write_text(yaml.safe_dump({
@@ -119,7 +119,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
         (signal.SIGKILL, "checkpoint.json", 19, False),
         (signal.SIGKILL, "selection.json", 1, False),
     )
-    rounds = (1, 20, 38, 40)  # that are saved after each
+    rounds = (1, 20, 38, 40)  # saved after each of them
     for (number, part, nth, done), reached in zip(kills, rounds, strict=True):
         shell.hit(number, part, nth, done, faults=reached)
         code, said = shell.run(*DSEL, "run", job) if reached == 1 else shell.run(*DSEL, "resume", out)
@@ -131,7 +131,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
             dsel.open_selection(f"{url}/out")
     code, said = shell.call("run", job)
     assert code == 0, said
-    assert len(proxy.done("PUT", "checkpoint.json")) == ROUNDS  # each once: no round was made twice
+    assert len(proxy.done("PUT", "checkpoint.json")) == ROUNDS  # no round was computed twice
     found = dsel.open_selection(f"{url}/out")
     assert found.counts["rounds_of_this_run"] == 0
     assert not (out / "checkpoint.json").is_file()
@@ -139,7 +139,7 @@ def test_forty_checkpoints_and_none_of_them_in_vain(url: str, proxy: FaultProxy,
 
     ingest(table, tmp_path / "data.zarr", target=["y"], chunks=(50, 44))
     expected = dsel.select(tmp_path / "data.zarr", k=ROUNDS, method="kfold", folds=5, lam=1.0)
-    assert found.path == expected.path  # bit for bit
+    assert found.path == expected.path  # to the last bit
     assert found.error == expected.error
     assert found.indices == expected.indices
     assert found.coefficients.tobytes() == expected.coefficients.tobytes()
@@ -175,7 +175,7 @@ def score(S, data):
 """
 
 
-def test_a_search_on_workers_keeps_its_journal_and_its_objective_there(
+def test_a_search_on_workers_writes_journal_and_objective_to_the_bucket(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell, store, out = Shell(proxy), f"{url}/data.zarr", as_path(f"{url}/out")
@@ -226,7 +226,7 @@ class TestAJobFile:
         (path := folder / "job.yaml").write_text(yaml.safe_dump({"store": "s3://b/x.zarr", "k": 3, **keys}))
         return path
 
-    def test_urls_stay_what_they_are_and_paths_are_taken_from_its_folder(self, tmp_path: Path) -> None:
+    def test_urls_are_kept_and_paths_are_relative_to_its_folder(self, tmp_path: Path) -> None:
         job = read_job(
             self.write(tmp_path, artefacts="gs://c/a", options={"held_out": "az://d/h.zarr"}, method="kfold")
         )

@@ -1,4 +1,4 @@
-"""What is published in a bucket is there whole or not at all, whichever write is the last that gets through."""
+"""What is published in a bucket is complete or absent, whichever write is the last that succeeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ X = X[:, :6]
 
 
 def writes_through(allowed: int) -> Rule:
-    """So many writes get through, and no more; the lock's do not count."""
+    """Return a rule that lets this many writes succeed; those of the lock do not count."""
     writes = 0
 
     def rule(request: Request) -> Kind | None:
@@ -43,7 +43,7 @@ def writes_through(allowed: int) -> Rule:
 def interrupted(
     proxy: FaultProxy, rules: Iterable[Rule], work: Callable[[], Any], look: Callable[[], Any]
 ) -> list[Any]:
-    """Begin the work again under each rule, none of which lets it end; what `look` saw after each."""
+    """Start the work under each rule, which stops it; return what `look` saw after each."""
     seen = []
     for rule in rules:
         proxy.rule = rule
@@ -83,12 +83,12 @@ def test_a_selection_is_the_old_one_or_the_new_one(url: str, proxy: FaultProxy) 
     assert (found.coefficients == new.coefficients).all()
     new.save(place, overwrite=True)
     trees = {entry.key.partition("/")[0] for entry in walk(place)} - {"selection.json"}
-    assert len(trees) == 2  # this one, and the one before for those who read it now
+    assert len(trees) == 2  # this one, and the previous one for its readers
     with pytest.raises(OutputError, match="already"):
         new.save(place)
 
 
-def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -> None:
+def test_statistics_are_complete_or_absent(url: str, proxy: FaultProxy) -> None:
     statistics = gram_statistics(as_dataset(X, Y))
     store = StatisticsCache(as_path(f"{url}/artefacts"))
     key = store.key("abc", missing="refuse")
@@ -107,7 +107,7 @@ def test_statistics_are_there_with_their_manifest(url: str, proxy: FaultProxy) -
 
 
 class TestAStore:
-    def test_it_appears_with_its_last_object_and_an_interrupted_ingest_goes_on(
+    def test_it_appears_with_its_last_object_and_an_interrupted_ingest_continues(
         self, url: str, proxy: FaultProxy, tmp_path: Path
     ) -> None:
         table = tmp_path / "table.csv"
@@ -135,7 +135,9 @@ class TestAStore:
         assert xr.open_zarr(zarr_store(store), consolidated=False, chunks={})["X"].shape == (60, 2)
         assert "60 x 2" in describe(store).lines()[1]
 
-    def test_it_goes_on_at_the_last_finished_band(self, url: str, proxy: FaultProxy, tmp_path: Path) -> None:
+    def test_it_continues_after_the_last_complete_row_of_chunks(
+        self, url: str, proxy: FaultProxy, tmp_path: Path
+    ) -> None:
         np.save(tmp_path / "x.npy", X)
         proxy.rule = lambda r: "403" if r.method == "PUT" and "X/c/4/" in r.key else None
         with pytest.raises(AccessError):
@@ -165,7 +167,7 @@ class TestAStore:
         ingest(source, f"{url}/s.zarr", chunks=(20, 6))
         assert (open_store(f"{url}/s.zarr").x.read(0, 60) == X).all()
 
-    def test_overwritten_the_old_one_is_gone_before_the_new_one_is_begun(self, url: str, proxy: FaultProxy) -> None:
+    def test_an_overwritten_store_is_removed_before_the_new_one_begins(self, url: str, proxy: FaultProxy) -> None:
         store = f"{url}/o.zarr"
         make_store(store, X, Y, chunks=(10, 6))  # type: ignore[arg-type]
         with pytest.raises(OutputError, match="exists already"):
@@ -175,14 +177,14 @@ class TestAStore:
         with pytest.raises(AccessError):
             ingest_arrays(X + 1, store, chunks=(10, 6), overwrite=True)
         proxy.reset()
-        with pytest.raises(DataError):  # a run that reads it does not mix the two
+        with pytest.raises(DataError):  # a reader does not mix both
             dataset.blocks[0].x.read()
         assert error_of(lambda: open_store(store)) is MissingInputError
         ingest_arrays(X + 1, store, chunks=(10, 6))
         assert (open_store(store).x.read(0, 60) == X + 1).all()
         assert open_store(store).y is None
 
-    def test_what_is_no_store_is_not_overwritten(self, url: str) -> None:
+    def test_anything_else_is_not_overwritten(self, url: str) -> None:
         (as_path(url + "/mine") / "notes.txt").write_bytes(b"mine")
         with pytest.raises(OutputError, match="not a Zarr store"):
             ingest_arrays(X, f"{url}/mine", overwrite=True)

@@ -1,4 +1,4 @@
-"""Sparse stores, weights, plans and eigendecompositions where the data and what is saved of them are in a bucket."""
+"""Sparse stores, weights, plans and eigendecompositions in a bucket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ W = np.random.default_rng(0).uniform(0.5, 2, 60)
 
 
 def put(place: str, save: Any, *arrays: Any, **named: Any) -> str:
-    """A file of NumPy in the bucket."""
+    """Write a .npy file to the bucket."""
     from io import BytesIO
 
     file = BytesIO()
@@ -86,7 +86,7 @@ def test_a_sparse_store_is_read(url: str, zarr_format: int) -> None:
     assert as_dataset(str(place), targets=["y"]).fingerprint != before
 
 
-def test_an_eigendecomposition_is_there_with_its_manifest(
+def test_an_eigendecomposition_is_complete_or_absent(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rows(problem: ProblemShape, available: Resources) -> Representation:

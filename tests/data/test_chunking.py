@@ -1,4 +1,4 @@
-"""choose_chunks: at most 40 MB and 1/16 of a worker, full rows whenever 512 of them fit."""
+"""choose_chunks: at most 40 MB and 1/16 of a worker, full rows if 512 of them fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = {
 
 
 @given(**SIZES)
-def test_a_chunk_lies_in_the_array_and_in_the_limits(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
+def test_a_chunk_is_within_the_array_and_the_limits(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
     rows, columns = choose_chunks(shape, itemsize, worker_memory=worker_memory)
     assert 1 <= rows <= shape[0]
     assert 1 <= columns <= shape[1]
@@ -33,14 +33,14 @@ def test_rows_are_full_whenever_512_of_them_or_all_fit(
     limit = min(TARGET_BYTES, worker_memory // 16)
     if min(512, shape[0]) * shape[1] * itemsize <= limit:
         assert columns == shape[1]
-        assert rows >= min(shape[0], 256)  # even pieces of at least 512 rows are longer than half of that
+        assert rows >= min(shape[0], 256)  # equal chunks that may have 512 rows have more than half of that
     else:
         assert columns < shape[1] or rows < 512
 
 
 @given(**SIZES)
-def test_no_sliver_is_left_at_the_end(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
-    """The pieces are as even as the fewest pieces can be: one row more would not be needed by any of them."""
+def test_the_last_chunk_is_not_much_smaller(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
+    """The chunks are as equal as the smallest number of chunks permits."""
     for size, step in zip(shape, choose_chunks(shape, itemsize, worker_memory=worker_memory), strict=True):
         pieces = -(-size // step)
         assert (step - 1) * pieces < size
@@ -52,8 +52,8 @@ def test_no_sliver_is_left_at_the_end(shape: tuple[int, int], itemsize: int, wor
         ((1_000_000, 1000), 4, (10_000, 1000)),  # 40 MB of full rows
         ((1_000_000, 1000), 8, (5000, 1000)),
         ((100, 10), 8, (100, 10)),  # small: one chunk
-        ((2000, 1_000_000), 4, (2000, 5000)),  # wide: all rows, columns cut
-        ((1_000_000, 50_000), 4, (512, 16_667)),  # tall and broad: 512 rows, evenly cut
+        ((2000, 1_000_000), 4, (2000, 5000)),  # wide: all rows, divided by columns
+        ((1_000_000, 50_000), 4, (512, 16_667)),  # tall and wide: 512 rows, equal chunks
     ],
 )
 def test_known_shapes(shape: tuple[int, int], itemsize: int, expected: tuple[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""What X and Y may be, and what is made of them: nothing that they hold is dropped without a word."""
+"""What X and Y may be, and how they are converted: nothing in them is dropped silently."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def _delayed_frame() -> Any:
         (lambda: (xr.Dataset({"data": (("sample", "feature"), X)}), None), "no variable X, only data"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_a_remedy(make: Any, match: str) -> None:
+def test_unusable_input_is_named_with_a_remedy(make: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
         as_dataset(*make())
 
 
-def test_integers_are_positions_also_where_labels_are_integers() -> None:
+def test_integers_are_positions_even_if_labels_are_integers() -> None:
     dataset = as_dataset(pd.DataFrame(X, columns=[4, 3, 2, 1, 0]), Y)
     assert resolve_labels([0, np.int64(1)], dataset.features, "feature", "include").tolist() == [0, 1]
     assert resolve_labels(["0"], dataset.features, "feature", "include").tolist() == [4]

@@ -1,4 +1,4 @@
-"""Every format arrives in the store as it was, in any layout; what is no number is refused by name."""
+"""Every format is stored without change, in any layout; values that are not numbers are named and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated problems: the same values whatever the chunks, and the statistics that the docstring promises."""
+"""Generated data: values do not depend on the chunks, and have the documented statistics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_columns_have_variance_one_the_stated_correlation_and_r2(tmp_path: Path)
     assert 1 - residual.var() / y.var() == pytest.approx(0.8, abs=0.02)
 
 
-def test_an_interrupted_generation_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_generation_continues(tmp_path: Path) -> None:
     _, x, y = generated(tmp_path / "whole", chunks=(700, 40))
 
     def stop(done: int, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Ingest: complete or not there, resumed where it stopped, in bounded memory, over nothing else."""
+"""Ingest: a store is complete or absent, is resumed where it stopped, and replaces nothing else; memory is bounded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stop_after(rows: int) -> Any:
 
 
 def make_source(folder: Path, kind: str, values: np.ndarray = X) -> tuple[Path, dict[str, Any]]:
-    """A source of each kind with X, one target and, where it has them, sample labels; and its options."""
+    """Write a source of each kind with X, one target and, if the format has them, sample labels; return its options."""
     path, labels = folder / f"d.{kind.removesuffix(' packed')}", [f"s{i}" for i in range(M)]
     if kind == "npy":
         np.save(path, values)
@@ -67,7 +67,7 @@ def make_source(folder: Path, kind: str, values: np.ndarray = X) -> tuple[Path, 
 
 
 def contents(store: Path) -> dict[str, bytes]:
-    """Every file but the group's, which has the time of creation in it."""
+    """Return every file except the metadata of the group, which contain the time of creation."""
     return {str(f.relative_to(store)): f.read_bytes() for f in store.rglob("*") if f.is_file() and f.parent != store}
 
 
@@ -76,7 +76,7 @@ def contents(store: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "npz packed", "csv", "parquet"])
 @pytest.mark.parametrize("rows", BLOCKS)
-def test_interrupted_after_any_block_the_same_call_goes_on(tmp_path: Path, kind: str, rows: int) -> None:
+def test_interrupted_after_any_block_the_same_call_continues(tmp_path: Path, kind: str, rows: int) -> None:
     source, options = make_source(tmp_path, kind)
     options["chunks"] = (ROWS, 2)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -124,7 +124,7 @@ def test_a_changed_source_or_option_starts_clean(tmp_path: Path, change: str) ->
 
 
 def test_a_block_half_written_when_killed_is_written_again(tmp_path: Path) -> None:
-    """Chunks beyond the last finished block are not trusted, whatever they hold."""
+    """Chunks after the last complete row of chunks are not trusted."""
     source, options = make_source(tmp_path, "npy")
     with pytest.raises(Stop):
         ingest(source, tmp_path / "s", **options, chunks=(ROWS, 2), progress=stop_after(7))
@@ -184,7 +184,7 @@ def test_a_bad_value_late_in_the_source_publishes_nothing(tmp_path: Path) -> Non
     assert not (tmp_path / "s").exists()
 
 
-# --- where it goes ---
+# --- the target ---
 
 
 def test_an_existing_store_is_kept_unless_overwritten(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_killed_between_the_two_renames_the_same_call_publishes(tmp_path: Path) 
     assert not staging_path(tmp_path / "s").exists()
 
 
-def test_a_folder_that_is_no_store_is_never_overwritten(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_store_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter.txt").write_text("years of work")
     with pytest.raises(OutputError, match="not a Zarr store"):
@@ -231,7 +231,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_writable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # a test that runs as root may write everywhere
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(OutputError, match="not writable"):
         ingest_arrays(X, tmp_path / "s")
 
@@ -249,7 +249,9 @@ def test_too_little_disk_is_refused_with_numbers_before_writing(
     ingest_arrays(X, tmp_path / "s", chunks=(ROWS, N))
 
 
-def test_a_full_disk_is_a_capacity_error_and_the_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_capacity_error_and_the_call_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, options = make_source(tmp_path, "npy")
     real = writing._store
 
@@ -290,7 +292,7 @@ def test_a_process_that_lost_the_lock_writes_nothing_more(tmp_path: Path, monkey
     assert not (staging_path(tmp_path / "s") / "store/X/c/1/0").exists()
 
 
-# --- what it says and how it stores ---
+# --- the report, and the layout ---
 
 
 def test_the_report(tmp_path: Path) -> None:
@@ -360,7 +362,7 @@ def test_memory_stays_far_below_the_source(tmp_path: Path, case: str) -> None:
         import re, threading, time, numpy as np, pyarrow.parquet
         from pathlib import Path
         from dsel.data.ingest import ingest, ingest_arrays
-        def memory():  # without pages of mapped files, which the system may drop at any time
+        def memory():  # without pages of mapped files, which the system may free at any time
             return int(re.search(r"RssAnon:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
         ingest_arrays(np.zeros((9, 9)), {str(tmp_path / "warm")!r})
         before, peak, done = memory(), 0, False

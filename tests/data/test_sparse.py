@@ -1,4 +1,4 @@
-"""Sparse X in Zarr, as AnnData writes it and by hand: the same statistics, block by block."""
+"""Sparse X in Zarr, written by AnnData and by hand: the same statistics, block by block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sparse_data(m: int = 300, n: int = 25, seed: int = 0) -> tuple[Any, Any]:
 
 
 def write(path: Path, X: Any, zarr_format: int = 3, chunk: int = 200, kind: str = "csr_matrix", **obs: Any) -> Path:
-    """The layout, by hand."""
+    """Write the layout of AnnData by hand."""
     root = zarr.open_group(path, mode="w", zarr_format=zarr_format)
     group = root.create_group("X", attributes={"encoding-type": kind, "shape": list(X.shape)})
     for name in ("data", "indices", "indptr"):
@@ -127,10 +127,10 @@ def test_every_byte_of_x_is_counted_and_a_change_is_seen(tmp_path: Path) -> None
     assert as_dataset(path, targets=["y"]).fingerprint != before
 
 
-def test_info_says_what_there_is(tmp_path: Path) -> None:
+def test_info_describes_the_store(tmp_path: Path) -> None:
     X, y = sparse_data()
     text = "\n".join(describe(write(tmp_path / "s.zarr", X, y=y)).lines())
-    assert f"X: 300 x 25 float32, {X.nnz:,} values (0.2 of the places), by rows, 1 row blocks" in text
+    assert f"X: 300 x 25 float32, {X.nnz:,} values (0.2 of the elements), by rows, 1 row blocks" in text
     assert "obs: y" in text
 
 

@@ -1,4 +1,4 @@
-"""Opening and reading a store: blocks are exact, and anything wrong is named, with its chunk and rows."""
+"""Opening and reading a store: blocks are exact, and damage is reported with its chunk and rows."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Y = np.arange(M)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """23 x 5 in chunks of 7 x 2: four row blocks, three column blocks, ragged at both ends."""
+    """23 x 5 in chunks of 7 x 2: four row blocks, three column blocks; the last ones are smaller."""
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, features=list("abcde"), chunks=(7, 2))
     return tmp_path / "s.zarr"
 
 
-# --- what a store says ---
+# --- contents ---
 
 
-def test_a_store_says_what_it_holds(path: Path) -> None:
+def test_a_store_describes_its_contents(path: Path) -> None:
     store = open_store(path)
     assert (store.shape, store.n_targets, store.dtype) == ((M, N), 1, np.float32)
     assert (store.row_bounds, store.column_bounds) == ([0, 7, 14, 21, 23], [0, 2, 4, 5])
@@ -101,26 +101,26 @@ def test_any_rows_and_columns(path: Path, rows: tuple[int, int], columns: list[i
 @pytest.mark.parametrize(
     ("rows", "columns"), [((0, 24), None), ((-1, 3), None), ((5, 4), None), ((0, 3), [5]), ((0, 3), [2, 1])]
 )
-def test_rows_or_columns_that_are_not_there(path: Path, rows: tuple[int, int], columns: Any) -> None:
+def test_rows_or_columns_that_do_not_exist(path: Path, rows: tuple[int, int], columns: Any) -> None:
     with pytest.raises(OptionError, match=r"s\.zarr"):
         open_store(path).x.read(*rows, columns)
 
 
 def test_only_the_column_chunks_needed_are_read(path: Path) -> None:
-    """Chunks of the other columns may even be damaged."""
+    """Chunks of the other columns may be damaged."""
     for row in range(4):
         (path / f"X/c/{row}/0").write_bytes(b"rubbish")
     np.testing.assert_array_equal(StoredArray(str(path), "X").read(0, M, [2, 4]), X[:, [2, 4]])
 
 
-def test_a_stored_array_travels_as_two_strings(path: Path) -> None:
+def test_a_stored_array_pickles_to_two_strings(path: Path) -> None:
     open_store(path).x.read(0, M)
     sent = pickle.dumps(open_store(path).x)
     assert len(sent) < 200 + len(str(path))
     np.testing.assert_array_equal(pickle.loads(sent).read(3, 20), X[3:20])
 
 
-def test_a_store_written_anew_is_not_read_from_the_cache(path: Path) -> None:
+def test_an_overwritten_store_is_not_read_from_the_cache(path: Path) -> None:
     array = open_store(path).x
     array.read(0, M)
     ingest_arrays(X[:10, :3] + 1, path, chunks=(4, 3), overwrite=True)
@@ -161,7 +161,7 @@ def test_a_damaged_chunk_is_named_with_its_rows(
 
 @pytest.mark.parametrize("values", [np.zeros((M, N), "int8"), np.zeros((M, N)), np.full((M, N), np.nan)])
 def test_a_lost_chunk_is_found_when_the_store_is_opened(tmp_path: Path, values: np.ndarray) -> None:
-    """Also when it held nothing but the fill value, which Zarr by default would not even have written."""
+    """Even if it contained only the fill value, which Zarr does not write by default."""
     ingest_arrays(values, tmp_path / "s", chunks=(7, 2))
     store = open_store(tmp_path / "s")
     (tmp_path / "s/X/c/3/1").unlink()
@@ -193,7 +193,7 @@ def test_the_fingerprint_changes_when_a_file_is_written(path: Path, file: str) -
     before, status = store.fingerprint(), (path / file).stat()
     assert open_store(path).fingerprint() == before
     (path / file).write_bytes((path / file).read_bytes() + b" ")
-    os.utime(path / file, ns=(status.st_atime_ns, status.st_mtime_ns))  # the size alone tells
+    os.utime(path / file, ns=(status.st_atime_ns, status.st_mtime_ns))  # only the size differs
     assert store.fingerprint() != before
 
 
@@ -203,13 +203,13 @@ def test_the_fingerprint_changes_with_the_time_of_a_chunk_alone(path: Path) -> N
     assert open_store(path).fingerprint() != before
 
 
-def test_the_fingerprint_does_not_depend_on_where_the_store_lies(path: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_does_not_depend_on_the_path(path: Path, tmp_path: Path) -> None:
     before = open_store(path).fingerprint()
     path.rename(tmp_path / "moved")
     assert open_store(tmp_path / "moved").fingerprint() == before
 
 
-# --- stores of others ---
+# --- stores of other programs ---
 
 
 def foreign(path: Path, variables: dict[str, tuple[np.ndarray, tuple[str, ...] | None]], **options: Any) -> zarr.Group:
@@ -356,12 +356,12 @@ def test_info_gives_advice(tmp_path: Path) -> None:
     foreign(tmp_path / "f", {"X": (X, SF)}, compressors=None, fill_value=0)
     shutil.rmtree(tmp_path / "f/X/c/1")
     notes = "\n".join(describe(tmp_path / "f").notes)
-    for advice in ("cut in columns", "no checksum", "2 chunks are absent", "not written by dsel"):
+    for advice in ("divided by columns", "no checksum", "2 chunks are absent", "not written by dsel"):
         assert advice in notes
 
 
 @pytest.mark.parametrize(("chunks", "advice"), [((100_000, 1000), "400.0 MB are slow"), ((10, 1000), "many small")])
-def test_info_warns_of_chunks_of_the_wrong_size(tmp_path: Path, chunks: tuple[int, int], advice: str) -> None:
+def test_info_warns_about_chunks_of_the_wrong_size(tmp_path: Path, chunks: tuple[int, int], advice: str) -> None:
     zarr.create_group(tmp_path / "f").create_array(
         "X", shape=(1_000_000, 1000), chunks=chunks, dtype="f4", dimension_names=SF
     )
