@@ -121,8 +121,8 @@ def test_a_value_alone_reads_the_columns_and_makes_no_pass() -> None:
 def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for work in (1 << 40, 1):  # nothing is worth a look; everything is
-        monkeypatch.setattr("dsel.search.pareto.poss._WORK_OF_ITERATION", work)
-        monkeypatch.setattr("dsel.search.pareto.poss._NEAREST", 1)
+        monkeypatch.setattr("dsel.search.pareto.search._WORK_OF_ITERATION", work)
+        monkeypatch.setattr("dsel.search.pareto.search._NEAREST", 1)
         _, objective, _ = problem(1, 0.0)
         objective.batch = 32
         search = Poss(objective, 4, seed=1)
