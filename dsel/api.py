@@ -137,7 +137,7 @@ def plan(
 
     Parameters
     ----------
-    X, Y
+    X, Y : array-like, store or dataset
         The data, as for `select`.
     workers : int, optional
         The number of workers that the selection will run on; by default those of the active Dask client, or one.

@@ -1,4 +1,4 @@
-"""Criteria that are often wanted, ready for `dsel.select(..., criterion=...)`."""
+"""Common criteria for `dsel.select(..., criterion=...)`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,29 @@ from dsel.search.pareto.archive import Subset
 
 @dataclass(frozen=True)
 class CrossValidated:
-    """Minus the mean cross-validated score of a scikit-learn estimator on the chosen columns of X and on Y.
+    """Minus the mean cross-validated score of a scikit-learn estimator, as a criterion to minimize.
 
-    folds: a number, or a splitter of scikit-learn (give a shuffling one a random_state). scoring: as for
-    cross_val_score, where more is better; by default the estimator's own. Columns are given as they are in the data:
-    put a scaler into a pipeline. Errors: MissingExtraError without scikit-learn, OptionError without targets; what the
-    estimator raises comes back with the subset.
+    Parameters
+    ----------
+    estimator : estimator
+        A scikit-learn estimator. It gets the chosen columns of X as they are in the data, so put a scaler into a
+        pipeline.
+    folds : int or splitter
+        Number of folds, or a splitter of scikit-learn. Give a shuffling splitter a `random_state`.
+    scoring : str or callable, optional
+        As for `sklearn.model_selection.cross_val_score`, where more is better. Default: the score of the estimator.
+
+    Raises
+    ------
+    MissingExtraError
+        If scikit-learn is not installed.
+    OptionError
+        If the data have no targets.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> criterion = CrossValidated(Ridge(), folds=5)
     """
 
     estimator: Any

@@ -41,7 +41,7 @@ from dsel.storage.paths import AnyPath, as_path
 class Dataset:
     """Data as row blocks. Call `as_dataset` to make one.
 
-    Attributes
+    Parameters
     ----------
     name : str
         What messages call the data: the path of the store, or "X".

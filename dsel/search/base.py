@@ -37,11 +37,30 @@ class PathPoint:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """Front (ascending size), trace of improvement, and why the search ended.
+    """What a method returns.
 
-    path, chosen, lam, passes: of methods that value subsets on the rows: their steps, the answer in their own order as
-    columns of the data (included ones first), the penalty they chose, and the passes over the data they took.
-    `iterations` counts offspring for the Pareto searches and steps for the greedy ones; `evaluations` what was valued.
+    Parameters
+    ----------
+    front : tuple of FrontPoint
+        The best subset found of each size, in ascending size.
+    trace : tuple of Improvement
+        The improvements of the best subset.
+    iterations : int
+        Offspring of a Pareto search, or steps of a greedy one.
+    ended : str
+        Why the search ended.
+    counts : dict
+        Further counts of the method.
+    path : tuple of PathPoint
+        The steps of a method that minimizes a cross-validated error.
+    chosen : tuple of int, optional
+        The answer of such a method: columns of the data in its own order, included ones first.
+    lam : float, optional
+        The ridge penalty that the method chose.
+    passes : int
+        Passes over the data that the method made.
+    notes : tuple of str
+        Remarks for the user.
     """
 
     front: tuple[FrontPoint, ...]
@@ -56,12 +75,12 @@ class SearchOutcome:
     notes: tuple[str, ...] = ()
 
     def best(self, k: int) -> FrontPoint:
-        """The point of least f with at most k columns; of equal ones the smallest."""
+        """Return the point of least f with at most k columns, the smallest of equal ones."""
         return min((p for p in self.front if p.size <= k), key=lambda p: (p.value, p.size))
 
 
 def improving(points: list[FrontPoint]) -> tuple[FrontPoint, ...]:
-    """The points of a path that no smaller one equals or beats, in ascending size: its Pareto front."""
+    """Return the Pareto front of a path: the points that no smaller point equals or beats, in ascending size."""
     best: dict[int, FrontPoint] = {}
     for point in points:
         if point.size not in best or point.value < best[point.size].value:

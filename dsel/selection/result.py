@@ -120,8 +120,14 @@ class Selection:
         f(S) = ||Y - X_S A||^2 + lam ||A||^2 on the preprocessed data, recomputed from the data by QR.
     r2 : float
         Share of ||Y||^2 that is explained.
-    method, preprocess, lam, seed, options
-        What was asked.
+    method, preprocess : str
+        The method and the preprocessing that were asked for.
+    lam : float
+        The ridge penalty.
+    seed : int
+        The seed.
+    options : dict
+        The options of the method.
     coefficients : ndarray of shape (s, N)
         Coefficients for the data in their own units: Y ~ intercept + X[:, indices] @ coefficients.
     intercept : ndarray of shape (N,)

@@ -1,0 +1,61 @@
+"""Docstrings of what users and plugin authors call follow the numpydoc standard."""
+
+from __future__ import annotations
+
+import pytest
+from numpydoc.validate import validate
+
+#: Checked: a docstring exists, its summary is one sentence in the imperative, and every parameter, return value and
+#: yield is described with its type.
+CHECKS = {
+    "GL08", "SS01", "SS02", "SS03", "SS04", "SS05", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT02", "RT03",
+    "YD01",
+}  # fmt: skip
+
+PUBLIC = [
+    "dsel.select",
+    "dsel.plan",
+    "dsel.ingest",
+    "dsel.open_store",
+    "dsel.open_selection",
+    "dsel.Selection",
+    "dsel.Selection.save",
+    "dsel.CrossValidated",
+    "dsel.config.request.SelectionRequest",
+    "dsel.data.dataset.Dataset",
+    "dsel.data.criterion_data.ColumnData",
+    "dsel.data.formats.base.Format",
+    "dsel.data.formats.base.Reader",
+    "dsel.data.formats.base.Rows",
+    "dsel.data.formats.base.Source",
+    "dsel.data.formats.base.SourceOptions",
+    "dsel.engine.base.Engine.run",
+    "dsel.engine.base.Engine.keep",
+    "dsel.engine.dask.DaskEngine",
+    "dsel.engine.threads.ThreadEngine",
+    "dsel.jobs.checkpoint.Checkpoints",
+    "dsel.jobs.run_folder.RunFolder",
+    "dsel.jobs.runner.run_job",
+    "dsel.passes.base.Pass",
+    "dsel.passes.base.PassCost",
+    "dsel.planning.plan.Plan",
+    "dsel.planning.plan.make_plan",
+    "dsel.planning.representations.base.Prepared",
+    "dsel.planning.representations.base.ProblemShape",
+    "dsel.planning.representations.base.Representation",
+    "dsel.planning.representations.base.Resources",
+    "dsel.search.base.SearchOutcome",
+    "dsel.search.method.Method",
+    "dsel.search.method.ProblemSummary",
+    "dsel.search.method.Requirements",
+    "dsel.search.method.SearchTask",
+    "dsel.search.parallel.executor.Task",
+    "dsel.search.parallel.executor.TaskResult",
+    "dsel.selection.context.RunContext",
+]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_it_follows_the_standard(name: str) -> None:
+    problems = [(code, message) for code, message in validate(name)["errors"] if code in CHECKS]
+    assert not problems
