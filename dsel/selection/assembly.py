@@ -11,7 +11,7 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
-from dsel.config.request import Preprocess
+from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.objective.base import Objective
@@ -69,14 +69,9 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
     return Selection(
         indices=tuple(int(j) for j in S),
         labels=tuple(str(dataset.features[j]) for j in S),
-        k=int(request.k),
+        request=_resolved(dataset, found.validated),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
-        method=request.method,
-        preprocess=request.preprocess,
-        lam=float(request.lam),
-        seed=int(request.seed),
-        options=_as_text(found.validated.options),
         coefficients=coefficients,
         intercept=intercept,
         front=tuple(_front_row(found, point) for point in outcome.front),
@@ -85,8 +80,6 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         iterations=outcome.iterations,
         shape=(dataset.m, dataset.n),
         targets=tuple(str(t) for t in dataset.targets),
-        include=tuple(int(j) for j in found.validated.include),
-        exclude=tuple(int(j) for j in found.validated.exclude),
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts,
         notes=(*notes, *outcome.notes, *_notes(dataset, found)),
@@ -136,6 +129,20 @@ def _front_row(found: Found, point: FrontPoint) -> FrontRow:
     size = len(objective.included) + point.size
     criterion = point.value if found.by_criterion and np.isfinite(point.value) else None
     return FrontRow(size, f, 1.0 - f / objective.total, tuple(objective.in_data(point.members)), criterion)
+
+
+def _resolved(dataset: Dataset, validated: ValidatedRequest) -> SelectionRequest:
+    """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
+    criterion = validated.request.criterion
+    return validated.request.model_copy(
+        update={
+            "options": _as_text(validated.options),
+            "include": tuple(int(j) for j in validated.include),
+            "exclude": tuple(int(j) for j in validated.exclude),
+            "sample_weight": False if dataset.weights is None else dataset.weights.name,
+            "criterion": import_path(criterion) if callable(criterion) else criterion,
+        }
+    )
 
 
 def _as_text(options: Options) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import (
@@ -24,7 +25,9 @@ from dsel.storage.paths import (
     zarr_store,
 )
 
-FORMAT = 1
+FORMAT = 2
+#: Fields of a request that format 1 held next to the others.
+_REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", "exclude")
 SELECTION, _ZARR = "selection.json", "selection.zarr"
 
 
@@ -114,20 +117,14 @@ class Selection:
         The columns, 0-based, in order of gain; included columns come first.
     labels : tuple of str
         Their labels, in the same order.
-    k : int
-        The size limit.
+    request : SelectionRequest
+        What was asked, with the defaults of the method's options, columns as indices, and the lam that was used.
+        Functions are named by their import path. `k`, `method`, `preprocess`, `lam`, `seed`, `options`, `include` and
+        `exclude` are also attributes of the selection.
     error : float
         f(S) = ||Y - X_S A||^2 + lam ||A||^2 on the preprocessed data, recomputed from the data by QR.
     r2 : float
         Share of ||Y||^2 that is explained.
-    method, preprocess : str
-        The method and the preprocessing that were asked for.
-    lam : float
-        The ridge penalty.
-    seed : int
-        The seed.
-    options : dict
-        The options of the method.
     coefficients : ndarray of shape (s, N)
         Coefficients for the data in their own units: Y ~ intercept + X[:, indices] @ coefficients.
     intercept : ndarray of shape (N,)
@@ -145,8 +142,6 @@ class Selection:
         (m, n).
     targets : tuple of str
         Labels of the targets; empty where Y = X.
-    include, exclude : tuple of int
-        Columns that were always, or never, chosen.
     constant : tuple of str
         Labels of constant columns, which are never chosen.
     counts : dict
@@ -179,14 +174,9 @@ class Selection:
 
     indices: tuple[int, ...]
     labels: tuple[str, ...]
-    k: int
+    request: SelectionRequest
     error: float
     r2: float
-    method: str
-    preprocess: str
-    lam: float
-    seed: int
-    options: dict[str, Any]
     coefficients: NDArray[np.float64]
     intercept: NDArray[np.float64]
     front: tuple[FrontRow, ...]
@@ -195,8 +185,6 @@ class Selection:
     iterations: int
     shape: tuple[int, int]
     targets: tuple[str, ...]
-    include: tuple[int, ...] = ()
-    exclude: tuple[int, ...] = ()
     constant: tuple[str, ...] = ()
     counts: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -215,6 +203,46 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def k(self) -> int:
+        """The size limit."""
+        return self.request.k
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.request.method
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The method's own options."""
+        return self.request.options
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """How the columns were centered and scaled."""
+        return self.request.preprocess
+
+    @property
+    def lam(self) -> float:
+        """The ridge penalty that was used."""
+        return self.request.lam
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.request.seed
+
+    @property
+    def include(self) -> tuple[Column, ...]:
+        """Columns that were always chosen, as indices."""
+        return self.request.include
+
+    @property
+    def exclude(self) -> tuple[Column, ...]:
+        """Columns that were never chosen, as indices."""
+        return self.request.exclude
 
     def __str__(self) -> str:
         from dsel.selection.render import render
@@ -294,7 +322,7 @@ class Selection:
         values = asdict(self)
         for name in ("coefficients", "intercept", "trace"):
             del values[name]
-        return {"format": FORMAT, **values}
+        return {"format": FORMAT, **values, "request": self.request.model_dump()}
 
 
 def open_selection(path: str | AnyPath) -> Selection:
@@ -331,8 +359,12 @@ def open_selection(path: str | AnyPath) -> Selection:
 
     try:
         values = json.loads((folder / SELECTION).read_text())
-        if values.pop("format") != FORMAT:
+        version = values.pop("format")
+        if version not in (1, FORMAT):
             raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
+        if version == 1:
+            values["request"] = {name: values.pop(name) for name in _REQUEST_1}
+        values["request"] = SelectionRequest(**values["request"])
         group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
@@ -341,7 +373,7 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         values["certificate"] = tuple(values.get("certificate", ()))
-        for name in ("indices", "labels", "shape", "targets", "include", "exclude", "constant", "notes"):
+        for name in ("indices", "labels", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
         return Selection(**values)
