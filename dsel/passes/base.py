@@ -102,7 +102,7 @@ class Pass(ABC):
 
 
 def merge_tasks(leaves: int) -> int:
-    """Return the number of tasks that merge so many partial results, FAN_IN at a time, into one."""
+    """Return the number of tasks that merge `leaves` partial results into one, FAN_IN at a time."""
     tasks = 0
     while leaves > 1:
         leaves = -(-leaves // FAN_IN)

@@ -28,7 +28,7 @@ from dsel.engine.threads import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
 from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
 
-#: A task takes consecutive column chunks, one at a time: so many tasks per pass are enough for any cluster.
+#: A task takes consecutive column chunks, one at a time. More tasks per pass are never needed.
 MOST_TASKS = 64
 #: Columns of data in memory per task.
 _COLUMNS_IN_MEMORY = 4096

@@ -71,7 +71,7 @@ def exact_eigendecomposition(factor: ColumnFactor) -> Eigen:
 
 
 def sketch_passes(powers: int) -> int:
-    """Return the passes of a sketch with so many power iterations."""
+    """Return the number of passes of a sketch with `powers` power iterations."""
     return 1 + 2 * powers
 
 

@@ -241,20 +241,18 @@ def make_plan(
         If a cache of rows is asked for and the workers share no folder for it.
     """
     shape = ProblemShape.of(dataset, validated.request.k, validated.requirements)
-    found, lacks, remedy = candidates(shape, available), "", ""
+    found = candidates(shape, available)
+    lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:
         chosen = choose(shape, available)
     except CapacityError as error:
-        chosen, lacks, remedy = found[0], error.what, error.remedy
+        chosen, lack = found[0], (error.what, error.remedy)
     worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated))
-    if not lacks and available.worker_memory is not None and worker_bytes > available.worker_memory:
-        lacks = f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}."
-        remedy = f"Give each worker at least {math.ceil(10 * worker_bytes / 2**30) / 10} GiB, or smaller row blocks."
-    rewrite_every, row_cache_bytes = None, 0
+    lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
         rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster)
     except CapacityError as error:
-        lacks, remedy = lacks or error.what, remedy or error.remedy
+        lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
     known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
     return Plan(
@@ -264,8 +262,19 @@ def make_plan(
         saved.disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
         tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes)),
         iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
-        lacks=lacks, remedy=remedy, fold_every=rewrite_every,
+        lacks=lack[0], remedy=lack[1], fold_every=rewrite_every,
     )  # fmt: skip
+
+
+def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]:
+    """Return which memory a worker lacks for rounds, and what would help; empty if none."""
+    if available.worker_memory is None or worker_bytes <= available.worker_memory:
+        return "", ""
+    need = math.ceil(10 * worker_bytes / 2**30) / 10
+    return (
+        f"A worker needs {gib(worker_bytes)} for its rounds and is limited to {gib(available.worker_memory)}.",
+        f"Give each worker at least {need} GiB, or use smaller row blocks.",
+    )
 
 
 def _stages(

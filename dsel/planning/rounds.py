@@ -62,7 +62,7 @@ def round_costs(
 
 
 def _cached(cost: PassCost, dataset: Dataset, since: int) -> PassCost:
-    """Return the cost of a round that reads the cache on disk, so many rounds after it was rewritten."""
+    """Return the cost of a round that reads the cache on disk, `since` rounds after it was rewritten."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     return replace(cost, passes=0, bytes_read=8 * m * (n + N + 1), flops=m * n * (2 * since + 8 * N))
 

@@ -194,7 +194,7 @@ def cache_file_bytes(dataset: Dataset, width: int) -> int:
 
 
 def require_room(folder: Path, nbytes: int, exists: bool | None = None) -> None:
-    """Raise CapacityError unless two caches of so many bytes fit the disk: the last one is removed after the next.
+    """Raise CapacityError unless two caches of `nbytes` fit the disk: the last one is removed after the next.
 
     exists: whether one is there already; None: look into the folder, where an earlier run may have left it.
     """

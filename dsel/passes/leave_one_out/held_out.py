@@ -21,7 +21,7 @@ from dsel.storage.paths import AnyPath, as_path
 
 
 def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | None = None) -> RowPass:
-    """Return the pass that tests so many subsets of `size` columns on held-out rows. Arguments: W, intercepts, view."""
+    """Return the pass that tests some subsets of `size` columns on held-out rows. Arguments: W, intercepts, view."""
     flops = 2 * dataset.m * size * size * max(1, dataset.n_targets)
     return RowPass("held-out rows", dataset, _block_held_out, np.add, 8 * subsets, flops, columns, share=True)
 

@@ -36,14 +36,14 @@ def _block_penalty_errors(x: Any, y: Any, block: Block, spectrum: LamSpectrum, v
 
 
 def loo_pass(dataset: Dataset, chosen: int) -> RowPass:
-    """Return the pass of one round with so many columns chosen. Arguments: round, view, where."""
+    """Return the pass of one round, with `chosen` columns chosen before. Arguments: round, view, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = m * n * (2 * chosen + 8 * N)
     return RowPass("leave-one-out", dataset, _block_errors, np.add, 8 * (1 + n + chosen), flops, share=True)
 
 
 def penalty_pass(dataset: Dataset, penalties: int) -> RowPass:
-    """Return the pass that compares so many ridge penalties. Arguments: spectrum, view, where."""
+    """Return the pass that compares some ridge penalties. Arguments: spectrum, view, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = 2 * m * n * (n + penalties * N)
     return RowPass("lam", dataset, _block_penalty_errors, np.add, 8 * penalties, flops, share=True)

@@ -379,7 +379,7 @@ def row_fit(
 
 
 def worker_limit(size: float) -> int:
-    """Return the memory limit of a worker that holds so many bytes of numbers."""
+    """Return the memory limit of a worker that holds `size` bytes of numbers."""
     return math.ceil((size + INTERPRETER) / TASK_SHARE)
 
 
