@@ -132,6 +132,11 @@ def as_dataset(
         Numbers >= 0 for data in memory. For a store or an xarray Dataset the name of a variable, by default `weight`
         if there is one, False for none.
 
+    Returns
+    -------
+    Dataset
+        The data as row blocks.
+
     Raises
     ------
     OptionError

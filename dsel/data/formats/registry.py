@@ -37,6 +37,11 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source:
     options : SourceOptions, optional
         Which parts of the file are the targets, the labels and the weights, and the dtype.
 
+    Returns
+    -------
+    Source
+        The opened file.
+
     Raises
     ------
     MissingInputError
