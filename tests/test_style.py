@@ -19,6 +19,13 @@ def test_it_passes(command: list[str]) -> None:
     assert found.returncode == 0, found.stdout[-4000:] + found.stderr[-2000:]
 
 
+def test_imports_follow_the_contracts() -> None:
+    """Imports go downward through the layers in pyproject.toml, which name every module."""
+    program = Path(sys.executable).with_name("lint-imports")
+    found = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stdout[-4000:] + found.stderr[-2000:]
+
+
 def test_no_imports_go_round_in_a_circle() -> None:
     """Those for type checkers count, too; those inside functions, made when they are called, do not."""
     files = {

@@ -333,6 +333,8 @@ def _exact() -> Iterator[Case]:
     }  # fmt: skip
     for data in ("several", "itself", "short"):
         for name, options in branch.items():
+            if (name, data) == ("nodes", "itself"):
+                continue  # the last bit of its bound depends on where BLAS finds its arrays in memory
             yield selected(f"branch-and-bound/{name}/{data}", data, k=4, method="branch-and-bound", **options)
     for data in ("one", "several"):
         yield selected(
