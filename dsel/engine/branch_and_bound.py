@@ -17,8 +17,8 @@ from typing import Any
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.exact.bounds import BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound
-from dsel.search.exact.explorer import Explored, Explorer, Subproblem, explore_all
+from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem, explore_all
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 
 log = logging.getLogger("dsel")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
-from dsel.search.exact import astar_method, branch_and_bound_method
+from dsel.search.exact.astar import method as astar
+from dsel.search.exact.branch_and_bound import method as branch_and_bound
 from dsel.search.greedy import (
     approx_svd,
     backward,
@@ -26,7 +27,7 @@ from dsel.search.pareto import poss
 GROUP = "dsel.methods"
 
 _MODULES = (
-    poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, exchange, branch_and_bound_method, astar_method,
+    poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, exchange, branch_and_bound, astar,
     greedy_rls, kfold, two_stage, approx_svd,
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ from dsel.engine.clusters.local import local_cluster, usable_cores
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardised

@@ -11,8 +11,8 @@ import pytest
 from dsel.engine.branch_and_bound import DaskProofRunner, SubtreeEstimate
 from dsel.engine.clusters.local import local_cluster
 from dsel.search.anytime import Stop
-from dsel.search.exact.branch_and_bound import BranchAndBound
-from dsel.search.exact.explorer import Explorer, explore_all
+from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import hard_case
 

@@ -16,11 +16,11 @@ import pytest
 import dsel
 from dsel._lib.jit import imported_modules
 from dsel.objective.dense import DenseObjective
-from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 
 PACKAGE = Path(dsel.__file__).parent
 NAMES = """
-from dsel.search.exact.bb_kernel import explore
+from dsel.search.exact.branch_and_bound.kernel import explore
 from dsel.search.pareto.kernel import run
 print(explore.__qualname__, run.__qualname__)
 """
@@ -38,8 +38,18 @@ def names_of_caches(folder: Path, **environment: str) -> list[str]:
 @pytest.mark.parametrize(
     ("changed", "old", "new", "expected"),
     [
-        ("search/exact/eigenvalue_sums.py", "total = 0.0", "total = 0.5", [True, False]),  # a function that it calls
-        ("search/exact/bb_layout.py", "(2, N, N) A,", "(3, N, N) A,", [True, False]),  # a layout, imported as a module
+        (
+            "search/exact/branch_and_bound/eigenvalue_sums.py",
+            "total = 0.0",
+            "total = 0.5",
+            [True, False],
+        ),  # a function that it calls
+        (
+            "search/exact/branch_and_bound/layout.py",
+            "(2, N, N) A,",
+            "(3, N, N) A,",
+            [True, False],
+        ),  # a layout, imported as a module
         ("objective/kernels/layout.py", "MOST_FLIPS = 8", "MOST_FLIPS = 9", [True, True]),
     ],
 )

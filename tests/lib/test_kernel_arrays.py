@@ -14,7 +14,7 @@ from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import KernelArrays, Layout, int_vector, matrix
 from dsel._lib.types import Ints
 from dsel.objective.kernels import layout
-from dsel.search.exact import bb_layout
+from dsel.search.exact.branch_and_bound import layout as bb_layout
 from dsel.search.pareto import archive_layout
 
 Small = NewType("Small", Ints)

@@ -11,7 +11,7 @@ from dsel._lib.kernel_arrays import KernelArrays, int_vector, row, vector
 from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import layout
-from dsel.search.exact import bb_layout
+from dsel.search.exact.branch_and_bound import layout as bb_layout
 
 
 @compiled()

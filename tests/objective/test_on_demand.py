@@ -11,9 +11,9 @@ import pytest
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
-from dsel.search.exact import partial_expansion_astar
-from dsel.search.exact.astar import AStar
-from dsel.search.exact.partial_expansion_astar import WideAStar
+from dsel.search.exact.astar import partial_expansion
+from dsel.search.exact.astar.partial_expansion import WideAStar
+from dsel.search.exact.astar.search import AStar
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
@@ -141,7 +141,7 @@ def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monk
     X = rng.standard_normal((12, 40)) * 0.85 ** np.arange(40)
     Y = X[:, :6] @ rng.standard_normal((6, N)) + 0.1 * rng.standard_normal((12, N))
     B, c = X.T @ Y, float(np.vdot(Y, Y))
-    monkeypatch.setattr(partial_expansion_astar, "CHILDREN_AT_A_TIME", 3)
+    monkeypatch.setattr(partial_expansion, "CHILDREN_AT_A_TIME", 3)
     whole = DenseObjective(X.T @ X, B, c, lam)
     wide = OnDemandObjective(
         InMemoryFactor(X), np.square(X).sum(axis=0), B, c, lam, load_target_gram=lambda: np.asarray(Y.T @ Y), batch=2

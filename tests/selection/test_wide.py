@@ -123,7 +123,7 @@ def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float
     X = np.random.default_rng(1).standard_normal((12, 30)) * 0.8 ** np.arange(30)
     force("gram")
     expected = dsel.select(X, k=3, method="astar", gamma=gamma)
-    monkeypatch.setattr("dsel.search.exact.astar._MAX_BITS", 8)
+    monkeypatch.setattr("dsel.search.exact.astar.search._MAX_BITS", 8)
     force("row-gram")
     found = dsel.select(X, k=3, method="astar", gamma=gamma)
     assert found.indices == expected.indices

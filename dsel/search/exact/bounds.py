@@ -14,7 +14,7 @@ K by a ridge and by rounding, see `orthonormalised`. A bound that is not finite 
 nothing.
 
 The combined bound is never below the two others. Branch and bound adds to it what disjoint cores prove, given an
-incumbent (dsel.search.exact.disjoint_cores).
+incumbent (dsel.search.exact.branch_and_bound.disjoint_cores).
 """
 
 from __future__ import annotations

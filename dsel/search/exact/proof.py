@@ -13,7 +13,7 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Stop, drive
 from dsel.search.exact.base import MARGIN, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective import perspective_bound
 from dsel.search.exact.root_bound import RootBound

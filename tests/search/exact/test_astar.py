@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import OptionError
-from dsel.search.exact.astar import AStar
+from dsel.search.exact.astar.search import AStar
 from dsel.search.greedy.forward import forward
 from tests.search.exact.cases import (
     exhaustive,

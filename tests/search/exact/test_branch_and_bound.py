@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.errors import CapacityError, OptionError
-from dsel.search.exact import explorer
-from dsel.search.exact.astar import AStar
+from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS, BoundProblem
-from dsel.search.exact.branch_and_bound import BranchAndBound
+from dsel.search.exact.branch_and_bound import explorer
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
 from tests.search.cases import random_data
 from tests.search.exact.cases import (

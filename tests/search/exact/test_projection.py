@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsel.search.exact.projection import project_out
+from dsel.search.exact.astar.projection import project_out
 
 
 def projected_by_qr(W, P, S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsel.search.exact.reduced_problem import ReducedProblem
+from dsel.search.exact.astar.reduced_problem import ReducedProblem
 from tests.search.exact.cases import data, regression, self_expression
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.search.exact.secular_equation import downdated
+from dsel.search.exact.astar.secular_equation import downdated
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 6))

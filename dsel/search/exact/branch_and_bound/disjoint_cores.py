@@ -13,9 +13,9 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import int_vector, matrix, vector
 from dsel._lib.types import Int, Ints
-from dsel.search.exact import bb_layout as layout
-from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.suffix_bounds import add_least, copy_to_scratch, list_children, suffix_bound
+from dsel.search.exact.branch_and_bound import layout
+from dsel.search.exact.branch_and_bound.layout import BranchState
+from dsel.search.exact.branch_and_bound.suffix_bounds import add_least, copy_to_scratch, list_children, suffix_bound
 
 
 @compiled(fast=True)

@@ -19,7 +19,7 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.exact.base import MARGIN, ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
-from dsel.search.exact.explorer import Explored, Explorer, Subproblem
+from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
 
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000

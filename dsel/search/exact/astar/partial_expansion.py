@@ -1,6 +1,6 @@
 """Best-first search when neither K nor W fits in memory: rows of K are fetched when a column enters an expanded node.
 
-The bound is that of dsel.search.exact.astar, from the residual targets alone. All targets count, also their part
+The bound is that of dsel.search.exact.astar.search, from the residual targets alone. All targets count, also their part
 outside the span of X. (There is none if X has as many independent columns as rows.)
 
 A node may have a million children, of which only the best are made. One entry of the fringe represents the others, with
@@ -22,10 +22,10 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.search.exact.astar import AStar
-from dsel.search.exact.astar_nodes import Node
+from dsel.search.exact.astar.nodes import Node
+from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
+from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.reduced_problem import Children, ReducedProblem
 
 #: Children of a node that are made at a time.
 CHILDREN_AT_A_TIME = 256

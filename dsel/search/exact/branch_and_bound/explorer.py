@@ -13,10 +13,10 @@ from dsel._lib.jit import log_compilation
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError
-from dsel.search.exact import bb_layout as at
 from dsel.search.exact.base import MARGIN
-from dsel.search.exact.bb_kernel import begin, explore
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
+from dsel.search.exact.branch_and_bound import layout as at
+from dsel.search.exact.branch_and_bound.kernel import begin, explore
 
 #: Bounds use this many leading targets first and all targets only if these do not decide.
 _LEADING = 10

@@ -30,12 +30,12 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.exact.astar_nodes import Node, tree_children
+from dsel.search.exact.astar.nodes import Node, tree_children
+from dsel.search.exact.astar.projection import project_out
+from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
+from dsel.search.exact.astar.secular_equation import downdated
 from dsel.search.exact.base import MARGIN, ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.projection import project_out
-from dsel.search.exact.reduced_problem import Children, ReducedProblem
-from dsel.search.exact.secular_equation import downdated
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -68,7 +68,7 @@ class AStar(ExactSearch):
     incumbent : iterable of int, optional
         A known subset. Nodes that cannot be better are pruned, which does not change the answer if gamma = 0.
     target_gram : (N, N) array, optional
-        Y'Y, see `dsel.search.exact.reduced_problem`.
+        Y'Y, see `dsel.search.exact.astar.reduced_problem`.
     memory_limit : int
         Bytes for the fringe and the closed list, at which the search stops.
     """

@@ -14,8 +14,8 @@ from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Int
 from dsel.objective.kernels.elimination import eliminated
-from dsel.search.exact import bb_layout as layout
-from dsel.search.exact.bb_layout import BranchState
+from dsel.search.exact.branch_and_bound import layout
+from dsel.search.exact.branch_and_bound.layout import BranchState
 
 #: No place in R. No targets, if only the pivots matter.
 NO_PLACE, PIVOTS_ALONE = np.int64(-1), np.int64(0)

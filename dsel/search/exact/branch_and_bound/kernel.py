@@ -13,8 +13,7 @@ bounds what child i and any q - 1 columns after it explain: they span at most R 
 order of R lets A grow as late as possible: the next column from the end is that of the least |z|^2. With q = 2, all
 pairs are compared without bounds.
 
-With the combined bound, a node also uses disjoint cores (dsel.search.exact.disjoint_cores). For dependent columns see
-dsel.search.exact.dependence.
+With the combined bound, a node also uses disjoint cores (see disjoint_cores). For dependent columns see dependence.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Floats, Int, Ints
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
-from dsel.search.exact import bb_layout as layout
-from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.dependence import (
+from dsel.search.exact.branch_and_bound import layout
+from dsel.search.exact.branch_and_bound.dependence import (
     NO_PLACE,
     PIVOTS_ALONE,
     collect_members,
@@ -35,8 +33,9 @@ from dsel.search.exact.dependence import (
     record_if_better,
     value_by_rule,
 )
-from dsel.search.exact.disjoint_cores import branch_on_smallest_core, find_cores
-from dsel.search.exact.suffix_bounds import list_children
+from dsel.search.exact.branch_and_bound.disjoint_cores import branch_on_smallest_core, find_cores
+from dsel.search.exact.branch_and_bound.layout import BranchState
+from dsel.search.exact.branch_and_bound.suffix_bounds import list_children
 
 
 @compiled(fast=True)

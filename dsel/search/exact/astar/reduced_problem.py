@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
+from dsel.search.exact.astar.projection import project_out
+from dsel.search.exact.astar.secular_equation import downdated
 from dsel.search.exact.bounds import BoundProblem, column_norms, few_targets
-from dsel.search.exact.projection import project_out
-from dsel.search.exact.secular_equation import downdated
 
 #: Eigenvalues of at most this share of the largest, and squared residual norms of unit columns, are rounding.
 _ROUNDING = 1e-13

@@ -1,6 +1,6 @@
 """Compute what a selection leaves of columns, and of the targets' part in them, in the eigen-reduced problem; compiled.
 
-W (r_x, n), P (r_y, r_x): the eigen-reduced problem, see dsel.search.exact.reduced_problem. S (s,): the selection.
+W (r_x, n), P (r_y, r_x): the eigen-reduced problem, see dsel.search.exact.astar.reduced_problem. S (s,): the selection.
 """
 
 from __future__ import annotations

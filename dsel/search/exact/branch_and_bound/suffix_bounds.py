@@ -8,15 +8,15 @@ from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Bool, Floats, Int, Ints
 from dsel.objective.kernels.elimination import NOISE_RATIO
-from dsel.search.exact import bb_layout as layout
-from dsel.search.exact.bb_layout import BranchState
-from dsel.search.exact.eigenvalue_sums import (
+from dsel.search.exact.branch_and_bound import layout
+from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
     add_outer,
     block_upper_bound,
     subtract_outer,
     sum_of_largest,
     sum_of_largest_diagonal,
 )
+from dsel.search.exact.branch_and_bound.layout import BranchState
 
 
 @compiled(fast=True)

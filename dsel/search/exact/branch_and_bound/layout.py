@@ -1,4 +1,4 @@
-"""The arrays of the compiled branch and bound (dsel.search.exact.bb_kernel).
+"""The arrays of the compiled branch and bound (dsel.search.exact.branch_and_bound.kernel).
 
 A node is a subset S and an ordered list R of columns that may still be added; depth 0 is the node that a search starts
 from. n columns, N targets, at most k columns; K = X'X, B = X'Y, lam the ridge penalty. G and B of a node are given S.

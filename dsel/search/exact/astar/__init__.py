@@ -1,0 +1,1 @@
+"""Best-first search over subsets (A*), and the reduced problem of its bounds."""

@@ -1,0 +1,1 @@
+"""Branch and bound over subsets: the search, its compiled kernel, and its bounds."""
