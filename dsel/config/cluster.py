@@ -1,4 +1,4 @@
-"""Where the workers come from, as it is written in a job file: one section each, one vocabulary for all."""
+"""The section `cluster` of a job file: where the workers come from."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from dsel.errors import OptionError
 
 
 def _with_variables(value: Any) -> Any:
-    """A string with its $VARIABLES put in, so that one file serves every run."""
+    """Return a string with its $VARIABLES expanded, so that one file serves every run."""
     if not isinstance(value, str):
         return value
     expanded = os.path.expandvars(value)
     missing = re.search(r"\$\{?\w+", expanded)
     if missing:
-        raise OptionError(
-            f"cluster: {value!r}: the variable {missing[0]} is not set.", "Set it, or write what it stands for."
-        )
+        raise OptionError(f"cluster: {value!r}: the variable {missing[0]} is not set.", "Set it, or write its value.")
     refuse_passwords(expanded, f"cluster: {value!r}")
     return expanded
 
@@ -40,7 +38,15 @@ _Bytes = Annotated[str, AfterValidator(_some_bytes)]
 
 
 class SiteSection(BaseModel):
-    """workers: how many are asked for. wait: how long for them; the job begins with those that have come by then."""
+    """What every kind of cluster outside this machine has.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many workers to ask for.
+    wait : str or float
+        How long to wait for them. The job begins with the workers that are ready by then.
+    """
 
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str]
@@ -50,22 +56,29 @@ class SiteSection(BaseModel):
 
     @property
     def wait_seconds(self) -> float:
-        """How long to wait for workers."""
+        """Seconds to wait for workers."""
         return parse_duration(self.wait)
 
     @property
     def asked(self) -> int:
-        """Workers to wait for at the beginning."""
+        """How many workers to wait for at the beginning."""
         return self.workers or 1
 
     @property
     def worker_bytes(self) -> int | None:
-        """The memory limit of a worker, as far as it is known before there is one."""
+        """The memory limit of a worker in bytes; None where it is not known before a worker is there."""
         return None
 
 
 class _Elastic(SiteSection):
-    """minimum (default 1), maximum: between these the number follows the work, in place of `workers`."""
+    """A cluster of a fixed or changing size.
+
+    Parameters
+    ----------
+    minimum, maximum : int, optional
+        Bounds on the number of workers, which follows the work between them. They take the place of `workers`. The
+        default of `minimum` is 1.
+    """
 
     minimum: Int | None = Field(None, ge=1)
     maximum: Int | None = Field(None, ge=1)
@@ -73,16 +86,16 @@ class _Elastic(SiteSection):
     @model_validator(mode="after")
     def _one_size(self) -> _Elastic:
         if (self.workers is None) == (self.maximum is None):
-            raise OptionError(f"cluster: {self.kind}: say workers, or minimum and maximum.", "One of the two.")
+            raise OptionError(f"cluster: {self.kind}: say workers, or minimum and maximum.", "Give one of the two.")
         if self.maximum is None and self.minimum is not None:
-            raise OptionError(f"cluster: {self.kind}: minimum goes with maximum.", "Say both, or workers.")
+            raise OptionError(f"cluster: {self.kind}: minimum goes with maximum.", "Give both, or workers.")
         if self.maximum is not None and (self.minimum or 1) > self.maximum:
             raise OptionError(f"cluster: {self.kind}: minimum ({self.minimum}) is above maximum ({self.maximum}).")
         return self
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Fewest and most workers."""
+        """The smallest and the largest number of workers."""
         if self.workers is not None:
             return self.workers, self.workers
         assert self.maximum is not None
@@ -90,13 +103,22 @@ class _Elastic(SiteSection):
 
     @property
     def asked(self) -> int:
-        """Workers to wait for at the beginning."""
+        """How many workers to wait for at the beginning."""
         return self.bounds[0]
 
 
 class _Made(_Elastic):
-    """Workers that dsel asks the site for. memory: the limit of each (4GiB, 800MB); threads: of each. environment:
-    variables for them (no secrets: those come by the site's own ways)."""
+    """Workers that dsel starts.
+
+    Parameters
+    ----------
+    memory : str
+        The memory limit of each worker, such as 4GiB or 800MB.
+    threads : int
+        Threads of each worker.
+    environment : dict
+        Environment variables of the workers. Secrets are not allowed here.
+    """
 
     memory: _Bytes
     threads: Int = Field(1, ge=1)
@@ -108,10 +130,10 @@ class _Made(_Elastic):
         refuse_passwords(value)
         for name in value:
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise OptionError(f"cluster: environment: {name!r} is no name for a variable.")
+                raise OptionError(f"cluster: environment: {name!r} is not a name of a variable.")
             if is_secret_name(name):
                 raise OptionError(  # the value is not repeated
-                    f"cluster: environment: {name} looks like a secret, and job files are no place for one.",
+                    f"cluster: environment: {name} looks like a secret, and a job file must not contain one.",
                     "Set it in the environment of dsel (Slurm passes it on), or name a Secret (kubernetes: secrets).",
                 )
         return value
@@ -123,8 +145,17 @@ class _Made(_Elastic):
 
 
 class LocalSection(BaseModel):
-    """Worker processes on this machine: how many (default: one a core), the memory limit of each (default: a share of
-    80 % of what there is), and threads of each."""
+    """Worker processes on this machine.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many; by default one per core.
+    memory : str, optional
+        The memory limit of each worker; by default an equal share of 80 % of the memory of this machine.
+    threads : int
+        Threads of each worker.
+    """
 
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str] = "local"
@@ -135,7 +166,13 @@ class LocalSection(BaseModel):
 
 
 class AddressSection(SiteSection):
-    """A scheduler that runs already, tcp:// or tls://; $VARIABLES are put in. workers: how many to wait for."""
+    """A running scheduler.
+
+    Parameters
+    ----------
+    address : str
+        A tcp:// or tls:// address. $VARIABLES are expanded.
+    """
 
     kind: ClassVar[str] = "address"
 
@@ -143,7 +180,13 @@ class AddressSection(SiteSection):
 
 
 class SchedulerFileSection(SiteSection):
-    """A scheduler that runs already, by the file that `dask scheduler --scheduler-file` writes; it is waited for."""
+    """A running scheduler that wrote a scheduler file.
+
+    Parameters
+    ----------
+    path : str
+        The file that ``dask scheduler --scheduler-file`` writes. dsel waits for it.
+    """
 
     kind: ClassVar[str] = "scheduler_file"
 
@@ -151,11 +194,22 @@ class SchedulerFileSection(SiteSection):
 
 
 class SlurmSection(_Made):
-    """One Slurm job a worker, through dask-jobqueue; a job that is lost is replaced.
+    """One Slurm job for each worker, by dask-jobqueue. A lost job is replaced.
 
-    directives: further #SBATCH lines ("--qos=long"). prologue: shell lines before the worker ("module load python").
-    interface: network interface that workers and scheduler meet on. dashboard: where the scheduler's pages and
-    metrics listen. local_directory: where workers spill.
+    Parameters
+    ----------
+    queue, account, walltime : str
+        As for sbatch.
+    directives : list of str
+        Further #SBATCH lines, such as "--qos=long".
+    prologue : list of str
+        Shell lines that run before the worker, such as "module load python".
+    interface : str, optional
+        The network interface that the workers and the scheduler use.
+    local_directory : str, optional
+        Where workers spill to disk.
+    dashboard : str
+        The address of the scheduler's dashboard and metrics.
     """
 
     kind: ClassVar[str] = "slurm"
@@ -171,12 +225,27 @@ class SlurmSection(_Made):
 
 
 class KubernetesSection(_Made):
-    """A DaskCluster of the dask-kubernetes operator, one pod a worker.
+    """A DaskCluster of the dask-kubernetes operator, with one pod for each worker.
 
-    image: holds dsel. secrets: names of Secrets whose keys become the pods' variables (credentials of a bucket).
-    claims: PersistentVolumeClaims and where they are mounted. resources: further requests and limits of a worker,
-    beside the memory and CPUs that follow from memory and threads. job_name, job_uid: of the Kubernetes Job that the
-    driver's pod belongs to: the cluster has its name, so that the next pod of the Job finds it, and goes with it.
+    Parameters
+    ----------
+    image : str
+        An image that contains dsel.
+    namespace, service_account : str, optional
+        As for kubectl.
+    secrets : list of str
+        Names of Secrets whose keys become environment variables of the pods, such as the credentials of a bucket.
+    claims : dict
+        PersistentVolumeClaims, and the path where each is mounted.
+    resources : dict
+        Further requests and limits of a worker, next to the memory and CPUs that follow from `memory` and `threads`.
+    node_selector : dict
+        Labels of the nodes that the pods run on.
+    scheduler_memory : str
+        The memory limit of the scheduler.
+    job_name, job_uid : str, optional
+        The Kubernetes Job that the driver's pod belongs to. The cluster has its name, so that the next pod of the Job
+        finds it, and is deleted with it.
     """
 
     kind: ClassVar[str] = "kubernetes"
@@ -194,8 +263,15 @@ class KubernetesSection(_Made):
 
 
 class GatewaySection(_Elastic):
-    """A cluster of a Dask Gateway. address: of the gateway (default: Dask's configuration). options: those that its
-    administrator offers (image, worker_memory, ...)."""
+    """A cluster of a Dask Gateway.
+
+    Parameters
+    ----------
+    address : str, optional
+        The address of the gateway; by default that of Dask's configuration.
+    options : dict
+        Options that the administrator of the gateway offers, such as image and worker_memory.
+    """
 
     kind: ClassVar[str] = "gateway"
 
@@ -204,7 +280,7 @@ class GatewaySection(_Elastic):
 
 
 def _section_of(key: str) -> Any:
-    """A plain string stands for a section of that one key."""
+    """Return a validator that takes plain text for a section with this one key."""
 
     def convert(value: Any) -> Any:
         return {key: value} if isinstance(value, str) else value
@@ -216,7 +292,7 @@ Section = LocalSection | AddressSection | SchedulerFileSection | SlurmSection | 
 
 
 class ClusterSection(BaseModel):
-    """Where the passes over the data run: exactly one of these; by default local workers."""
+    """Where the passes over the data run: one of these sections, by default local workers."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -236,7 +312,7 @@ class ClusterSection(BaseModel):
 
     @property
     def chosen(self) -> Section:
-        """The one that is given."""
+        """The section that is given."""
         for name in type(self).model_fields:
             section = getattr(self, name)
             if section is not None:
@@ -244,8 +320,8 @@ class ClusterSection(BaseModel):
                 return found
         return LocalSection()
 
-    def seen_from(self, folder: Path) -> ClusterSection:
-        """The same section with a relative scheduler file taken from the folder of the file that names it."""
+    def resolved_against(self, folder: Path) -> ClusterSection:
+        """Return the section with the path of a scheduler file resolved against a folder."""
         if self.scheduler_file is None:
             return self
         path = str(folder / Path(self.scheduler_file.path).expanduser())

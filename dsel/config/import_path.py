@@ -1,4 +1,4 @@
-"""A user's own function, named in a job file as package.module:function. Nothing is ever unpickled."""
+"""Custom functions, named in job files as package.module:function. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from dsel.errors import OptionError
 
 
 def load_function(path: str) -> Callable[..., Any]:
-    """The function at package.module:function; modules in the working directory are found too.
+    """Return the function at package.module:function. Modules in the working directory are found too.
 
-    Errors: OptionError where the module or the function is not there.
+    Raises
+    ------
+    OptionError
+        The module or the function does not exist.
     """
     module, _, name = path.partition(":")
     if not module or not name:
-        raise OptionError(f"{path!r} names no function.", "Write it as package.module:function.")
+        raise OptionError(f"{path!r} is not the path of a function.", "Write it as package.module:function.")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -27,11 +30,11 @@ def load_function(path: str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise OptionError(f"{path!r} cannot be imported: {error}.", "Write it as package.module:function.") from error
     if not callable(function):
-        raise OptionError(f"{path!r} is not a function but {type(function).__name__}.")
+        raise OptionError(f"{path!r} is a {type(function).__name__}, not a function.")
     found: Callable[..., Any] = function
     return found
 
 
 def import_path(function: Callable[..., Any]) -> str:
-    """How `load_function` would name it."""
+    """Return the path by which `load_function` finds the function."""
     return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -1,4 +1,4 @@
-"""A job as a YAML file: every key checked, relative paths taken from the file's own folder."""
+"""Job files: YAML with the fields of `JobFile`. Relative paths are resolved against the folder of the file."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class JobFile(SelectionRequest):
         return criterion
 
     @model_validator(mode="after")
-    def _certificates_are_for_the_quadratic_objective(self) -> JobFile:
+    def _no_certificate_for_a_criterion(self) -> JobFile:
         if self.certify is not None and self.criterion is not None:
             raise OptionError(
                 "certify: there is no certificate for a custom criterion.", "Leave certify or criterion out."
@@ -132,14 +132,32 @@ _OPTIONS = "Options of the method go under options."
 
 
 def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None) -> JobFile:
-    """Read and check a job file; `out` overrides its own, and the file `cluster` its cluster section, so that the same
-    job file serves everywhere.
+    """Read and validate a job file.
 
-    Errors: MissingInputError where it is not there, OptionError naming the first key or value that is wrong.
+    Parameters
+    ----------
+    path : Path
+        The job file.
+    out : Path or ObjectPath, optional
+        Takes the place of the key `out`.
+    cluster : Path, optional
+        A file whose section `cluster` takes the place of the one in the job file.
+
+    Returns
+    -------
+    JobFile
+        The job, with absolute places.
+
+    Raises
+    ------
+    MissingInputError
+        The file cannot be read.
+    OptionError
+        A key or value is wrong. The error names the first one.
     """
     values = _read_yaml(path)
     if not isinstance(values, dict):
-        raise OptionError(f"{path} holds no keys.", "It needs at least store and k.")
+        raise OptionError(f"{path} has no keys.", "It needs at least store and k.")
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
     refuse_passwords(values)
@@ -149,12 +167,12 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
         raise OptionError(f"{path}: {first_error(error, JobFile, _OPTIONS)}") from error
     folder = path.absolute().parent
     named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
-    beside: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
-    if isinstance(job.options.get("held_out"), str):  # of the methods that take held-out rows: another store
+    resolved: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
+    if isinstance(job.options.get("held_out"), str):  # a store, too
         held_out = _from_folder(folder, as_path(job.options["held_out"]))
-        beside["options"] = {**job.options, "held_out": str(held_out)}
-    beside["cluster"] = job.cluster.seen_from((cluster or path).absolute().parent)
-    job = job.model_copy(update=beside)
+        resolved["options"] = {**job.options, "held_out": str(held_out)}
+    resolved["cluster"] = job.cluster.resolved_against((cluster or path).absolute().parent)
+    job = job.model_copy(update=resolved)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})
     if job.out is None:
@@ -169,12 +187,12 @@ def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
 def _cluster_section(path: Path) -> Any:
     values = _read_yaml(path)
     if not isinstance(values, dict) or list(values) != ["cluster"]:
-        raise OptionError(f"{path} does not hold one key, cluster.", "Write it as in a job file.")
+        raise OptionError(f"{path} does not have one key, cluster.", "Write it as in a job file.")
     return values["cluster"]
 
 
 def _require_each_key_once(node: Any) -> None:
-    """Refuse a key that a mapping has twice: YAML would pass over the first one without a word."""
+    """Refuse a key that a mapping has twice: YAML would silently ignore the first one."""
     if isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key, value in node.value:

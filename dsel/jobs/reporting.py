@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from dsel.errors import DselError, OutputError
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.progress import Progress
+from dsel.search.progress import SearchProgress
 from dsel.storage.log_handler import log_handler
 from dsel.storage.paths import AnyPath
 
@@ -170,7 +170,7 @@ class Reporter:
 
     def search(self, search: AnytimeSearch, total: int | None = None) -> None:
         """Report a search between two slices. A search on workers describes its own progress."""
-        progress: Progress | None = getattr(search, "progress", None)
+        progress: SearchProgress | None = getattr(search, "progress", None)
         if progress is not None:
             self._show(progress.iterations, progress.limit, str(progress))
             return

@@ -1,4 +1,4 @@
-"""What every search hands back."""
+"""What every search returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """The best subset found of one size: local column indices in the method's own order, and f."""
+    """The best subset found of one size.
+
+    Parameters
+    ----------
+    size : int
+        The number of its columns.
+    value : float
+        f(S), or the criterion.
+    members : tuple of int
+        Its columns as local indices, in the method's own order.
+    """
 
     size: int
     value: float
@@ -17,7 +27,17 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Improvement:
-    """The best subset of at most k columns became better: after so many iterations, with so many columns."""
+    """An improvement of the best subset of at most k columns.
+
+    Parameters
+    ----------
+    iteration : int
+        The iterations until then.
+    size : int
+        The number of columns of the new subset.
+    value : float
+        f(S) of the new subset, or the criterion.
+    """
 
     iteration: int
     size: int
@@ -26,8 +46,19 @@ class Improvement:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """One step of a method that values subsets on rows left out: the data's column inserted or removed, the size then,
-    and the error summed over rows and targets."""
+    """One step of a method that scores subsets on left-out rows.
+
+    Parameters
+    ----------
+    action : {"insert", "remove"}
+        What the step did.
+    column : int
+        The column of the data.
+    size : int
+        The number of columns after the step.
+    error : float
+        The error, summed over rows and targets.
+    """
 
     action: str
     column: int

@@ -15,7 +15,7 @@ from dsel.objective.leave_one_out.block_errors import Loss
 from dsel.objective.leave_one_out.formulas import Intercept
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.base import SearchOutcome
-from dsel.search.greedy.rounds import Direction, LooRows
+from dsel.search.greedy.rounds import Direction, RowErrors
 from dsel.search.options import Options
 from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
 from dsel.search.parallel.journal import Journal
@@ -45,7 +45,7 @@ class SearchTask:
         Called with the search between two slices of iterations. It may raise to interrupt the search.
     criterion : callable, optional
         The user's criterion, of ascending columns of the data. It replaces f.
-    rows : LooRows, optional
+    rows : RowErrors, optional
         Errors on left-out rows, for a method that uses rows.
     data : ColumnData, optional
         The second argument of a criterion f(S, data).
@@ -64,7 +64,7 @@ class SearchTask:
     state: dict[str, Any] | None = None
     on_slice: OnSlice | None = None
     criterion: Criterion | None = None
-    rows: LooRows | None = None
+    rows: RowErrors | None = None
     data: Any = None
     executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """Progress of a search.
 
     Parameters

@@ -20,7 +20,7 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.base import FrontPoint, SearchOutcome
-from dsel.search.greedy.rounds import subset_fit
+from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.storage.paths import AnyPath

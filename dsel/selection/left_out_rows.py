@@ -13,7 +13,7 @@ from dsel.passes.statistics import Statistics
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.base import PathPoint, SearchOutcome
-from dsel.search.greedy.rounds import fits_along
+from dsel.search.greedy.fits import fits_along
 from dsel.selection.context import RunContext
 from dsel.selection.result import PathRow
 

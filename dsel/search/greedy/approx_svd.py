@@ -22,9 +22,10 @@ from dsel.search.validation import check_size
 
 
 def approx_svd(objective: Objective, k: int) -> SearchOutcome:
-    """The path of k insertions that lower the error of U_k Sigma_k most, valued by f for X itself. O(n^3).
+    """Return the path of k insertions, each of which lowers the error of U_k Sigma_k most. O(n^3).
 
-    With Y = U_k Sigma_k the cross-Gram is B = X'Y = V_k Lambda_k, Lambda_k the k largest eigenvalues of K.
+    The values are f for X itself. With Y = U_k Sigma_k the cross-Gram matrix is B = X'Y = V_k Lambda_k, where Lambda_k
+    has the k largest eigenvalues of K.
     """
     check_size(k, objective.n)
     values, V = principal_directions(objective, k)

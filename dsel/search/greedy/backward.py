@@ -15,11 +15,10 @@ from dsel.search.validation import check_size
 
 
 def backward(objective: Objective, k: int) -> SearchOutcome:
-    """The path of cheapest deletions from all columns (those that depend on columns before them left out) to
-    none.
+    """Return the path of deletions from all columns to one, each of which raises f least.
 
-    Points of at most k columns are kept. O(n^3), three n x n matrices of memory; the solution is built anew
-    each time its size has halved.
+    Columns that depend on columns before them are left out at the start. Points of at most k columns are kept. The cost
+    is O(n^3), with three n x n matrices of memory. The solution is rebuilt each time its size has halved.
     """
     check_size(k, objective.n)
     path, taken = Path(objective), []

@@ -29,10 +29,25 @@ Start = Literal["random", "forward"]
 
 
 def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random") -> SearchOutcome:
-    """The best of `restarts` local optima of size k (less where fewer columns are independent).
+    """Return the best of some local optima of size k, or smaller where fewer columns are independent.
 
-    start: k random columns, or the columns of forward selection (one local optimum then, whatever
-    `restarts`). A sweep over all members costs O(n k^2). The trace counts sweeps.
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over n columns.
+    k : int
+        The size.
+    seed : int
+        The seed of the random starts.
+    restarts : int
+        How many random starts there are.
+    start : {"random", "forward"}
+        Start from k random columns, or once from the columns of forward selection.
+
+    Returns
+    -------
+    SearchOutcome
+        The trace counts sweeps. A sweep over all members costs O(n k^2).
     """
     check_size(k, objective.n)
     if start not in ("random", "forward") or restarts < 1:
@@ -65,7 +80,7 @@ def _local_optimum(objective: Objective, k: int, first: Sequence[int], path: Pat
 
 
 def _sweep(solution: SubsetState, path: Path) -> int:
-    """Fill up to the limit, then exchange each member once for the best other column where that is better."""
+    """Insert columns up to the limit, then exchange each member once for the best other column if that lowers f."""
     objective = solution.objective
     least = NO_GAIN * objective.total
     made = 0

@@ -1,5 +1,4 @@
-"""FoBa: forward steps as in OMP, and backward steps whenever they cost little of what the forward steps
-gained.
+"""FoBa: forward steps as in OMP, and backward steps that cost little of what the forward steps gained.
 
 Source: Zhang, "Adaptive forward-backward greedy algorithm for learning sparse representations", IEEE
 Transactions on Information Theory 57(7), 2011, algorithm FoBa.
@@ -24,13 +23,12 @@ from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
 from dsel.search.validation import check_size
 
-#: After so many deletions the solution is built anew, so that rounding cannot pile up.
+#: After this many deletions the solution is rebuilt, so that rounding errors do not accumulate.
 _REBUILD_AFTER = 16
 
 
 def zeroing_costs(solution: SubsetState) -> Floats:
-    """(s,) increase of f when one member's coefficients are set to zero and the others stay: |w_i|^2 (K_ii +
-    lam)."""
+    """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
     objective, S = solution.objective, solution.members
     K_SS = objective.rows(S)[:, S] + objective.lam * np.eye(len(S))
     squared_coefficients = solution.losses() * np.diag(np.linalg.inv(K_SS))
@@ -38,11 +36,10 @@ def zeroing_costs(solution: SubsetState) -> Floats:
 
 
 def foba(objective: Objective, k: int, nu: float = 0.5, path_factor: int = 5) -> SearchOutcome:
-    """The last active set of every size up to k on a path of `path_factor` k steps, forward and backward.
+    """Return the last subset of every size up to k on a path of `path_factor` times k steps, forward and backward.
 
-    A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the
-    insertion that led to the present size gained (0 < nu < 1). O(path_factor n k^2) and more for each
-    deletion.
+    A member is deleted as soon as setting its coefficients to zero costs at most `nu` times what the insertion to the
+    present size gained (0 < nu < 1). The cost is O(path_factor n k^2), and more for each deletion.
     """
     check_size(k, objective.n)
     if not 0.0 < nu < 1.0 or path_factor < 1:

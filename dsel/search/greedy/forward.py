@@ -17,8 +17,7 @@ from dsel.search.method import Method, SearchTask
 
 
 def forward(objective: Objective, k: int) -> SearchOutcome:
-    """The path of k best insertions; it ends earlier where no column brings a gain. O(n k^2) after the Gram
-    matrix."""
+    """Return the path of k best insertions, or fewer if no column lowers f. O(n k^2) after the Gram matrix."""
     return grow(objective, k, SubsetState.gains)
 
 

@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit: insert the column that correlates most with what is left of the targets.
+"""Orthogonal matching pursuit: insert the column that correlates most with the residuals.
 
 Sources: Pati, Rezaiifar, Krishnaprasad, "Orthogonal matching pursuit", Asilomar 1993; with several targets
 SOMP of Tropp, Gilbert, Strauss, "Algorithms for simultaneous sparse approximation I", 2006, with the sum of
@@ -20,16 +20,17 @@ from dsel.search.method import Method, SearchTask
 
 
 def correlation(solution: SubsetState) -> Floats:
-    """(n,) decrease of the squared residuals when one column's coefficients alone are fitted to them; 0 for
-    members and for columns that depend on them."""
+    """Return (n,) the decrease of the squared residuals if only one column is fitted to them.
+
+    It is 0 for members and for columns that depend on them.
+    """
     free = solution.free() & (solution.objective.scale > 0.0)
     scale = np.where(free, solution.objective.scale, 1.0)
     return np.where(free, solution.residual_moments() / scale, 0.0)
 
 
 def omp(objective: Objective, k: int) -> SearchOutcome:
-    """The path of k steps, all coefficients fitted anew after each; it ends earlier where nothing is left.
-    O(n k^2)."""
+    """Return the path of k insertions, or fewer if no gain is left. All coefficients are refitted. O(n k^2)."""
     return grow(objective, k, correlation)
 
 

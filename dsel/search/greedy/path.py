@@ -1,5 +1,4 @@
-"""What the greedy methods share: what counts as a gain, how ties fall, growing a subset, and the path it
-leaves."""
+"""What the greedy methods share: the smallest gain, ties, growing a subset, and its path."""
 
 from __future__ import annotations
 
@@ -14,26 +13,25 @@ from dsel.objective.subset_state import SubsetState
 from dsel.search.base import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.search.validation import check_size
 
-#: A step that changes f by at most this share of ||Y||^2 brings nothing: it cannot be told from rounding.
+#: A gain of at most this share of ||Y||^2 counts as rounding error.
 NO_GAIN = 1e-12
-#: Scores that differ by at most this share are equal, and the lowest index is taken.
+#: Scores that differ by at most this share are equal; the lowest index wins.
 TIE = 1e-12
 
 
 def largest(scores: Floats) -> int:
-    """Place of the largest of some scores >= 0; of equal ones the first."""
+    """Return the place of the largest score (all >= 0), the first of equal ones."""
     return int(np.argmax(scores >= scores.max() * (1.0 - TIE)))
 
 
 def cheapest(members: Iterable[int], costs: Floats) -> int:
-    """The member of least cost (costs >= 0, in the members' order); of equal ones the lowest index."""
+    """Return the member of least cost (all >= 0, in the order of the members), the lowest index of equal ones."""
     limit = costs.min() * (1.0 + TIE)
     return min(j for j, cost in zip(members, costs, strict=True) if cost <= limit)
 
 
 def rebuilt(objective: Objective, limit: int, members: Iterable[int]) -> SubsetState:
-    """A fresh solution, without the rounding that many steps left; columns that depend on others are left
-    out."""
+    """Return a new state of a subset without accumulated rounding errors. Dependent columns are left out."""
     solution = SubsetState(objective, limit)
     for j in members:
         if solution.size < limit:
@@ -42,7 +40,7 @@ def rebuilt(objective: Objective, limit: int, members: Iterable[int]) -> SubsetS
 
 
 class Path:
-    """The subsets that a method went through, each with the objective's own f, from the empty one on."""
+    """The subsets on the path of a method, from the empty one on, each with its f."""
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
@@ -52,7 +50,7 @@ class Path:
         self.evaluated = 0
 
     def add(self, members: Iterable[int]) -> FrontPoint:
-        """Note a subset, in the method's own order."""
+        """Add a subset, in the method's own order, and return its point."""
         chosen = tuple(members)
         point = FrontPoint(len(chosen), self.objective.value(chosen), chosen)
         if point.value < min(p.value for p in self.points):
@@ -61,13 +59,13 @@ class Path:
         return point
 
     def outcome(self, **counts: Any) -> SearchOutcome:
-        """The path's front, and what it cost: f of `evaluated` subsets was looked at."""
+        """Return the outcome of the path."""
         all_counts = {"evaluated": self.evaluated, **counts}
         return SearchOutcome(improving(self.points), tuple(self.trace), self.steps, counts=all_counts)
 
 
 def grow(objective: Objective, k: int, score: Callable[[SubsetState], Floats]) -> SearchOutcome:
-    """Insert the column of the largest score (n,), k times or until no score is above rounding. O(n k^2)."""
+    """Return the path of k insertions of the column with the largest score, or fewer if no score is left. O(n k^2)."""
     check_size(k, objective.n)
     solution, path = SubsetState(objective, k), Path(objective)
     while solution.size < k:

@@ -19,18 +19,17 @@ from dsel.search.greedy.path import Path, cheapest
 from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.validation import check_size
 
-#: Ridge, as a share of the mean squared norm of the columns, that stands for the minimum-norm solution of a
+#: The ridge, as a share of the mean squared norm of the columns, that approximates the minimum-norm solution of a
 #: singular K.
 TINY_RIDGE = 1e-10
 
 
 def rfe(objective: Objective, k: int) -> SearchOutcome:
-    """The path of deletions, one at a time, of the column with the smallest coefficients (norm over the
-    targets).
+    """Return the path of deletions of the column with the smallest coefficients (norm over the targets).
 
-    It compares coefficients as they are, so that the columns must have been standardised. With a singular K
-    they are those of a tiny ridge, in the limit the solution of minimum norm. O(n^3): the inverse is
-    downdated, and computed anew each time the number of columns has halved.
+    The coefficients are compared as they are, so the columns should be standardized. If K is singular they are those of
+    a tiny ridge, close to the solution of minimum norm. The cost is O(n^3): the inverse is downdated, and computed
+    again each time the number of columns has halved.
     """
     check_size(k, objective.n)
     path, taken = Path(objective), []
@@ -55,7 +54,7 @@ def rfe(objective: Objective, k: int) -> SearchOutcome:
 
 
 def _targets(objective: Objective) -> Floats:
-    """(n, r) a matrix B with B B' = M: the coefficients' norms depend on M alone."""
+    """Return (n, r) a matrix B with B B' = M. The norms of the coefficients depend on M only."""
     if objective.moments is None:
         return objective.K if objective.cross is None else objective.cross
     values, vectors = scipy.linalg.eigh(objective.moments)
@@ -63,14 +62,14 @@ def _targets(objective: Objective) -> Floats:
 
 
 def _fit(objective: Objective, targets: Floats, S: list[int]) -> tuple[Floats, Floats]:
-    """(s, s) the inverse of K_SS with its ridge, and (s, r) the coefficients."""
+    """Return (s, s) the inverse of K_SS with its ridge, and (s, r) the coefficients."""
     ridge = objective.lam + TINY_RIDGE * float(np.mean(np.diag(objective.K)) or 1.0)
     factor = scipy.linalg.cho_factor(objective.K[np.ix_(S, S)] + ridge * np.eye(len(S)))
     return scipy.linalg.cho_solve(factor, np.eye(len(S))), scipy.linalg.cho_solve(factor, targets[S])
 
 
 def _without(inverse: Floats, coefficients: Floats, i: int) -> tuple[Floats, Floats]:
-    """The same after deleting the column at place i."""
+    """Return the inverse and the coefficients after deleting the column at place i."""
     keep = np.arange(inverse.shape[0]) != i
     share = inverse[keep, i] / inverse[i, i]
     return (

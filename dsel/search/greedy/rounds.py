@@ -1,8 +1,8 @@
 """Selection in rounds by the error on left-out rows: ask for a round, compute its errors anywhere, tell them.
 
-Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010, Algorithm 3;
-backward elimination and floating search are those of its section 5 (floating: Pudil, Novovicova, Kittler, "Floating
-search methods in feature selection", Pattern Recognition Letters 15, 1994). Nothing here touches rows of data.
+Sources: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010, Algorithm 3,
+and section 5 for backward elimination and floating search (Pudil, Novovicova, Kittler, "Floating search methods in
+feature selection", Pattern Recognition Letters 15, 1994). Nothing here reads rows of data.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from dataclasses import asdict
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import (
     LooProblem,
     LooRound,
-    coefficients,
     extended,
     independent,
     prepare,
-    prepare_gram,
     rank_deficient,
     split_errors,
 )
@@ -33,28 +30,43 @@ from dsel.search.greedy.path import TIE
 Direction = Literal["forward", "backward", "floating"]
 
 
-class LooRows(Protocol):
-    """The rows of the data, wherever they are: errors summed over all of them, and the passes that took so far."""
+class RowErrors(Protocol):
+    """Errors on left-out rows, summed over all rows. `passes` counts the passes over the data so far."""
 
     passes: int
 
     def problem(self, lam: float) -> LooProblem:
-        """What all rounds with this penalty share."""
+        """Return what all rounds with this penalty share."""
 
     def errors(self, round: LooRound) -> Floats:
-        """Errors of S, S + j and S - i in the layout of `split_errors`; one pass over the rows."""
+        """Return the errors of S, S + j and S - i in the layout of `split_errors`, from one pass over the rows."""
 
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
-        """(lams,) errors with the columns `members`, for every penalty; one pass."""
+        """Return (lams,) the errors with the columns `members` for each penalty, from one pass over the rows."""
 
     def counts(self) -> dict[str, Any]:
-        """What the passes came to, for the result."""
+        """Return counts for the result."""
 
 
 class GreedyRls:
-    """Rounds on candidate columns, until k are in (backward: are left). The state is the path so far.
+    """Rounds of insertions and deletions until k columns are chosen. The state is the path so far.
 
-    Of equal errors (to 1e-12 of them) the lowest index is taken. `include` is always in and counts for k.
+    Parameters
+    ----------
+    problem : LooProblem
+        What all rounds share.
+    k : int
+        The number of columns to choose, with the included ones.
+    candidates : sequence of int
+        The columns that may be chosen.
+    include : sequence of int
+        The columns that are always chosen.
+    direction : {"forward", "backward", "floating"}
+        Insert columns, delete columns from all of them, or delete columns after each insertion.
+
+    Notes
+    -----
+    Errors that differ by at most 1e-12 of their value are equal, and the lowest index wins.
     """
 
     def __init__(
@@ -75,27 +87,27 @@ class GreedyRls:
         if rank_deficient(problem, np.asarray(self.members, np.int64)):
             ones = " or on the column of ones" if problem.constant else ""
             raise OptionError(
-                f"The {len(self.members)} columns to start with depend on each other{ones}, to rounding with lam "
+                f"The {len(self.members)} columns to start with depend on each other{ones}, to rounding, with lam "
                 f"{problem.lam:g}.",
-                "Leave out those that repeat, or raise lam.",
+                "Leave out repeated columns, or raise lam.",
             )
         self.path: list[PathPoint] = []
         self.best: dict[int, tuple[float, list[int]]] = {}
         self.ended = ""
-        self.lam_grid: list[tuple[float, float]] | None = None  # what lam was chosen from, if it was, with errors
+        self.lam_grid: list[tuple[float, float]] | None = (
+            None  # the values of lam that were compared, with their errors
+        )
         self._asked: LooRound | None = None
         self._grown: LooRound | None = None
 
-    # -- what dsel.search.anytime.AnytimeSearch asks of a search
-
     @property
     def iteration(self) -> int:
-        """Rounds finished."""
+        """The number of finished rounds."""
         return len(self.path)
 
     @property
     def best_value(self) -> float:
-        """Leave-one-out error of the present subset, summed over rows and targets."""
+        """The error of the present subset on left-out rows, over rows and targets."""
         return self.path[-1].error if self.path else float("inf")
 
     @property
@@ -105,20 +117,20 @@ class GreedyRls:
 
     @property
     def total(self) -> float:
-        """Rows."""
+        """The number of rows."""
         return float(self.problem.m)
 
     def advance(self, until: int, target: float | None) -> bool:
-        """Not for this search: its rounds need the data."""
+        """Raise NotImplementedError: the rounds need the data."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """All that a restart needs, as JSON holds it."""
+        """Return all that a restart needs, as JSON holds it."""
         path = [asdict(point) for point in self.path]
         return {"lam": self.problem.lam, "lam_grid": self.lam_grid, "ended": self.ended, "path": path}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`: the subsets it went through are walked again, no row is read."""
+        """Continue from a saved state: repeat the steps of its path, without reading rows."""
         for row in state["path"]:
             point = PathPoint(**row)
             self._note(point.action, point.column, point.error)
@@ -126,10 +138,8 @@ class GreedyRls:
         grid = state.get("lam_grid")
         self.lam_grid = None if grid is None else [(float(lam), float(error)) for lam, error in grid]
 
-    # -- ask and tell
-
     def ask(self) -> LooRound | None:
-        """What to value next; None when all is done."""
+        """Return the round whose errors are needed next; None when the search has ended."""
         if self.ended:
             return None
         size = len(self.members)
@@ -151,8 +161,10 @@ class GreedyRls:
         return self._asked
 
     def _grow(self) -> LooRound:
-        """The round of the present members, from the last one where that has all but the newest of them; column by
-        column in any case, so that it depends on the members alone, whatever was interrupted."""
+        """Return the round of the present members, from the last round if that has all members but the newest.
+
+        It grows column by column in any case, so that an interruption does not change its bits.
+        """
         last = self._grown
         if last is None or last.members.tolist() != self.members[:-1]:
             last = prepare(self.problem, np.asarray(self.include, np.int64))
@@ -161,11 +173,11 @@ class GreedyRls:
         return last
 
     def _determined(self, size: int) -> bool:
-        """Whether all rows but one determine the coefficients of so many columns: with a penalty always."""
+        """Return whether all rows but one determine the coefficients of `size` columns; always with a penalty."""
         return self.problem.lam > 0.0 or size + (self.problem.intercept != "none") < self.problem.m
 
     def tell(self, flat: Floats) -> None:
-        """Errors of the round that was asked for: makes its step, or ends."""
+        """Make the step that the errors of the last round suggest, or end the search."""
         round = self._asked
         assert round is not None
         self._asked = None
@@ -193,13 +205,13 @@ class GreedyRls:
     def _undetermined(self) -> DataError:
         lam = self.problem.lam
         return DataError(
-            "The leave-one-out errors are not finite: whatever column is taken next, some row alone determines a "
-            "coefficient (say, of a column that is nonzero in that row only), to rounding.",
+            "The leave-one-out errors are not finite: for each next column, a single row determines a coefficient, to "
+            "rounding. An example is a column that is nonzero in one row only.",
             f"Leave such columns out, or {'set lam > 0' if lam == 0.0 else f'raise lam (it is {lam:g})'}.",
         )
 
     def _removed(self, errors: Floats) -> bool:
-        """Delete a member: the cheapest (backward), or where a smaller subset becomes the best of its size."""
+        """Delete the cheapest member (in floating search only for a new best subset); return whether there was one."""
         scores = errors.copy()
         scores[: len(self.include)] = np.inf
         if not np.isfinite(scores).any():
@@ -226,7 +238,7 @@ class GreedyRls:
             self.best[size] = error, list(self.members)
 
     def answer(self) -> list[int]:
-        """The subset of k columns, or of as many as there could be; included ones first, then in order of choice."""
+        """Return the subset of k columns, or of as many as possible: included ones first, then in order of choice."""
         if not self.best:
             return list(self.members)
         sizes = [size for size in self.best if size <= self.k]
@@ -237,53 +249,8 @@ def _lowest(scores: Floats) -> int:
     return int(np.argmax(scores <= scores.min() * (1.0 + TIE)))
 
 
-def members_along(path: Sequence[PathPoint], start: Sequence[int]) -> list[list[int]]:
-    """The subset after each step of a path that began with `start`."""
-    members, along = list(start), []
-    for point in path:
-        if point.action == "insert":
-            members.append(point.column)
-        else:
-            members.remove(point.column)
-        along.append(list(members))
-    return along
-
-
-def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Floats, Floats]:
-    """Members, coefficients (s, N) and intercept (N,) of ridge regression on them, in preprocessed units."""
-    S = np.asarray(members, np.int64)
-    w = coefficients(problem, S)
-    if problem.constant:
-        return S, w[1:], w[0]
-    return S, w, np.zeros(w.shape[1])
-
-
-def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int]) -> list[tuple[Ints, Floats, Floats]]:
-    """`subset_fit` of the first columns in `order`, so many of them each time: O(s^3) for all of them together."""
-    last = np.asarray(order, np.int64)
-    L = np.linalg.cholesky(prepare_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
-    B = np.vstack([problem.sum_y, problem.B[last]]) if problem.constant else problem.B[last]
-    half = scipy.linalg.solve_triangular(L, B, lower=True)
-    fits = []
-    for size in sizes:
-        s = size + problem.constant
-        w = scipy.linalg.solve_triangular(L[:s, :s], half[:s], lower=True, trans="T")
-        fits.append((last[:size], w[s - size :], w[0] if problem.constant else np.zeros(w.shape[1])))
-    return fits
-
-
-def fits_along(
-    problem: LooProblem, path: Sequence[PathPoint], start: Sequence[int]
-) -> list[tuple[Ints, Floats, Floats]]:
-    """`subset_fit` of the subset after each step of a path that began with `start`."""
-    subsets = members_along(path, start)
-    if path and all(point.action == "insert" for point in path):
-        return nested_fits(problem, subsets[-1], [len(members) for members in subsets])
-    return [subset_fit(problem, members) for members in subsets]
-
-
-def run_greedy_rls(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyRls], None] | None = None) -> int:
-    """Ask, value, tell, until the search has ended. Returns the rounds that took."""
+def run_greedy_rls(search: GreedyRls, rows: RowErrors, on_round: Callable[[GreedyRls], None] | None = None) -> int:
+    """Run rounds until the search has ended, and return their number."""
     rounds = 0
     while (round := search.ask()) is not None:
         search.tell(rows.errors(round))
@@ -293,12 +260,14 @@ def run_greedy_rls(search: GreedyRls, rows: LooRows, on_round: Callable[[GreedyR
     return rounds
 
 
-#: The grid for lam where none is given: on standardised data lam is in units of rows.
+#: The default grid for lam. On standardized data lam is in units of rows.
 LAM_GRID = tuple(4.0**p for p in range(-8, 9))
 
 
-def choose_lam(rows: LooRows, grid: Sequence[float], members: Sequence[int]) -> tuple[float, list[tuple[float, float]]]:
-    """The lam of least leave-one-out error with all columns (section 4.2), of equal ones the first; and all errors."""
+def choose_lam(
+    rows: RowErrors, grid: Sequence[float], members: Sequence[int]
+) -> tuple[float, list[tuple[float, float]]]:
+    """Return the lam of least error with all columns (section 4.2), the first of equal ones, and all errors."""
     lams = np.asarray(grid, np.float64)
     errors = np.where(np.isnan(found := rows.lam_errors(lams, np.asarray(members, np.int64))), np.inf, found)
     best = _lowest(errors)

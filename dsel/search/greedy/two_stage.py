@@ -20,14 +20,14 @@ from dsel.search.greedy.path import Path
 from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.validation import check_size
 
-#: Directions with at most this share of the largest eigenvalue are taken as rounding.
+#: Directions with at most this share of the largest eigenvalue count as rounding errors.
 _RANK_TOLERANCE = 1e-12
 
 
 def principal_directions(objective: Objective, k: int) -> tuple[Floats, Floats]:
-    """The (at most k) largest eigenvalues of K, descending, and their eigenvectors (n, r). O(n^3)."""
+    """Return the largest eigenvalues of K (at most k), descending, and their eigenvectors (n, r). O(n^3)."""
     if objective.cross is not None:
-        raise OptionError("The objective has targets of its own.", "Select columns for X itself, without targets.")
+        raise OptionError("The objective has targets.", "Select columns for X itself, without targets.")
     n = objective.n
     values, vectors = scipy.linalg.eigh(objective.K, subset_by_index=[n - k, n - 1])
     real = values > _RANK_TOLERANCE * max(float(values[-1]), 0.0)
@@ -35,11 +35,11 @@ def principal_directions(objective: Objective, k: int) -> tuple[Floats, Floats]:
 
 
 def two_stage(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
-    """k columns (fewer where X has a lower rank), one point. Deterministic where n <= 2k. O(n^3).
+    """Return one subset of k columns, or fewer if the rank of X is lower. Deterministic where n <= 2k. O(n^3).
 
-    2k columns are sampled without replacement, in proportion to their leverage scores p_j = |(V_k)_j|^2 in
-    the k leading right singular vectors; QR with column pivoting of V_k' on the sample, scaled by 1 /
-    sqrt(min(1, 2 p_j)), keeps k of them.
+    2k columns are sampled without replacement, in proportion to their leverage scores p_j = |(V_k)_j|^2 in the k
+    leading right singular vectors. A QR with column pivoting of V_k' on the sample, scaled by 1 / sqrt(min(1, 2 p_j)),
+    keeps k of them.
     """
     check_size(k, objective.n)
     _, V = principal_directions(objective, k)

@@ -19,7 +19,7 @@ from dsel.search.anytime import AnytimeSearch, ReadableSearch, Stop
 from dsel.search.parallel.executor import Executor, LostTask, Slice, Task, TaskResult
 from dsel.search.parallel.journal import Journal, valued
 from dsel.search.pareto.archive import ParetoArchive, Subset
-from dsel.search.progress import Progress
+from dsel.search.progress import SearchProgress
 
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
 TASK_SECONDS = 0.5
@@ -233,11 +233,11 @@ class Dispatcher:
         if on_slice is not None:
             on_slice(self.search)  # type: ignore[arg-type]
 
-    def _progress(self, elapsed: float) -> Progress:
+    def _progress(self, elapsed: float) -> SearchProgress:
         search = self.search
         iterations, evaluations = search.iteration - self._before[0], search.evaluations - self._before[1]
         left = elapsed * (self.limit - search.iteration) / iterations if iterations > 0 else None
-        return Progress(
+        return SearchProgress(
             search.iteration, self.limit, search.evaluations, search.best_value, len(search.archive),
             evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.stats.utilisation, left,
         )  # fmt: skip

@@ -18,7 +18,8 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.leave_one_out.formulas import extended, prepare, split_errors
 from dsel.passes.gram import gram_statistics
 from dsel.passes.leave_one_out.rows import DatasetRows
-from dsel.search.greedy.rounds import GreedyRls, nested_fits, subset_fit
+from dsel.search.greedy.fits import nested_fits, subset_fit
+from dsel.search.greedy.rounds import GreedyRls
 from tests.oracles import greedy_rls as oracle
 
 
