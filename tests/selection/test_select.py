@@ -433,7 +433,7 @@ def test_printed_it_is_what_the_shell_shows() -> None:
 
 
 def test_too_little_memory_for_the_archive_is_refused_by_the_plan_too() -> None:
-    with pytest.raises(CapacityError, match=r"for 11 subsets of up to 7 of 23 columns.* let the option memory be more"):
+    with pytest.raises(CapacityError, match=r"for 11 subsets of up to 7 of 23 columns.* raise the option memory"):
         dsel.plan(X, Y, k=5, include=[3], memory=10_000)
     dsel.plan(X, Y, k=5, include=[3, 4, 5, 6, 7], memory=10_000)
 

@@ -13,13 +13,13 @@ from uuid import uuid4
 from dsel.errors import OptionError
 from dsel.search.parallel.executor import Task
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
-from dsel.search.pareto.evaluation_memo import Remembered, number
+from dsel.search.pareto.evaluation_memo import EvaluationMemo, number
 
 #: A task has at least 1 / _LEAST of the most units: a shorter one costs more to send than to run.
 _LEAST = 50
 
 
-class AskTellMemo(Remembered):
+class AskTellMemo(EvaluationMemo):
     """Base of searches that ask for the values of subsets, and for none twice."""
 
     #: Evaluations in the first tasks, before their duration is known.

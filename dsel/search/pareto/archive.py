@@ -10,30 +10,37 @@ from dsel.search.base import FrontPoint
 
 #: Local column indices, ascending.
 Subset = tuple[int, ...]
-#: Subsets compete only where this has the same value. It is never asked about the empty set.
+#: Subsets compete only where this function has the same value. It is not called for the empty set.
 IsolationFunction = Callable[[Subset], Hashable]
 
 
 def together(members: Subset) -> Hashable:
-    """All subsets compete (the paper's default, I = 0)."""
+    """Return one value for all subsets, so that all compete (the paper's default, I = 0)."""
     return 0
 
 
 def min_index(members: Subset) -> Hashable:
-    """Subsets compete with the same least column only (the paper's Theorem 2)."""
+    """Return the least column, so that only subsets that share it compete (the paper's Theorem 2)."""
     return members[0]
 
 
-#: Those that have a name.
+#: Isolation functions that have a name.
 Isolation = Literal["none", "min-index"]
 ISOLATIONS: dict[str, IsolationFunction] = {"none": together, "min-index": min_index}
 
 
 class ParetoArchive:
-    """Subsets that do not dominate each other in (o1, o2) = (f(S), |S|), oldest first, the empty set always first.
+    """Subsets that do not dominate each other in (o1, o2) = (f(S), |S|), oldest first.
 
-    o1 is +inf for the empty set and for 2k columns and more. What has o1 = +inf beside it is never archived: under
-    one isolation value the empty set dominates it, and under several it could be no answer.
+    The empty set is always first. o1 is +inf for the empty set and for subsets of 2k columns and more. Other subsets
+    with o1 = +inf are never archived: the empty set dominates them, or in a class of their own they are no answer.
+
+    Parameters
+    ----------
+    k : int
+        The size limit.
+    isolation : callable
+        Subsets compete only where it has the same value.
     """
 
     def __init__(self, k: int, isolation: IsolationFunction = together) -> None:
@@ -50,14 +57,14 @@ class ParetoArchive:
 
     @property
     def points(self) -> list[FrontPoint]:
-        """All solutions, oldest first."""
+        """The solutions, oldest first."""
         return list(self._points)
 
     def offer(self, members: Iterable[int], value: float) -> bool:
-        """Lines 6 to 9 for one subset; True if it came in.
+        """Offer a subset to the archive (lines 6 to 9), and return whether it was archived.
 
-        Refused is what a rival strictly dominates. What the newcomer weakly dominates goes, so that of two equal
-        subsets the later one stays; the very same subset keeps its place.
+        It is refused if a solution strictly dominates it. Solutions that it weakly dominates are removed, so that of
+        two subsets with equal objectives the later one stays. The same subset keeps its place.
         """
         S = tuple(sorted(set(members)))
         if not self.admits(S, value):
@@ -75,7 +82,7 @@ class ParetoArchive:
         return True
 
     def admits(self, members: Subset, value: float) -> bool:
-        """Line 7 alone, the archive as it is: whether nothing strictly dominates the subset (ascending columns)."""
+        """Return whether no solution strictly dominates a subset of ascending columns (line 7)."""
         if not 0 < len(members) < 2 * self.k or not value < math.inf:
             return False
         new = FrontPoint(len(members), value, members)
@@ -83,17 +90,17 @@ class ParetoArchive:
         return not any(_strictly_dominates(z, new) for z in rivals)
 
     def best(self, k: int | None = None) -> FrontPoint:
-        """The least f with at most k columns (line 12), of equal ones the smallest; the empty set if there is none."""
+        """Return the solution of least f with at most k columns (line 12), the smallest of equal ones."""
         limit = self.k if k is None else k
         return min((z for z in self._points if z.size <= limit), key=lambda z: (z.value, z.size))
 
     def state(self) -> list[list[Any]]:
-        """The solutions but the empty set, oldest first, as JSON would hold them."""
+        """Return the solutions except the empty set, oldest first, as JSON holds them."""
         return [[list(z.members), z.value] for z in self._points[1:]]
 
     @classmethod
     def restore(cls, k: int, state: list[list[Any]], isolation: IsolationFunction = together) -> ParetoArchive:
-        """The archive as it was when `state` was taken."""
+        """Return the archive as it was when `state` was saved."""
         archive = cls(k, isolation)
         for members, value in state:
             archive.offer(members, value)

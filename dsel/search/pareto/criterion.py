@@ -1,8 +1,7 @@
-"""POSS for any criterion f(S), given as a callable ("any criterion" is part of the method: POSS paper, section 3).
+"""POSS for a custom criterion f(S) (POSS paper, section 3).
 
-The loop and its random numbers are those of the compiled engine: with f the value of a quadratic objective whose
-columns are independent, the archive is the same at every iteration. What differs is where the time goes: here into
-f, so every subset is evaluated at most once and all values are remembered.
+The loop and its random numbers are those of the compiled search. For a quadratic objective with independent columns the
+archive is the same at every iteration. Here the time goes into f, so each subset is evaluated once and its value kept.
 """
 
 from __future__ import annotations
@@ -12,17 +11,25 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
-from dsel.search.pareto.evaluation_memo import Remembered, failure, number
+from dsel.search.pareto.evaluation_memo import EvaluationMemo, failure, number
 
 Criterion = Callable[[Subset], float]
 
 
-class CriterionPoss(Remembered):
-    """The archive and its search by ask and tell; `advance` is the loop that answers by calling the criterion.
+class CriterionPoss(EvaluationMemo):
+    """The search of POSS on a criterion, by ask and tell; `advance` calls the criterion itself.
 
-    criterion: f of a tuple of ascending local column indices, 0 to n - 1, of which there are 1 to 2k - 1. It must give
-    the same number for the same subset; +inf says that the subset is not allowed. It is called once a subset.
-    isolation: "none", "min-index", or a function of such a tuple: subsets compete only where it has the same value.
+    Parameters
+    ----------
+    criterion : callable
+        f of a tuple of 1 to 2k - 1 ascending local column indices, 0 to n - 1. It must return the same number for the
+        same subset, and +inf for a subset that is not allowed. It is called once per subset.
+    n, k : int
+        The number of columns, and the size limit.
+    seed : int
+        The seed.
+    isolation : {"none", "min-index"} or callable
+        Subsets compete only where this function of a subset has the same value.
     """
 
     def __init__(
@@ -32,9 +39,9 @@ class CriterionPoss(Remembered):
         self.criterion = criterion
 
     def propose(self) -> Subset | None:
-        """Ask: the subset that the present iteration needs the value of, the same until `accept` is told.
+        """Return the subset that the present iteration needs the value of, until `accept` gets it.
 
-        None where it needs none (no column flipped, o1 = +inf, or the value is known): that iteration is then over.
+        Return None if it needs none (no column flipped, o1 = +inf, or a known value). The iteration is then over.
         """
         offspring = self._offspring()
         if offspring is not None and offspring not in self._values:
@@ -46,7 +53,7 @@ class CriterionPoss(Remembered):
         return None
 
     def accept(self, members: Subset, value: Any) -> bool:
-        """Tell: f of the subset proposed. The iteration is then over; True if the subset was archived."""
+        """Accept f of the proposed subset, end the iteration, and return whether the subset was archived."""
         if members != self._offspring():
             raise OptionError(f"The columns {list(members)} are not what iteration {self.iteration} proposed.")
         self._values[members] = f = number(value, members)
@@ -58,9 +65,12 @@ class CriterionPoss(Remembered):
         return self._offspring_of(self._parent(self.iteration), self.iteration)
 
     def advance(self, until: int, target: float | None = None) -> bool:
-        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns.
+        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns.
 
-        Raises CriterionError where the criterion fails. That iteration is not counted: the next call tries it again.
+        Raises
+        ------
+        CriterionError
+            The criterion failed. The iteration is not counted, and the next call repeats it.
         """
         while True:
             if target is not None and self.best_value <= target:
@@ -72,7 +82,7 @@ class CriterionPoss(Remembered):
                 self.accept(members, self.evaluate(members))
 
     def evaluate(self, members: Subset) -> float:
-        """f of a subset by calling the criterion, checked to be a number."""
+        """Return f of a subset by calling the criterion."""
         try:
             value = self.criterion(members)
         except (Exception, SystemExit) as error:
@@ -83,6 +93,6 @@ class CriterionPoss(Remembered):
     def restore(
         cls, criterion: Criterion, state: dict[str, Any], isolation: IsolationFunction | None = None
     ) -> CriterionPoss:
-        """The search as it was when `state` was taken; `isolation` where it had a function of its own."""
+        """Return the search as it was when `state` was saved. `isolation`: its custom function, if it had one."""
         chosen = cls.isolation_of(state, isolation)
         return cls(criterion, state["n"], state["k"], seed=state["seed"], isolation=chosen)._load(state)

@@ -1,6 +1,6 @@
-"""What the Pareto searches on a criterion f(S) of one's own have in common: archive, values met so far, improvements.
+"""What the Pareto searches on a custom criterion share: the archive, the known values, the improvements.
 
-Nothing here calls the criterion. Every value is remembered, so that no subset is evaluated twice.
+Nothing here calls the criterion. Every value is kept, so that no subset is evaluated twice.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction,
 from dsel.search.validation import check_seed, check_size
 
 
-class Remembered:
-    """An archive over n columns with the values of every subset met, and the trace of its best one.
+class EvaluationMemo:
+    """An archive over n columns, the values of all evaluated subsets, and the trace of the best one.
 
-    isolation: "none", "min-index", or a function of a subset: subsets compete only where it has the same value.
+    Parameters
+    ----------
+    n, k : int
+        The number of columns, and the size limit.
+    seed : int
+        The seed.
+    isolation : {"none", "min-index"} or callable
+        Subsets compete only where this function of a subset has the same value.
     """
 
     def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
@@ -58,11 +65,11 @@ class Remembered:
         return value
 
     def _parent(self, iteration: int) -> Subset:
-        """Line 4: a solution of the archive, uniformly."""
+        """Return a solution of the archive, drawn uniformly (line 4)."""
         return self.archive[int(draw_parent(self.seed, iteration, len(self.archive)))].members
 
     def _offspring_of(self, parent: Subset, iteration: int, slot: int = 0) -> Subset | None:
-        """Line 5: the parent with its flips; None where nothing flipped or o1 is +inf unseen."""
+        """Return the parent with its flips (line 5), or None if nothing flipped or o1 is +inf without evaluation."""
         count = draw_columns(self.seed, iteration, slot, self._cdf, self._flips)
         members = set(parent).symmetric_difference(self._flips[:count].tolist())
         return tuple(sorted(members)) if count > 0 and 0 < len(members) < 2 * self.k else None
@@ -78,42 +85,42 @@ class Remembered:
         return archived
 
     def recall(self, values: Mapping[Subset, float]) -> None:
-        """Values that are known from before: those subsets are not evaluated again."""
+        """Take over known values, so that these subsets are not evaluated again."""
         for members, value in values.items():
             self._values.setdefault(members, value)
 
     @property
     def best_value(self) -> float:
-        """Least f among the archived subsets of at most k columns; +inf while there is none."""
+        """The least f of an archived subset of at most k columns; +inf if there is none."""
         return self._trace[-1].value if self._trace else math.inf
 
     @property
     def total(self) -> float:
-        """To which differences of f are compared: |f| of the subset evaluated first where finite and not 0, else 1."""
+        """The scale of f: |f| of the first evaluated subset if that is finite and not 0, else 1."""
         first = abs(next(iter(self._values.values()), 1.0))
         return first if 0.0 < first < math.inf else 1.0
 
     @property
     def evaluations(self) -> int:
-        """Values known: each cost one evaluation."""
+        """The number of known values. Each took one evaluation."""
         return len(self._values)
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
+        """The improvements of `best_value`."""
         return tuple(self._trace)
 
     @property
     def archived(self) -> list[FrontPoint]:
-        """The archive, oldest solution first, the empty set (+inf: it is not evaluated) included."""
+        """The archive, oldest solution first. The empty set is included; it has value +inf and is not evaluated."""
         return self.archive.points
 
     def front(self) -> tuple[FrontPoint, ...]:
-        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set (+inf) first."""
+        """Return the best subset of each size up to 2k - 1 that beats all smaller ones, the empty set (+inf) first."""
         return improving(self.archived)
 
     def counts(self) -> dict[str, int]:
-        """What the search did: values told, offspring whose value was known, acceptances."""
+        """Return counts of evaluations, of offspring with known values, and of archived offspring."""
         return {
             "evaluated": len(self._values),
             "recalled": self._recalled,
@@ -122,10 +129,7 @@ class Remembered:
         }
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON would hold it: settings, counters, solutions, all values (None: +inf).
-
-        The functions are not part of it.
-        """
+        """Return all that `restore` needs, as JSON holds it. None is +inf. Functions are not part of it."""
         return {
             "k": self.k,
             "n": self.n,
@@ -142,17 +146,17 @@ class Remembered:
 
     @staticmethod
     def isolation_of(state: dict[str, Any], own: IsolationFunction | None) -> Isolation | IsolationFunction:
-        """The isolation of a saved search; `own` is to be given where it had a function of its own."""
+        """Return the isolation of a saved search. `own`: its custom function, if it had one."""
         if (state.get("isolation", "none") is None) == (own is None):
             raise OptionError(
-                f"The saved search has {'its own' if own is None else 'no'} isolation function.",
-                "Resume with the options it was started with, or start anew.",
+                f"The saved search has {'a custom' if own is None else 'no'} isolation function.",
+                "Resume with the same options, or start a new search.",
             )
         chosen: Isolation | IsolationFunction = own or state.get("isolation", "none")
         return chosen
 
     def _load(self, state: dict[str, Any]) -> Self:
-        """Take over what `state` holds."""
+        """Load a saved state."""
         self.archive = ParetoArchive.restore(state["k"], state["solutions"], self._isolated)
         self.iteration, self.last_gain = state["iteration"], state["last_gain"]
         self._accepted, self._recalled = state["accepted"], state["recalled"]
@@ -163,18 +167,18 @@ class Remembered:
 
 @compiled()
 def draw_parent(seed: int, iteration: int, members: int) -> Any:
-    """The parent's place in the archive: draw 0 of slot 0, as in the engine."""
+    """Return the place of the parent in the archive: draw 0 of slot 0, as in the compiled search."""
     return np.int64(uniform(stream(seed, iteration, np.int64(0)), np.int64(0)) * members)
 
 
 @compiled()
 def draw_columns(seed: int, iteration: int, slot: int, cdf: Floats, flips: Ints) -> Any:
-    """How many columns of `flips` to flip: the draws from 1 on of a slot, as in the engine."""
+    """Return the number of columns of `flips` to flip: draws from 1 on of a slot, as in the compiled search."""
     return draw_flips(stream(seed, iteration, slot), np.int64(1), flips.shape[0], cdf, flips)
 
 
 def number(value: Any, members: Subset) -> float:
-    """What a criterion returned, a real number or +inf, as float. Errors: CriterionError."""
+    """Return the value of a criterion as float. Raise CriterionError unless it is a real number or +inf."""
     scalar = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
     if isinstance(scalar, bool) or not isinstance(scalar, numbers.Real):
         raise CriterionError(
@@ -195,14 +199,14 @@ def number(value: Any, members: Subset) -> float:
 
 
 def cannot_travel(error: Exception) -> CriterionError:
-    """The error of a user's function that cannot be pickled."""
+    """Return the error for a custom function that cannot be pickled."""
     return CriterionError(
         f"The criterion cannot be sent to a worker: {type(error).__name__}: {error}.",
-        "It may hold no locks, open files or connections: open them where it is called.",
+        "It must not hold locks, open files or connections: open them inside the function.",
     )
 
 
 def failure(what: str, members: Subset, error: BaseException) -> CriterionError:
-    """The error of a user's function, with the subset and its traceback."""
+    """Return the error for a custom function that failed, with the subset and the traceback."""
     text = "".join(traceback.format_exception(error)).rstrip()
-    return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Mend it and go on.")
+    return CriterionError(f"The {what} failed on the columns {list(members)}:\n{text}\n", "Fix it and start again.")

@@ -137,12 +137,12 @@ class TestSlices:
 
     def test_tables_heed_the_memory_that_they_are_given(self, tmp_path) -> None:
         objective = regression(self.X, self.Y)
-        with pytest.raises(CapacityError, match="let the option memory be more"):
+        with pytest.raises(CapacityError, match="raise the option memory"):
             SliceRunner(objective, 4, 2, memory=10_000)
         asked = {"k": 4, "method": "pposs-asy", "isolation": "min-index", "seed": 2}
         enough = dsel.select(self.X, self.Y, **asked)
         assert dsel.select(self.X, self.Y, memory=1 << 20, **asked).front == enough.front
-        with pytest.raises(CapacityError, match="let the option memory be more"):
+        with pytest.raises(CapacityError, match="raise the option memory"):
             dsel.select(self.X, self.Y, memory=100_000, **asked)
 
     def test_a_fresh_engine_does_the_same_with_the_same_snapshot(self) -> None:

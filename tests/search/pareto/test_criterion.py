@@ -238,7 +238,7 @@ def test_a_saved_search_goes_on_as_it_was_and_evaluates_nothing_again(isolation:
 
 def test_a_search_with_its_own_isolation_is_not_resumed_without_it() -> None:
     state = CriterionPoss(cover, N, K, isolation=lambda S: 0).state()
-    with pytest.raises(OptionError, match="has its own isolation function"):
+    with pytest.raises(OptionError, match="has a custom isolation function"):
         CriterionPoss.restore(cover, state)
     state = CriterionPoss(cover, N, K).state()
     with pytest.raises(OptionError, match="has no isolation function"):
