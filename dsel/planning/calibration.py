@@ -14,23 +14,17 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from dsel._lib.blas import one_blas_thread
-from dsel._lib.jit import is_compiled
 from dsel.data.blocks import part_bytes
 from dsel.data.dataset import Dataset
-from dsel.objective.dense import DenseObjective
 from dsel.passes.column_blocks import load_cell
 from dsel.passes.moments import block_moments
 from dsel.planning.plan import Plan
-from dsel.search.pareto import kernel as pareto_engine
-from dsel.search.pareto.poss import warm_start
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.trial import seconds_per_iteration
 
 #: Seconds for reading, about.
 _SECONDS = 0.5
 #: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
-#: The search of the trial: columns, k, and iterations at most.
-_TRIAL_COLUMNS, _TRIAL_K, _TRIAL_ITERATIONS = 2000, 64, 5_000
 #: What a task costs the scheduler and the client, about (two shared cores).
 TASK_SECONDS = 0.003
 
@@ -61,27 +55,14 @@ def calibrated(plan: Plan, dataset: Dataset) -> Plan:
 
 
 def search_seconds(plan: Plan) -> float | None:
-    """Return the seconds of a Pareto search, from some iterations on random numbers; None if they are not estimated.
-
-    The trial has as many columns as the data, at most 2000, and starts from an archive with a subset of every size.
-    (With more columns the tables leave the caches, and the search takes longer.) Not estimated are other methods, more
-    than 64 columns to choose, and a search that is not compiled yet on this machine.
-    """
-    if not plan.iterations or plan.chosen.shape.k > _TRIAL_K or not is_compiled(pareto_engine.run):
+    """Return the seconds of a Pareto search, from a trial of it; None if they are not estimated."""
+    if not plan.iterations:
         return None
-    problem = plan.chosen.shape
-    n, k = min(problem.n, _TRIAL_COLUMNS), min(problem.k, problem.n)
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(3 * k + 10, n))
-    Y = X if problem.keeps_moments else X @ rng.normal(size=(n, problem.N)) + rng.normal(size=(X.shape[0], problem.N))
-    cross = None if problem.keeps_moments else X.T @ Y
-    search = Poss(DenseObjective(X.T @ X, cross, float(np.vdot(Y, Y))), k)
-    warm_start(search, "forward")
-    tried = min(_TRIAL_ITERATIONS, plan.iterations)
-    search.advance(tried)
-    began = time.perf_counter()
-    search.advance(2 * tried)
-    seconds = (time.perf_counter() - began) / tried * plan.iterations
+    shape = plan.chosen.shape
+    each = seconds_per_iteration(shape.n, shape.k, shape.N, plan.iterations)
+    if each is None:
+        return None
+    seconds = each * plan.iterations
     return seconds if plan.iteration_seconds is None else min(seconds, plan.iteration_seconds)
 
 
