@@ -59,6 +59,18 @@ class ValidatedRequest:
 def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     """Return the request with its method, options and columns resolved.
 
+    Parameters
+    ----------
+    dataset : Dataset
+        The data. Nothing but labels and shapes is used.
+    request : SelectionRequest
+        What was asked.
+
+    Returns
+    -------
+    ValidatedRequest
+        The request, which can be planned and run.
+
     Raises
     ------
     OptionError

@@ -38,6 +38,16 @@ METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for
 def find_method(name: str) -> Method:
     """Return the method of this name.
 
+    Parameters
+    ----------
+    name : str
+        The name of a method of dsel, or of an installed package.
+
+    Returns
+    -------
+    Method
+        The method.
+
     Raises
     ------
     OptionError
