@@ -37,6 +37,9 @@ log = logging.getLogger("dsel")
 #: How often the owner rewrites its file, and after which silence others take it for dead.
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 30.0
 
+#: The content of the file while nobody holds the lock.
+_FREE = "free"
+
 
 class Lock:
     """A lock that this process holds, until another run takes it over because this one was silent for too long."""
@@ -53,7 +56,7 @@ class Lock:
             time.sleep(BEAT_SECONDS / 4)  # a contender that was too late withdraws its file at once
         if not self._is_held():
             text = _latest(self._folder)[1]
-            holder = _describe(_parse(text)) if text else "nobody"
+            holder = "nobody" if text in (None, _FREE) else _describe(_parse(text))
             raise OutputError(
                 f"This run lost its lock on {self._name}, which is now held by {holder}.",
                 "It was silent for too long (a suspended job?). The other run continues in its place.",
@@ -71,8 +74,8 @@ class Lock:
         """Stop the heartbeat and free the lock, if this run still holds it.
 
         On disk the first file is removed. A higher number shows that a run was taken for dead. That run may wake up
-        later, so no number is used again: the file stays, empty. So it does in object storage, where a run may have
-        permission to write but not to delete.
+        later, so no number is used again: the file stays and says that the lock is free. So it does in object storage,
+        where a run may have permission to write but not to delete.
         """
         self._stopped.set()
         self._thread.join()
@@ -82,7 +85,7 @@ class Lock:
             if self._number == 0 and isinstance(file, Path):
                 file.unlink()
             else:
-                write_bytes(file, b"")
+                write_bytes(file, _FREE.encode())
 
     def _keep_alive(self) -> None:
         while not self._stopped.wait(BEAT_SECONDS):
@@ -124,7 +127,7 @@ def remove_free_folder(folder: AnyPath) -> None:
     """Remove a folder with nothing in it but free locks. A lock that another run holds stays."""
     with suppress(OSError, DselError):
         for number in _numbers(folder):
-            if not _read(folder, number):
+            if _read(folder, number) == _FREE:
                 _file(folder, number).unlink(missing_ok=True)
         if not isinstance(folder, ObjectPath):
             folder.rmdir()
@@ -135,14 +138,15 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
     make_folder(folder)
     while True:
         number, text = _latest(folder)
-        if text and _is_alive(folder, number, text, name):
+        owner_text = None if text in (None, _FREE) else text
+        if owner_text is not None and _is_alive(folder, number, owner_text, name):
             raise OutputError(
-                f"Another run is writing to {name}: {_describe(_parse(text))}.",
+                f"Another run is writing to {name}: {_describe(_parse(owner_text))}.",
                 "Wait until it ends, or write to another place.",
             )
         if _latest(folder) == (number, text) and _claim(folder, number, text, owner):
-            if text:
-                log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(text)))
+            if owner_text is not None:
+                log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(owner_text)))
             return number + 1
 
 
@@ -178,7 +182,7 @@ def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
         time.sleep(BEAT_SECONDS / 4)
         latest = _latest(folder)
         if latest != (number, text):
-            return bool(latest[1])
+            return latest[1] not in (None, _FREE)
     return False
 
 
@@ -188,7 +192,7 @@ def _numbers(folder: AnyPath) -> set[int]:
 
 
 def _latest(folder: AnyPath) -> tuple[int, str | None]:
-    """Return the highest number and the text of its file, empty if the lock is free; -1 and None without a file."""
+    """Return the highest number and the text of its file; -1 and None without a file."""
     while (number := max(_numbers(folder), default=-1)) >= 0:
         if (text := _read(folder, number)) is not None:
             return number, text
@@ -196,10 +200,17 @@ def _latest(folder: AnyPath) -> tuple[int, str | None]:
 
 
 def _read(folder: AnyPath, number: int) -> str | None:
+    """Return the text of a file, or None if it does not exist.
+
+    An empty file on disk is just being created. An empty object is a lock that an earlier release has freed.
+    """
+    if number < 0:
+        return None
     try:
-        return None if number < 0 else _file(folder, number).read_bytes().decode("utf-8", "replace")
+        text = _file(folder, number).read_bytes().decode("utf-8", "replace")
     except FileNotFoundError:
         return None
+    return text or (_FREE if isinstance(folder, ObjectPath) else "")
 
 
 def _file(folder: AnyPath, number: int) -> AnyPath:

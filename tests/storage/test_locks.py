@@ -154,12 +154,12 @@ def test_a_killed_process_of_this_machine_is_followed_at_once(tmp_path: Path, ca
     assert "taking the lock on out over from run first" in caplog.text
 
 
-def test_a_lock_that_was_taken_over_once_stays_as_an_empty_file(tmp_path: Path) -> None:
+def test_a_lock_that_was_taken_over_once_stays_as_a_file(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text(dead_owner())
     for number in (1, 2):
         with locked(tmp_path, "second", "out") as lock:
             lock.require()
-        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {f".lock-{number}": ""}
+        assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {f".lock-{number}": "free"}
     remove_free_folder(tmp_path)
     assert not tmp_path.exists()
 
@@ -197,8 +197,11 @@ class TestAnotherMachine:
         (tmp_path / ".lock").write_text(owner())
         assert len(winners(tmp_path, 6)) == 1
 
-    def test_a_damaged_file_is_watched_as_any(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        (tmp_path / ".lock").write_text("{")
+    @pytest.mark.parametrize("text", ["{", ""])
+    def test_a_damaged_file_is_watched_as_any(
+        self, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / ".lock").write_text(text)
         with caplog.at_level(logging.INFO, "dsel"), locked(tmp_path, "second", "out"):
             pass
         assert "run unknown (process unknown on an unknown machine): watching" in caplog.text
