@@ -21,7 +21,7 @@ FIRST = (
     "test_style.py", "passes/test_eigendecomposition.py", "data/test_ingest.py", "search/greedy/test_greedy_rls.py",
     "search/exact/test_branch_and_bound.py",
     "jobs/test_runner.py", "same_results/test_same_results.py",
-    "deploy/test_slurm.py", "cloud/test_job.py", "engine/test_futures.py",
+    "deploy/test_slurm.py", "cloud/test_job.py", "engine/executors/test_dask_futures.py",
     "jobs/test_greedy_rls_job.py",
     "deploy/test_kubernetes.py", "search/exact/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",
     "selection/test_select.py", "selection/test_wide.py", "jobs/test_pposs_job.py", "objective/test_on_demand.py",

@@ -1,4 +1,4 @@
-"""Clusters that run already, TLS, what was asked for and what came, and metrics: on small clusters of one's own."""
+"""Clusters that run already, waiting for workers, TLS, and each kind of cluster's own options."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import signal
 import socket
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +27,6 @@ from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
 from dsel.engine.dask import DaskEngine
-from dsel.engine.metrics import progress_metrics
 from dsel.errors import ClusterError, MissingExtraError, OptionError
 
 
@@ -221,36 +218,3 @@ def test_local_dashboards_listen_on_loopback_alone() -> None:
         places = listening() - before
     assert len(places) >= 3  # scheduler, its pages, worker
     assert {ip for ip, _ in places} == {"127.0.0.1"}
-
-
-class TestMetrics:
-    def page(self, running: Any) -> str:
-        with urllib.request.urlopen(
-            f"http://127.0.0.1:{running.scheduler.http_server.port}/metrics", timeout=10
-        ) as reply:
-            return str(reply.read().decode())
-
-    def test_progress_is_on_the_schedulers_endpoint_while_the_run_lasts(self, running: Any) -> None:
-        pytest.importorskip("prometheus_client")
-        with Client(running, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            with progress_metrics(client, "run-7") as publish:
-                publish({"stage": "statistics", "done": 3, "total": 8, "best": None, "checkpoint": None})
-                publish({"stage": "statistics", "done": 4, "total": 8, "best": None, "checkpoint": None})  # too soon
-                page = self.page(running)
-                assert 'dsel_stage_done{run="run-7",stage="statistics"} 3.0' in page
-                assert 'dsel_stage_total{run="run-7",stage="statistics"} 8.0' in page
-                assert "dsel_best_value" not in page
-                assert "dask_scheduler_workers" in page
-                publish({"stage": "search", "done": 100, "total": None, "best": 0.5, "checkpoint": time.time()})
-                page = self.page(running)
-                assert 'dsel_best_value{run="run-7",stage="search"} 0.5' in page
-                assert "dsel_last_checkpoint_timestamp_seconds" in page
-            assert "run-7" not in self.page(running)
-
-    def test_without_them_the_run_goes_on(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
-        with Client(running, set_as_default=False) as client:  # type: ignore[no-untyped-call]
-            pass
-        with caplog.at_level(logging.WARNING, "dsel"), progress_metrics(client, "run-8") as publish:
-            for done in (1, 2):
-                publish({"stage": "search", "done": done, "total": 9, "best": None, "checkpoint": None})
-        assert caplog.text.count("no metrics") == 1
