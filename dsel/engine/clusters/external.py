@@ -7,7 +7,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,21 @@ class SchedulerFileCluster(ExistingCluster[SchedulerFileSection]):
 
 
 def _client(address: str, timeout: float) -> Any:
+    """Return a client, or close it if it does not connect.
+
+    Python would close it at some later garbage collection. If that happens while another client starts, distributed
+    deadlocks.
+    """
     from distributed import Client
 
-    return Client(address, set_as_default=False, security=dask_settings.security(), timeout=timeout)  # type: ignore[no-untyped-call]
+    client = Client.__new__(Client)
+    try:
+        Client.__init__(client, address, set_as_default=False, security=dask_settings.security(), timeout=timeout)  # type: ignore[no-untyped-call]
+    except BaseException:
+        with suppress(Exception):
+            client.close()  # type: ignore[no-untyped-call]
+        raise
+    return client
 
 
 def _short(error: BaseException) -> str:
