@@ -42,5 +42,5 @@ class SliceRunner:
             if f < best[poss._class_of(S), len(S)]:
                 poss._make_room()
                 poss.objective.fetch_rows(S)
-                kernel.take_in(memory.P, np.asarray(S, np.int64), len(S))
+                kernel.merge_external(memory.P, np.asarray(S, np.int64), len(S))
                 poss._flush_trace()

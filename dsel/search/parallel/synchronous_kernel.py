@@ -1,7 +1,7 @@
-"""The rounds of PPOSS (Qian et al., IJCAI 2016, Algorithm 2) on a quadratic objective, compiled.
+"""The rounds of PPOSS (Qian et al., IJCAI 2016, Algorithm 2) on an objective, compiled.
 
-An offspring costs about a microsecond here, a message to a worker a thousand times that: on a cheap objective the
-rounds stay in one process, and only their look-ups stand for the N processors.
+An offspring costs about a microsecond here, a message to a worker a thousand times that. So the rounds run in one
+process, and the N processors of the paper are the N offspring of a round.
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ from dsel._lib.types import Bool, Int, Ints
 from dsel.objective.kernels import layout
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables
-from dsel.search.pareto.kernel import BAND, _write_candidate, consider, needs, value_of
+from dsel.search.pareto.kernel import (
+    BAND,
+    flipped_size,
+    missing_inputs,
+    offspring_value,
+    try_insert,
+    write_candidate,
+)
 
 
 @compiled()
 def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -> int:
-    """Go on to round `until`, or until the target is reached, or the trace or the archive is full; where rows come on
-    demand, until a round lacks some (ROWS_NEEDED, PAIRS_NEEDED), which begins again when they are there.
+    """Continue to round `until`, until the target is reached, the archive is full or inputs are missing.
 
-    survivors: (processors, 2 + 2k + flips) scratch: of each offspring that the old archive does not rule out its number
-    of flips, its size, its columns, and the flips.
+    A round whose inputs are missing (ROWS_NEEDED, PAIRS_NEEDED) starts again in the next call.
+    survivors: (processors, 2 + 2k + flips) scratch: for each offspring that the archive before the round does not
+    refuse, the number of flips, its size, its columns, and the flips.
     """
     count = int_vector(P, archive.COUNT)
     order = int_vector(P, archive.ORDER)
@@ -52,26 +59,24 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
         found = 0
         for slot in range(processors):
             n_flips = draw_flips(stream(seed, t, np.int64(slot)), np.int64(1), n, cdf, flips)
-            size = parent_size
-            for x in range(n_flips):
-                size += 1 if position[parent, flips[x]] < 0 else -1
+            size = flipped_size(status, position, parent, flips, n_flips)
             if n_flips == 0 or not 0 < size < 2 * k:
                 continue
             cls = 0
             if rules[archive.MIN_INDEX]:
-                _write_candidate(P, parent, n_flips)
+                write_candidate(P, parent, n_flips)
                 cls = candidate[0]
-            value = value_of(P, parent, n_flips, best[cls, size] + band)
+            value = offspring_value(P, parent, n_flips, best[cls, size] + band)
             if value > best[cls, size] + band:
                 continue
             if P[layout.ON_DEMAND]:
-                needed = needs(P, parent, n_flips, best[cls, size] + band)
+                needed = missing_inputs(P, parent, n_flips, best[cls, size] + band)
                 if needed in (archive.PAIRS_NEEDED, archive.ROWS_NEEDED):
                     count[archive.LOOKED_UP], count[archive.VALUED] = looked_up, valued
                     return needed
                 if needed == archive.REFUSED:
                     continue
-            _write_candidate(P, parent, n_flips)
+            write_candidate(P, parent, n_flips)
             survivors[found, 0], survivors[found, 1] = n_flips, size
             for x in range(size):
                 survivors[found, members_at + x] = candidate[x]
@@ -79,11 +84,11 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
                 survivors[found, flips_at + x] = flips[x]
             found += 1
         traced = count[archive.TRACED]
-        there = np.bool_(True)
+        archived = np.bool_(True)
         for i in range(found):
-            _consider_survivor(P, parent, there, survivors[i])
-            # Once it has left, its slot may go to another subset.
-            there = there and slots[parent_class, parent_size] == parent
+            _insert_survivor(P, parent, archived, survivors[i])
+            # Once the parent is removed, another subset may take its slot.
+            archived = archived and slots[parent_class, parent_size] == parent
         count[archive.ITERATION] = t + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED
@@ -91,14 +96,14 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
 
 
 @compiled()
-def _consider_survivor(P: ArchiveTables, parent: Int, there: Bool, survivor: Ints) -> None:
-    """Put it before the archive; from the parent's table, or from the empty set's where the parent has left."""
+def _insert_survivor(P: ArchiveTables, parent: Int, archived: Bool, survivor: Ints) -> None:
+    """Offer a survivor to the archive: from its parent's table, or the empty set's if the parent was removed."""
     flips, k = int_vector(P, archive.FLIPS), int_vector(P, archive.RULES)[archive.LIMIT]
-    if there:
+    if archived:
         for x in range(survivor[0]):
             flips[x] = survivor[2 + 2 * k + x]
-        consider(P, parent, survivor[0])
+        try_insert(P, parent, survivor[0])
         return
     for x in range(survivor[1]):
         flips[x] = survivor[2 + x]
-    consider(P, int_vector(P, archive.ORDER)[0], survivor[1])
+    try_insert(P, int_vector(P, archive.ORDER)[0], survivor[1])

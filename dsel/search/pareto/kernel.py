@@ -1,9 +1,9 @@
-"""The loop of POSS (Qian, Yu, Zhou 2015, Algorithm 2) on a quadratic objective, compiled.
+"""The loop of POSS (Qian, Yu, Zhou 2015, Algorithm 2) on an objective, compiled.
 
-An offspring is first valued from its parent's table of neighbours (nothing for no flip, a look-up for one, O(s^2) for
-several). Only one that is not clearly worse than the archive is evaluated by itself (`evaluate`, the same bits
-whatever led to the subset), and that figure decides by the paper's rule. So the archive at every step is the one
-the literal algorithm has, given the same flips.
+An offspring's value is first computed from its parent's neighbour table: a look-up for one flip, O(s^2) for several.
+Only an offspring that is not clearly worse than the archive is evaluated from K and B (`evaluate`, which returns the
+same bits whatever led to the subset), and this value decides by the paper's rule. So, given the same flips, the archive
+at every step is that of the literal algorithm.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dsel.objective.kernels.multi_flip import value_after_flips
 from dsel.objective.kernels.neighbour_table import copy, delete, fill_outcome, insert, rebuild
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables
-from dsel.search.pareto.local_search import climb, disturbed
+from dsel.search.pareto.local_search import local_search, perturb
 
-#: Figures from the tables may be off by this share of c; what is nearer than that to the archive is evaluated.
+#: Values from the tables may be wrong by this share of c; offspring closer than that to the archive are evaluated.
 BAND = 1e-9
-#: After so many flips a table is built afresh, so that rounding cannot pile up: it is far below the band by then, and
-#: building one of s columns costs as much as s / 2 flips.
+#: After this many flips a table is rebuilt, so that rounding errors do not accumulate. By then they are far below the
+#: band, and to rebuild a table of s columns costs as much as s / 2 flips.
 REBUILD_AFTER = 96
 
 
 @compiled()
-def _write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
-    """The parent's members with the flips applied, ascending, into `CANDIDATE`; returns their number."""
+def write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
+    """Write the parent's members with the flips applied, ascending, to CANDIDATE, and return their number."""
     members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
     flips, out = int_vector(P, archive.FLIPS), int_vector(P, archive.CANDIDATE)
     size = 0
@@ -57,8 +57,18 @@ def _write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
     return size
 
 
+@compiled(inline=True)
+def flipped_size(status: Ints, position: Ints, parent: Int, flips: Ints, n_flips: Int) -> Int:
+    """Return the size of the subset that differs from slot `parent` by flips[:n_flips]."""
+    size: Int = status[parent, layout.SIZE]
+    for x in range(n_flips):
+        size += 1 if position[parent, flips[x]] < 0 else -1
+    return size
+
+
 @compiled()
-def _refresh_best(P: ArchiveTables, cls: Int) -> None:
+def refresh_best(P: ArchiveTables, cls: Int) -> None:
+    """Compute BEST of one class from the archived solutions."""
     slots, best, f = int_matrix(P, archive.SLOT), matrix(P, archive.BEST), vector(P, layout.F)
     least = np.inf
     for size in range(1, slots.shape[1]):
@@ -70,7 +80,7 @@ def _refresh_best(P: ArchiveTables, cls: Int) -> None:
 
 @compiled()
 def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None:
-    """Remove what a solution of this class, size and value weakly dominates."""
+    """Remove the solutions that a solution of this class, size and value weakly dominates."""
     slots = int_matrix(P, archive.SLOT)
     f = vector(P, layout.F)
     order = int_vector(P, archive.ORDER)
@@ -93,7 +103,10 @@ def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None
 
 @compiled()
 def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: Int, value: float) -> bool:
-    """Table of `slot` for the candidate: from its parent's by the flips, or from scratch where that has drifted."""
+    """Make the table of a slot for the candidate: from its parent's table, or from scratch if that is inexact.
+
+    Return False where the candidate has a dependent column.
+    """
     position, flips = int_matrix(P, layout.POSITION), int_vector(P, archive.FLIPS)
     sound = n_flips <= max(1, size // 2)
     if sound:
@@ -113,8 +126,8 @@ def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: In
 
 
 @compiled()
-def value_of(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> float:
-    """f of the parent with the columns in `FLIPS` flipped; a lower bound where that is above the limit."""
+def offspring_value(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> float:
+    """Return f of the parent with the columns in FLIPS flipped, or a lower bound that is above the limit."""
     flips, count = int_vector(P, archive.FLIPS), int_vector(P, archive.COUNT)
     if n_flips == 1:
         count[archive.LOOKED_UP] += 1
@@ -131,6 +144,7 @@ def value_of(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> float
 
 @compiled()
 def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
+    """Add a row to TRACE if the value is the best so far with at most k columns."""
     best = matrix(P, archive.BEST)
     trace = matrix(P, archive.TRACE)
     count = int_vector(P, archive.COUNT)
@@ -149,8 +163,8 @@ def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
 
 
 @compiled()
-def consider(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
-    """Lines 6 to 9 of Algorithm 2 for the subset that differs from slot `parent` by `FLIPS`; True if archived.
+def try_insert(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
+    """Apply lines 6 to 9 of Algorithm 2 to the subset that differs from slot `parent` by FLIPS; return if archived.
 
     A subset with a dependent column is refused: without that column it has the same f and is smaller.
     """
@@ -158,7 +172,7 @@ def consider(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     count = int_vector(P, archive.COUNT)
     members = int_matrix(P, layout.SORTED)
     slots, f = int_matrix(P, archive.SLOT), vector(P, layout.F)
-    size = _write_candidate(P, parent, n_flips)
+    size = write_candidate(P, parent, n_flips)
     cls = candidate[0] if int_vector(P, archive.RULES)[archive.MIN_INDEX] else 0
     rival = slots[cls, size]
     if rival >= 0:
@@ -191,14 +205,16 @@ def consider(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     int_vector(P, archive.ORDER)[count[archive.MEMBERS]] = slot
     count[archive.MEMBERS] += 1
     count[archive.ACCEPTED] += 1
-    _refresh_best(P, cls)
+    refresh_best(P, cls)
     return True
 
 
 @compiled()
-def take_in(P: ArchiveTables, columns: Ints, s: Int) -> bool:
-    """Put columns[:s], ascending and found elsewhere, before the archive, from the archived subset that differs least;
-    True if archived."""
+def merge_external(P: ArchiveTables, columns: Ints, s: Int) -> bool:
+    """Offer a subset found elsewhere to the archive, columns[:s] in ascending order; return whether it is archived.
+
+    Its table is made from that of the archived subset that differs least.
+    """
     order, status, position = int_vector(P, archive.ORDER), int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION)
     members, flips = int_matrix(P, layout.SORTED), int_vector(P, archive.FLIPS)
     nearest = order[0]
@@ -221,16 +237,19 @@ def take_in(P: ArchiveTables, columns: Ints, s: Int) -> bool:
         if there == s or columns[there] != members[nearest, i]:
             flips[n_flips] = members[nearest, i]
             n_flips += 1
-    return consider(P, nearest, n_flips)
+    return try_insert(P, nearest, n_flips)
 
 
 @compiled()
-def needs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
-    """What has to be fetched before the subset that differs from slot `parent` by `FLIPS` can be considered: nothing
-    (DONE), entries of K, or rows; or that it is no better than `limit` as far as the rows there are tell (REFUSED)."""
+def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
+    """Return what must be fetched before the subset that differs from slot `parent` by FLIPS can be evaluated.
+
+    DONE: nothing. PAIRS_NEEDED: entries of K. ROWS_NEEDED: rows of the columns in CANDIDATE. REFUSED: nothing, for the
+    entries that are known show that its value is above the limit or a column is dependent.
+    """
     if 1 < n_flips <= layout.MOST_FLIPS and P[layout.GUESSED]:
         return archive.PAIRS_NEEDED
-    size = _write_candidate(P, parent, n_flips)
+    size = write_candidate(P, parent, n_flips)
     candidate, addresses = int_vector(P, archive.CANDIDATE), int_vector(P, layout.K)
     candidate[candidate.shape[0] - 1] = size
     missing = 0
@@ -244,13 +263,13 @@ def needs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
 
 
 @compiled()
-def foresee(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
-    """What the rounds of `processors` offspring (1: the iterations of POSS) from the present one to `until` would ask
-    for if the archive's tables stayed as they are, and its values fell as they come.
+def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
+    """Find the inputs that the next rounds would ask for, if the archive's subsets stayed the same until `until`.
 
-    pairs (most,): j n + l of entries that are not known and that the bound does not do without. wanted (most,): columns
-    without rows that enter by flips whose outcome is known. Either may be empty, and is not asked for then. Returns
-    their numbers; it ends sooner where one of them is full.
+    A round has `processors` offspring; with 1 rounds are the iterations of POSS. pairs (capacity,): gets j n + l of
+    unknown entries of K that a bound cannot replace. wanted (capacity,): gets columns without rows that would be
+    inserted by flips of known outcome. An array of size 0 is not filled. Return how many were found of each; the
+    search ends sooner if an array is full.
     """
     count = int_vector(P, archive.COUNT)
     order = int_vector(P, archive.ORDER)
@@ -270,23 +289,20 @@ def foresee(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: 
     t = count[archive.ITERATION]
     full = False
     while t < until and not full:
-        parent = order[
-            np.int64(uniform(stream(rules[archive.SEED], t, np.int64(0)), np.int64(0)) * count[archive.MEMBERS])
-        ]
+        state = stream(rules[archive.SEED], t, np.int64(0))
+        parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
         for slot in range(processors):
             full = pairs.shape[0] > 0 and found + layout.MOST_FLIPS * layout.MOST_FLIPS > pairs.shape[0]
             full = full or (wanted.shape[0] > 0 and columns + layout.MOST_FLIPS > wanted.shape[0])
             if full:
                 break
             n_flips = draw_flips(stream(rules[archive.SEED], t, np.int64(slot)), np.int64(1), n, cdf, flips)
-            size = status[parent, layout.SIZE]
-            for x in range(n_flips):
-                size += 1 if position[parent, flips[x]] < 0 else -1
+            size = flipped_size(status, position, parent, flips, n_flips)
             if n_flips == 0 or n_flips > layout.MOST_FLIPS or size <= 0 or size >= 2 * k:
                 continue
             cls = 0
             if rules[archive.MIN_INDEX]:
-                _write_candidate(P, parent, n_flips)
+                write_candidate(P, parent, n_flips)
                 cls = int_vector(P, archive.CANDIDATE)[0]
             guessed = np.int64(0)
             if n_flips == 1:
@@ -321,11 +337,11 @@ def foresee(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: 
 
 
 @compiled()
-def exchange(P: ArchiveTables, iteration: Int) -> None:
-    """One exchange search from a disturbed archived subset, its local optimum put before the archive.
+def exchange_search(P: ArchiveTables, iteration: Int) -> None:
+    """Perturb an archived subset, search from it by exchanges, and offer the local optimum to the archive.
 
-    Three times in four the subset is the largest one of at most k columns, else any; one time in eight nothing of it is
-    kept but its size, else between 95 % and 70 % of its columns. The draws belong to the iteration, slot 1.
+    With probability 3/4 the subset is the largest one of at most k columns, else any. With probability 1/8 only its
+    size is kept, else between 95 % and 70 % of its columns. The draws are those of slots 1 and 2 of the iteration.
     """
     count = int_vector(P, archive.COUNT)
     order = int_vector(P, archive.ORDER)
@@ -345,8 +361,8 @@ def exchange(P: ArchiveTables, iteration: Int) -> None:
     size = status[parent, layout.SIZE] if status[parent, layout.SIZE] > 0 else k
     share = 1.0 if uniform(state, np.int64(2)) < 0.125 else 0.05 + 0.25 * uniform(state, np.int64(3))
     spare = free[free.shape[0] - count[archive.MEMBERS] - 1]
-    disturbed(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, np.int64(2)))
-    climb(P, spare, candidate)
+    perturb(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, np.int64(2)))
+    local_search(P, spare, candidate)
     found = int_matrix(P, layout.S)
     n_flips = np.int64(0)
     for i in range(status[parent, layout.SIZE]):
@@ -358,15 +374,15 @@ def exchange(P: ArchiveTables, iteration: Int) -> None:
             flips[n_flips] = found[spare, i]
             n_flips += 1
     if n_flips > 0:
-        consider(P, parent, n_flips)
+        try_insert(P, parent, n_flips)
 
 
 @compiled()
 def run(P: ArchiveTables, until: Int, script: Ints) -> int:
-    """Go on to iteration `until`, or until the target is reached or a table of the archive is full.
+    """Continue to iteration `until`, until the target is reached, the archive is full or inputs are missing.
 
-    `script` holds given randomness, for tests: for each iteration from the present one on, the parent's place in the
-    archive's order, the number of flips, and the columns flipped. Where it is empty, numbers are drawn.
+    script: choices in place of random ones, for tests; empty: random. For each iteration it has the parent's place in
+    ORDER, the number of flips, and the columns to flip.
     """
     count = int_vector(P, archive.COUNT)
     order = int_vector(P, archive.ORDER)
@@ -380,47 +396,45 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
     slots = int_vector(P, archive.FREE).shape[0]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
-    said = 0
+    used = 0
     while count[archive.ITERATION] < until:
         iteration = count[archive.ITERATION]
         exchanging = every > 0 and iteration % every == 0
-        # The offspring and what an exchange search finds; each may be one member more.
+        # The offspring and the result of an exchange search may each add a member.
         if count[archive.TRACED] + 2 > trace.shape[0] or count[archive.MEMBERS] + 3 > slots:
             return archive.FULL
         if script.shape[0] > 0:
-            parent = order[script[said]]
-            n_flips = script[said + 1]
+            parent = order[script[used]]
+            n_flips = script[used + 1]
             for x in range(n_flips):
-                flips[x] = script[said + 2 + x]
-            said += 2 + n_flips
+                flips[x] = script[used + 2 + x]
+            used += 2 + n_flips
         else:
             state = stream(seed, iteration, np.int64(0))
             parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
             n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
         traced = count[archive.TRACED]
-        size = status[parent, layout.SIZE]
-        for x in range(n_flips):
-            size += 1 if position[parent, flips[x]] < 0 else -1
-        # o1 is +inf for the empty set, which is always in the archive, and from 2k columns on.
+        size = flipped_size(status, position, parent, flips, n_flips)
+        # The first objective of the paper is +inf for the empty set, which is always archived, and from 2k columns on.
         if n_flips > 0 and 0 < size < 2 * k:
             cls = 0
             if rules[archive.MIN_INDEX]:
-                _write_candidate(P, parent, n_flips)
+                write_candidate(P, parent, n_flips)
                 cls = int_vector(P, archive.CANDIDATE)[0]
             looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
-            value = value_of(P, parent, n_flips, best[cls, size] + band)
+            value = offspring_value(P, parent, n_flips, best[cls, size] + band)
             if value <= best[cls, size] + band:
                 if P[layout.ON_DEMAND]:  # without exchanges
-                    needed = needs(P, parent, n_flips, best[cls, size] + band)
+                    needed = missing_inputs(P, parent, n_flips, best[cls, size] + band)
                     if needed in (archive.PAIRS_NEEDED, archive.ROWS_NEEDED):
                         count[archive.LOOKED_UP], count[archive.VALUED] = looked_up, valued
                         return needed
                     if needed == archive.REFUSED:
                         count[archive.ITERATION] = iteration + 1
                         continue
-                consider(P, parent, n_flips)
+                try_insert(P, parent, n_flips)
         if exchanging:
-            exchange(P, iteration)
+            exchange_search(P, iteration)
         count[archive.ITERATION] = iteration + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED

@@ -1,8 +1,7 @@
 """Exchange search on one slot, compiled: replace each member by the best other column until nothing improves.
 
-The sweep is that of IterFS (Ordozgoiti et al., ICDM 2016), dsel.search.greedy.exchange; here it starts from an
-archived subset
-that has been disturbed, as iterated local search does (Lourenco, Martin, Stutzle, 2003).
+The sweep is that of IterFS (Ordozgoiti et al., ICDM 2016), see dsel.search.greedy.exchange. Here it starts from a
+perturbed archived subset, as in iterated local search (Lourenco, Martin, Stutzle, 2003).
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import clear, delete, insert
 
-#: An exchange that improves f by less than this share of ||Y||^2 is none.
-LEAST = 1e-9
-#: Sweeps at most; a handful is usual.
-MOST_SWEEPS = 30
+#: An exchange must improve f by at least this share of ||Y||^2.
+MIN_GAIN = 1e-9
+#: Largest number of sweeps; about five are usual.
+MAX_SWEEPS = 30
 
 
 @compiled()
-def disturbed(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state: Int) -> None:
-    """Fill slot z with `size` columns: those of slot `source`, each but for a chance `share`, and random others."""
+def perturb(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state: Int) -> None:
+    """Fill slot z with `size` columns: each of slot `source` with probability 1 - share, and random others."""
     members = int_matrix(P, layout.SORTED)
     position = int_matrix(P, layout.POSITION)
     status = int_matrix(P, layout.STATUS)
@@ -46,7 +45,7 @@ def disturbed(P: SubsetTables, source: Int, z: Int, size: Int, share: float, sta
 
 @compiled()
 def _best_insertion(P: SubsetTables, z: Int) -> int:
-    """The column that gains most beside slot z's subset; -1 where none is independent of it."""
+    """Return the column whose insertion into slot z gains most; -1 where none is independent of its subset."""
     table, position, floor = cube(P, layout.NEIGHBOURS), int_matrix(P, layout.POSITION), vector(P, layout.FLOOR)
     best = -1
     most = -1.0
@@ -59,11 +58,11 @@ def _best_insertion(P: SubsetTables, z: Int) -> int:
 
 
 @compiled()
-def climb(P: SubsetTables, z: Int, columns: Ints) -> None:
-    """Sweep slot z to a local optimum under exchanges of one column. O(n s^2) a sweep; `columns` is scratch."""
+def local_search(P: SubsetTables, z: Int, columns: Ints) -> None:
+    """Change slot z to a local optimum under exchanges of one column. O(n s^2) per sweep; `columns` is scratch."""
     members, status, f = int_matrix(P, layout.S), int_matrix(P, layout.STATUS), vector(P, layout.F)
-    least = LEAST * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
-    for _ in range(MOST_SWEEPS):
+    least = MIN_GAIN * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
+    for _ in range(MAX_SWEEPS):
         s = status[z, layout.SIZE]
         for i in range(s):
             columns[i] = members[z, i]
@@ -84,7 +83,7 @@ def climb(P: SubsetTables, z: Int, columns: Ints) -> None:
                 insert(P, z, columns[i])
         if not exchanged:
             return
-        # Afresh after every sweep, so that rounding cannot pile up.
+        # Rebuild after every sweep, so that rounding errors do not accumulate.
         s = status[z, layout.SIZE]
         for i in range(s):
             columns[i] = members[z, i]

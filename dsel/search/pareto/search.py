@@ -197,7 +197,7 @@ class Poss:
 
     def _foresee(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
         until = int(self._count[archive.ITERATION]) + -(-ahead // self._offspring)
-        found: tuple[int, int] = engine.foresee(self._memory.P, until, self._offspring, pairs, wanted)
+        found: tuple[int, int] = engine.look_ahead(self._memory.P, until, self._offspring, pairs, wanted)
         return found
 
     def _learn_pairs(self) -> None:
@@ -246,7 +246,7 @@ class Poss:
         self.objective.fetch_rows(members.tolist())
         self._memory[archive.FLIPS][: members.size] = members
         empty = int(self._memory[archive.SLOT][-1, 0])
-        archived = bool(engine.consider(self._memory.P, empty, members.size))
+        archived = bool(engine.try_insert(self._memory.P, empty, members.size))
         self._flush_trace()
         return archived
 
@@ -333,4 +333,4 @@ class Poss:
             slots[cls, size] = slot
             self._count[archive.MEMBERS] += 1
         memory[archive.ORDER][position] = slot
-        engine._refresh_best(memory.P, cls)
+        engine.refresh_best(memory.P, cls)

@@ -10,7 +10,7 @@ from dsel._lib.rng import stream
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
-from dsel.search.pareto.local_search import climb, disturbed
+from dsel.search.pareto.local_search import local_search, perturb
 
 
 def problem(seed: int, targets: int | None, lam: float = 0.0, n: int = 14) -> DenseObjective:
@@ -25,7 +25,7 @@ def filled(obj: DenseObjective, size: int, seed: int) -> KernelArrays[SubsetTabl
     """Slot 1 holds a random subset, slot 0 the empty set."""
     memory = obj.subset_tables(size, 2)
     memory[layout.STATUS][0, layout.SIZE] = 0
-    disturbed(memory.P, 0, 1, size, 1.0, np.uint64(stream(seed, 0, np.int64(2))))
+    perturb(memory.P, 0, 1, size, 1.0, np.uint64(stream(seed, 0, np.int64(2))))
     return memory
 
 
@@ -40,7 +40,7 @@ def test_no_exchange_of_one_column_improves_what_it_ends_with(targets: int | Non
     obj = problem(seed, targets, lam)
     memory = filled(obj, 5, seed)
     start = obj.value(members(memory))
-    climb(memory.P, 1, np.zeros(10, np.int64))
+    local_search(memory.P, 1, np.zeros(10, np.int64))
     S = members(memory)
     f = obj.value(S)
     assert len(set(S)) == 5
@@ -51,14 +51,14 @@ def test_no_exchange_of_one_column_improves_what_it_ends_with(targets: int | Non
             assert obj.value([*(set(S) - {i}), j]) >= f - 2e-9 * obj.c
 
 
-def test_a_disturbed_subset_keeps_its_size_and_about_the_share_it_should() -> None:
+def test_a_perturbed_subset_keeps_its_size_and_about_the_share_it_should() -> None:
     obj = problem(0, 1, n=60)
     memory = filled(obj, 20, 1)
     before = set(members(memory))
     memory[layout.SORTED][1, :20] = sorted(before)
     kept = []
     for seed in range(200):
-        disturbed(memory.P, 1, 0, 20, 0.25, np.uint64(stream(seed, 1, np.int64(2))))
+        perturb(memory.P, 1, 0, 20, 0.25, np.uint64(stream(seed, 1, np.int64(2))))
         after = set(members(memory, 0))
         assert len(after) == 20
         assert obj.rank(after) == 20
