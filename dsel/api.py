@@ -9,8 +9,8 @@ from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.engine.dask import DaskEngine
-from dsel.engine.threads import THREADS
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources

@@ -17,7 +17,7 @@ METHOD = """
 from pydantic import Field
 
 from dsel.config.types import Int
-from dsel.search.base import FrontPoint, SearchOutcome
+from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 

@@ -14,8 +14,8 @@ class Engine(Protocol):
 
     Notes
     -----
-    Two engines exist: `dsel.engine.threads.ThreadEngine` and `dsel.engine.dask.DaskEngine`. Both give the same result
-    to the last bit.
+    Two engines exist: `dsel.engine.thread_engine.ThreadEngine` and `dsel.engine.dask_engine.DaskEngine`. Both give the
+    same result to the last bit.
     """
 
     @property

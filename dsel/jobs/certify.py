@@ -18,8 +18,8 @@ from dsel.planning.representations.gram import cached_gram_statistics
 from dsel.planning.validation import validate
 from dsel.search.exact.certificate import Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
+from dsel.selection.add_certificates import with_better_subset, with_certificates
 from dsel.selection.candidates import candidates_of
-from dsel.selection.certified import with_better_subset, with_certificates
 from dsel.selection.context import RunContext
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath

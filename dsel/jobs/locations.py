@@ -10,8 +10,8 @@ from dsel.config.job import JobFile
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
-from dsel.passes.cache import StatisticsCache
-from dsel.passes.leave_one_out.held_out import held_out_store
+from dsel.passes.cross_validation.held_out import held_out_store
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import ObjectPath, is_inside
 
 

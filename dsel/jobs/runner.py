@@ -11,10 +11,10 @@ from dask.utils import format_bytes
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import Dataset
-from dsel.engine.branch_and_bound import DaskProofRunner
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.checkpoint import Checkpoints

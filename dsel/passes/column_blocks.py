@@ -24,7 +24,7 @@ from dsel.data.blocks import Block, StoredRows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
 from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
 

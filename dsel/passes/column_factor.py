@@ -18,7 +18,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing, Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.column_statistics import ColumnStatistics, pieces

@@ -14,7 +14,7 @@ from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import dense_rows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass
 from dsel.passes.gram import require_in_range
 from dsel.passes.moments import Present, block_present, merge_present, require_finite

@@ -16,13 +16,13 @@ from dsel.config.request import Missing
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import fill_values, partial_bytes
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
+from dsel.passes.statistics_cache import StatisticsCache
 
 log = logging.getLogger("dsel")
 

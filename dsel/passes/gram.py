@@ -14,7 +14,7 @@ from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.data.labels import Labels
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import RowPass

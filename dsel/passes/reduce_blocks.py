@@ -21,7 +21,7 @@ from dsel._lib.types import Ints
 from dsel.data.blocks import Block, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
 from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
 

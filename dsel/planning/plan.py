@@ -15,10 +15,8 @@ from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.accounting import PassLog
 from dsel.passes.base import PassCost
-from dsel.passes.cache import StatisticsCache
-from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
-from dsel.planning.representations.choice import candidates, choose
-from dsel.planning.rounds import (
+from dsel.passes.statistics_cache import StatisticsCache
+from dsel.planning.planned_rounds import (
     held_out_cost,
     number_of_rounds,
     rewrite_interval,
@@ -26,6 +24,8 @@ from dsel.planning.rounds import (
     round_worker_bytes,
     rounds_are_known,
 )
+from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
+from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.validation import ValidatedRequest
 
 

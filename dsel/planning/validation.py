@@ -16,9 +16,9 @@ from dsel.config.types import first_error
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels, resolve_labels
 from dsel.errors import OptionError
+from dsel.passes.cross_validation.held_out import held_out_dataset
+from dsel.passes.cross_validation.rows import check_intercept
 from dsel.passes.folds import require_rows
-from dsel.passes.leave_one_out.held_out import held_out_dataset
-from dsel.passes.leave_one_out.rows import check_intercept
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 from dsel.search.options import Options
 from dsel.search.registry import find_method, methods_with

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel.objective.base import Objective
-from dsel.objective.leave_one_out.block_errors import Loss
-from dsel.objective.leave_one_out.formulas import Intercept
+from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.losses import Loss
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.base import SearchOutcome
-from dsel.search.greedy.rounds import Direction, RowErrors
+from dsel.search.greedy.cross_validated_rounds import Direction, RowErrors
 from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.pareto.criterion import Criterion
@@ -222,7 +222,7 @@ class Method:
     --------
     A method without options, which chooses the first k columns:
 
-    >>> from dsel.search.base import FrontPoint
+    >>> from dsel.search.outcome import FrontPoint
     >>> def first(task: SearchTask) -> SearchOutcome:
     ...     S = tuple(range(task.k))
     ...     return SearchOutcome((FrontPoint(task.k, task.objective.value(S), S),))

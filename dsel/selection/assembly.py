@@ -15,13 +15,13 @@ from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.objective.base import Objective
-from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.base import FrontPoint, SearchOutcome
 from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
+from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.storage.paths import AnyPath
 

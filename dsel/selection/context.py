@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
-from dsel.passes.cache import StatisticsCache
+from dsel.engine.thread_engine import THREADS
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.method import OnSlice
 from dsel.search.parallel.journal import Journal
 from dsel.storage.paths import AnyPath

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 
 from dsel.data.dataset import Dataset
-from dsel.passes.leave_one_out.disk_cache import CachedRows
-from dsel.passes.leave_one_out.fold_rows import FoldRows
-from dsel.passes.leave_one_out.held_out import held_out_errors
-from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.passes.cross_validation.disk_cache import CachedRows
+from dsel.passes.cross_validation.fold_rows import FoldRows
+from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.base import PathPoint, SearchOutcome
 from dsel.search.greedy.fits import fits_along
+from dsel.search.outcome import PathPoint, SearchOutcome
 from dsel.selection.context import RunContext
 from dsel.selection.result import PathRow
 

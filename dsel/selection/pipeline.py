@@ -14,16 +14,16 @@ from dsel._lib.types import Ints
 from dsel.config.request import SelectionRequest
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
-from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.base import Resources
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.base import FrontPoint, SearchOutcome
 from dsel.search.method import SearchTask
+from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.parallel.worker_tasks import bind, takes_data
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.selection.assembly import Found, assemble

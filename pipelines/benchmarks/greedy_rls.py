@@ -23,13 +23,13 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.base import Engine
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
-from dsel.engine.threads import THREADS
-from dsel.objective.leave_one_out.block_errors import block_errors
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.thread_engine import THREADS
+from dsel.objective.cross_validation.losses import block_errors
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.reduce_blocks import RowPass
-from dsel.search.greedy.rounds import GreedyRls
+from dsel.search.greedy.cross_validated_rounds import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50
@@ -224,7 +224,7 @@ def _arithmetic_alone(dataset: Dataset, search: GreedyRls, rows: DatasetRows, cl
 
     Both workers repeat it on one block in memory, with half of the rounds' columns chosen.
     """
-    from dsel.objective.leave_one_out.formulas import prepare
+    from dsel.objective.cross_validation.leave_one_out import prepare
 
     half = prepare(search.problem, np.asarray(search.members[: 1 + rounds // 2], np.int64))
     block = dataset.blocks[0]

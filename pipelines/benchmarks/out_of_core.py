@@ -24,7 +24,7 @@ from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.generate import generate_regression
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
 from dsel.passes.gram import gram_statistics
 from dsel.passes.moments import PIECE_BYTES
 from dsel.passes.reduce_blocks import RowPass

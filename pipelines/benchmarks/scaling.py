@@ -31,7 +31,7 @@ from dsel.search.method import OnSlice
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import AskTellSearch, Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, Work
-from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
 from dsel.search.pareto.archive import Subset

@@ -18,9 +18,9 @@ import dsel
 from dsel._lib.types import Floats, Ints
 from dsel.data.dataset import as_dataset
 from dsel.errors import MissingExtraError
+from dsel.passes.cross_validation.held_out import held_out_errors
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.held_out import held_out_errors
-from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.search.greedy.fits import nested_fits
 from pipelines.papers.datasets import load, missing
 from pipelines.processes import map_processes

@@ -21,7 +21,6 @@ from dsel._lib.types import Floats
 from dsel.errors import MissingExtraError
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
-from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
@@ -30,6 +29,7 @@ from dsel.search.greedy.backward import backward
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
+from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.search import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression

@@ -18,8 +18,8 @@ from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, DataError, DselError, MissingInputError, OutputError
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import gram_statistics
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import as_path, walk, zarr_store
 from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression

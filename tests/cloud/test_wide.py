@@ -21,7 +21,7 @@ from dsel.data.info import describe
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import open_store
 from dsel.errors import OptionError
-from dsel.passes.cache import StatisticsCache
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning import plan as planning
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates

@@ -13,9 +13,9 @@ from distributed import Client
 
 from dsel.data.dataset import as_dataset
 from dsel.engine.base import Engine
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.executors.dask_futures import DaskExecutor
-from dsel.engine.threads import THREADS, ThreadEngine
+from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.passes.gram import gram_statistics
 from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.worker_tasks import EvaluateSubsets

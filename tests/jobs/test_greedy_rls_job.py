@@ -15,13 +15,13 @@ from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
-from dsel.engine.threads import THREADS
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.rows import DatasetRows
-from dsel.search.greedy.rounds import GreedyRls
+from dsel.search.greedy.cross_validated_rounds import GreedyRls
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.cli_runner import call, start, wait_for

@@ -12,7 +12,7 @@ import pytest
 import dsel
 from dsel.config.job import read_job
 from dsel.jobs.runner import run_job
-from dsel.search.base import improving
+from dsel.search.outcome import improving
 from dsel.search.parallel.journal import read_journal
 from dsel.search.pareto.archive import IsolationFunction, min_index
 from tests.cli_runner import run, start, wait_for

@@ -19,7 +19,7 @@ import dsel
 from dsel.config.job import JobFile, read_job
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import DataError, Interrupted, MissingInputError, OptionError, OutputError
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import identity_of, require_separate

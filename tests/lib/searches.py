@@ -8,7 +8,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.search import Poss
 
 if __name__ == "__main__":

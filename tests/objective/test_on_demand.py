@@ -17,7 +17,7 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.search import Poss
 
 M, N_COLUMNS = 40, 1200

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.engine.threads import ThreadEngine
+from dsel.engine.thread_engine import ThreadEngine
 from dsel.passes.accounting import log_passes
 from dsel.passes.base import Pass, PassCost
 from dsel.passes.column_blocks import ColumnBlocks

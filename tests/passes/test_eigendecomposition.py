@@ -12,11 +12,11 @@ import scipy.linalg
 
 from dsel.data.dataset import as_dataset
 from dsel.passes.accounting import log_passes
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_factor import ColumnFactor
 from dsel.passes.column_statistics import column_statistics
 from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition, normals, randomized_eigendecomposition
+from dsel.passes.statistics_cache import StatisticsCache
 from tests.stores import make_store
 
 SHAPES = {"tall": (90, 12), "wide": (14, 70), "square": (20, 20), "one column": (30, 1), "rank one": (25, 18)}

@@ -18,10 +18,10 @@ import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.leave_one_out.formulas import prepare
+from dsel.objective.cross_validation.leave_one_out import prepare
+from dsel.passes.cross_validation import cache_file as cache_on_disk
+from dsel.passes.cross_validation.disk_cache import CachedRows
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out import cache_file as cache_on_disk
-from dsel.passes.leave_one_out.disk_cache import CachedRows
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.search.greedy.test_greedy_rls import problem
@@ -193,7 +193,7 @@ def test_a_cache_that_is_lost_again_and_again_is_given_up(store: Path, monkeypat
 def test_without_room_it_is_refused_or_with_auto_left_out(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dsel.passes.leave_one_out.disk_cache.best_every", lambda *arguments: 3)
+    monkeypatch.setattr("dsel.passes.cross_validation.disk_cache.best_every", lambda *arguments: 3)
     before = set(tmp_path.iterdir())
     usage = shutil.disk_usage(tmp_path)
     needed = 2 * 8 * 600 * 26  # two of R, e and g
@@ -228,7 +228,7 @@ def test_room_for_two_is_room_enough_also_when_one_is_there(
 def test_a_folder_that_cannot_be_written_costs_auto_nothing_but_the_cache(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dsel.passes.leave_one_out.disk_cache.best_every", lambda *arguments: 3)
+    monkeypatch.setattr("dsel.passes.cross_validation.disk_cache.best_every", lambda *arguments: 3)
     (tmp_path / "file").write_text("")
     dataset = as_dataset(str(store))
     auto = SelectionRequest(k=12, method="greedy-rls", lam=1.0)

@@ -20,11 +20,11 @@ from dsel.config.job import read_job
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
-from dsel.engine.threads import ThreadEngine
+from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import CapacityError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.base import FAN_IN
-from dsel.passes.cache import StatisticsCache
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.plan import Plan, make_plan
 from dsel.planning.representations.base import INTERPRETER, TASK_SHARE, Resources
 from dsel.planning.validation import validate

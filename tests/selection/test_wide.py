@@ -17,7 +17,7 @@ import dsel.planning.plan as planning
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import CapacityError, DataError
 from dsel.planning.calibration import measure
 from dsel.planning.plan import make_plan

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dsel.config.cluster import SiteSection
-from dsel.engine.dask import NO_WORKER_LIMIT
+from dsel.engine.dask_engine import NO_WORKER_LIMIT
 
 SectionType = TypeVar("SectionType")
 SiteSectionType = TypeVar("SiteSectionType", bound=SiteSection)

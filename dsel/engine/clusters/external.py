@@ -17,7 +17,7 @@ from dsel.config.cluster import AddressSection, SchedulerFileSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster, SiteSectionType
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
-from dsel.engine.dask import workers_of
+from dsel.engine.dask_engine import workers_of
 from dsel.errors import ClusterError
 
 log = logging.getLogger("dsel")

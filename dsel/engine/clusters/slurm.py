@@ -15,8 +15,8 @@ import dask
 from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
-from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import wait_for_workers
+from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError
 
 #: Memory of a job beyond the limit of its worker: for the nanny process.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pickle import PicklingError
 from typing import Any
 
-from dsel.engine.dask import NO_WORKER_LIMIT, check_workers
+from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
 from dsel.errors import ClusterError, CriterionError, DselError
 from dsel.search.parallel import worker_tasks as on_worker
 from dsel.search.parallel.executor import Cleanup, ExecutorOptions, LostTask, Task, TaskResult, Work

@@ -20,10 +20,10 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.refit import Fit, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.method import Requirements
 

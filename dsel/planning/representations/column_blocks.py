@@ -20,7 +20,6 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.cache import StatisticsCache, load_or_compute
 from dsel.passes.column_blocks import ColumnBlocks, stored_cells
 from dsel.passes.column_factor import (
     ColumnFactor,
@@ -38,6 +37,7 @@ from dsel.passes.column_statistics import (
     target_gram,
 )
 from dsel.passes.refit import Fit
+from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations.base import (
     HEADER_BYTES,
     INTERPRETER,

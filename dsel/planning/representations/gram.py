@@ -9,10 +9,10 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.cache import StatisticsCache, load_or_compute
 from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass
 from dsel.passes.gram import gram_pass, gram_statistics, means_pass
 from dsel.passes.statistics import Statistics
+from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.passes.tiles import Tiling
 from dsel.planning.representations.base import (
     HEADER_BYTES,

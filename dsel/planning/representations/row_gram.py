@@ -16,11 +16,11 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.cache import StatisticsCache, load_or_compute
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_factor import ColumnFactor, product_pass, row_gram_pass
 from dsel.passes.column_statistics import ColumnStatistics
 from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition
+from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations.base import (
     HEADER_BYTES,
     LEADING_ROWS,

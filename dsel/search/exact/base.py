@@ -8,7 +8,7 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.base import FrontPoint, Improvement
+from dsel.search.outcome import FrontPoint, Improvement
 from dsel.search.validation import check_size
 
 log = logging.getLogger("dsel")

@@ -24,7 +24,7 @@ log = logging.getLogger("dsel")
 
 _NO_LIMIT = 2**62
 
-#: Runs a search until its stop: `drive` in this process, `dsel.engine.branch_and_bound.DaskProofRunner` on a cluster.
+#: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
 Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 

@@ -13,11 +13,11 @@ from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.kernels import neighbour_table
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import Path
 from dsel.search.greedy.two_stage import principal_directions
 from dsel.search.method import Method, SearchTask, whole_gram
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 

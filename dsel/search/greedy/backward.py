@@ -8,9 +8,9 @@ from __future__ import annotations
 from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.method import Method, SearchTask, whole_gram
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 

@@ -18,11 +18,11 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
 from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 Start = Literal["random", "forward"]

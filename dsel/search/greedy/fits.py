@@ -8,8 +8,8 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.leave_one_out.formulas import LooProblem, coefficients, prepare_gram
-from dsel.search.base import PathPoint
+from dsel.objective.cross_validation.leave_one_out import LooProblem, coefficients, prepare_gram
+from dsel.search.outcome import PathPoint
 
 
 def members_along(path: Sequence[PathPoint], start: Sequence[int]) -> list[list[int]]:

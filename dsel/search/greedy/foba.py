@@ -16,11 +16,11 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.omp import correlation
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
 from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 #: After this many deletions the solution is rebuilt, so that rounding errors do not accumulate.

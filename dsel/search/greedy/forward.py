@@ -11,9 +11,9 @@ from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
 from dsel.search.method import Method, SearchTask
+from dsel.search.outcome import SearchOutcome
 
 
 def forward(objective: Objective, k: int) -> SearchOutcome:

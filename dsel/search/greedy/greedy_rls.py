@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from dsel.objective.leave_one_out.block_errors import Loss
-from dsel.objective.leave_one_out.formulas import Intercept
-from dsel.search.greedy.cross_validation import CrossValidationOptions, run
+from dsel.objective.cross_validation.leave_one_out import Intercept
+from dsel.objective.cross_validation.losses import Loss
+from dsel.search.greedy.cross_validated_base import CrossValidationOptions, run
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dsel.config.types import Int
-from dsel.search.greedy.cross_validation import CrossValidationOptions, run
+from dsel.search.greedy.cross_validated_base import CrossValidationOptions, run
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 
 

@@ -14,9 +14,9 @@ from dsel._lib.types import Floats
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import grow
 from dsel.search.method import Method, SearchTask
+from dsel.search.outcome import SearchOutcome
 
 
 def correlation(solution: SubsetState) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import FrontPoint, Improvement, SearchOutcome, improving
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 from dsel.search.validation import check_size
 
 #: A gain of at most this share of ||Y||^2 counts as rounding error.

@@ -13,10 +13,10 @@ from dsel._lib.jit import log_compilation
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.backward import ascending
 from dsel.search.greedy.path import Path, cheapest
 from dsel.search.method import Method, SearchTask, whole_gram
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 #: The ridge, as a share of the mean squared norm of the columns, that approximates the minimum-norm solution of a

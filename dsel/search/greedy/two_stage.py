@@ -15,9 +15,9 @@ from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.path import Path
 from dsel.search.method import Method, SearchTask, whole_gram
+from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
 
 #: Directions with at most this share of the largest eigenvalue count as rounding errors.

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.objective.base import Objective
-from dsel.search.base import FrontPoint, Improvement, improving
+from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.parallel.executor import Slice, Task
 from dsel.search.parallel.synchronous import AskTellMemo
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset

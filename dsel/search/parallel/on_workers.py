@@ -12,8 +12,8 @@ from dsel.config.types import Float, Int
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
-from dsel.search.base import SearchOutcome
 from dsel.search.method import SearchTask
+from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, Work

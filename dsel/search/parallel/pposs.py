@@ -9,10 +9,10 @@ from pydantic import Field
 from dsel._lib.jit import log_compilation
 from dsel.config.types import Int
 from dsel.search.anytime import Stop, drive
-from dsel.search.base import SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.on_workers import WorkerOptions, isolation_of, own_isolation, run_evaluations
-from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.synchronous_kernel import run_rounds
 

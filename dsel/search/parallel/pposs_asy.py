@@ -9,8 +9,8 @@ import numpy as np
 
 from dsel._lib.jit import log_compilation
 from dsel.objective.dense import DenseObjective
-from dsel.search.base import SearchOutcome
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.executor import SerialExecutor, Slice
 from dsel.search.parallel.iteration_slices import SliceRunner

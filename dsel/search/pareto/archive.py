@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal
 
-from dsel.search.base import FrontPoint
+from dsel.search.outcome import FrontPoint
 
 #: Local column indices, ascending.
 Subset = tuple[int, ...]

@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from dsel._lib.jit import log_compilation
 from dsel.config.types import Int
 from dsel.search.anytime import drive
-from dsel.search.base import SearchOutcome
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.worker_tasks import bind
 from dsel.search.pareto import kernel
 from dsel.search.pareto.criterion import Criterion, CriterionPoss

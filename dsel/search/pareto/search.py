@@ -19,7 +19,7 @@ from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import evaluate
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
-from dsel.search.base import FrontPoint, Improvement, improving
+from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation

@@ -23,10 +23,10 @@ from dsel.config.cluster import ClusterSection
 from dsel.engine.clusters import readiness as waiting
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.clusters.optional_imports import import_extra
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError, MissingExtraError, OptionError
 
 

@@ -14,7 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import dsel
-from dsel.engine.dask import DaskEngine
+from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.errors import ClusterError, CriterionError
 from dsel.objective.objective_file import save_objective

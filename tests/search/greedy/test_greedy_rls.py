@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import dsel
 from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out.formulas import extended, prepare, split_errors
+from dsel.objective.cross_validation.leave_one_out import extended, prepare, split_errors
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.passes.leave_one_out.rows import DatasetRows
+from dsel.search.greedy.cross_validated_rounds import GreedyRls
 from dsel.search.greedy.fits import nested_fits, subset_fit
-from dsel.search.greedy.rounds import GreedyRls
 from tests.oracles import greedy_rls as oracle
 
 

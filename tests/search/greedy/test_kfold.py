@@ -16,8 +16,8 @@ import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.errors import OptionError
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.folds import folds_of
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.oracles import greedy_rls as oracle

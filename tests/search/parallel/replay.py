@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dsel.search.base import FrontPoint
+from dsel.search.outcome import FrontPoint
 from dsel.search.parallel.journal import found_in, read_journal
 from dsel.search.pareto.archive import IsolationFunction, ParetoArchive, Subset, together
 

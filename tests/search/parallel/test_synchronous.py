@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
-from dsel.search.parallel.rounds import PpossRounds
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.pareto.archive import ParetoArchive, Subset
 from dsel.search.pareto.criterion import CriterionPoss

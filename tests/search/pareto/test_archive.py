@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsel.search.base import FrontPoint
+from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import ParetoArchive, Subset, min_index
 
 steady = settings(derandomize=True, deadline=None, max_examples=200)

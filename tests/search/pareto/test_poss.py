@@ -17,7 +17,7 @@ from dsel._lib.types import Floats
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import SubsetState
-from dsel.search.base import FrontPoint
+from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent

@@ -9,13 +9,13 @@ from pydantic import Field, model_validator
 
 from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Stop, drive
-from dsel.search.base import SearchOutcome
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
 
 
 class AStarOptions(Options):

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from dsel.config.types import Float, Int
 from dsel.search.anytime import Stop, drive
-from dsel.search.base import SearchOutcome
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
 
 
 class BranchAndBoundOptions(Options):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator
 
-from dsel.search.base import FrontPoint, SearchOutcome
-from dsel.search.greedy.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
+from dsel.search.greedy.cross_validated_rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import SearchTask
 from dsel.search.options import Options
+from dsel.search.outcome import FrontPoint, SearchOutcome
 
 log = logging.getLogger("dsel")
 

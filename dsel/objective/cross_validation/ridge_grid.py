@@ -12,7 +12,8 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.leave_one_out.block_errors import (
+from dsel.objective.cross_validation.leave_one_out import LooProblem, prepare_gram
+from dsel.objective.cross_validation.losses import (
     PIECE_BYTES,
     RowView,
     Weighing,
@@ -21,7 +22,6 @@ from dsel.objective.leave_one_out.block_errors import (
     rows_of,
     with_weight,
 )
-from dsel.objective.leave_one_out.formulas import LooProblem, prepare_gram
 
 
 @dataclass(frozen=True, eq=False)

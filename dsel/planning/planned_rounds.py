@@ -11,9 +11,9 @@ from typing import Any
 from dsel.data.dataset import Dataset
 from dsel.errors import OptionError
 from dsel.passes.base import PassCost
-from dsel.passes.leave_one_out.disk_cache import bytes_on_disk, rounds_between_rewrites
-from dsel.passes.leave_one_out.held_out import held_out_pass
-from dsel.passes.leave_one_out.rows import loo_pass, penalty_pass, would_cache
+from dsel.passes.cross_validation.disk_cache import bytes_on_disk, rounds_between_rewrites
+from dsel.passes.cross_validation.held_out import held_out_pass
+from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
 from dsel.planning.representations.base import INTERPRETER, TASK_SHARE
 from dsel.planning.validation import ValidatedRequest
 

@@ -15,13 +15,20 @@ from dsel.config.request import Preprocess
 from dsel.data.blocks import Block
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, DataError, OutputError
-from dsel.objective.leave_one_out.block_errors import Loss, RowView, cached_errors, cached_rows, cached_rows_after
-from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound, flat_size, prepare, problem_after
-from dsel.passes.leave_one_out.cache_file import CacheFile, Target, cache_file_bytes, require_room
-from dsel.passes.leave_one_out.cost_model import best_every
-from dsel.passes.leave_one_out.rows import DatasetRows, loo_pass
+from dsel.objective.cross_validation.leave_one_out import (
+    Intercept,
+    LooProblem,
+    LooRound,
+    flat_size,
+    prepare,
+    problem_after,
+)
+from dsel.objective.cross_validation.losses import Loss, RowView, cached_errors, cached_rows, cached_rows_after
+from dsel.passes.cross_validation.cache_file import CacheFile, Target, cache_file_bytes, require_room
+from dsel.passes.cross_validation.cost_model import best_every
+from dsel.passes.cross_validation.rows import DatasetRows, loo_pass
 from dsel.passes.reduce_blocks import PerBlock
 from dsel.passes.statistics import Statistics
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.base import Improvement
+from dsel.search.outcome import Improvement
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive import Isolation

@@ -17,7 +17,8 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats
-from dsel.objective.leave_one_out.block_errors import (
+from dsel.objective.cross_validation.leave_one_out import LooRound, flat_size
+from dsel.objective.cross_validation.losses import (
     UNDETERMINED,
     RowView,
     Weighing,
@@ -27,7 +28,6 @@ from dsel.objective.leave_one_out.block_errors import (
     rows_of,
     with_weight,
 )
-from dsel.objective.leave_one_out.formulas import LooRound, flat_size
 
 #: After so many updates R is made anew from the data, so that rounding cannot pile up.
 REBUILD_AFTER = 128
@@ -137,7 +137,7 @@ class LooCache:
                 self._blocks.append(_Block(rows, t, weighing, flip, np.empty(0), t.copy(), np.empty(0)))
 
     def errors(self, round: LooRound) -> Floats:
-        """As `leave_one_out_rows.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        """As `losses.block_errors`, over all rows, for rounds that ask for insertions alone."""
         assert not round.remove
         last = self._last
         step = last is not None and self._updates < REBUILD_AFTER

@@ -19,13 +19,13 @@ so that errors are sums over rows of what a row and a few small arrays give. Not
 Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
 in that row alone), e / g is of two differences, and its relative error is about 1e-16 (K_jj / lam)^1.5 at worst: with
 more columns than rows and lam below 1e-9 K_jj the order of choice is that of rounding. Without lam it is 0/0 there: the
-other rows do not determine a model. Such a row (see `UNDETERMINED` of dsel.objective.leave_one_out.block_errors) has an
+other rows do not determine a model. Such a row (see `UNDETERMINED` of dsel.objective.cross_validation.losses) has an
 infinite squared error, and counts as wrong for the zero-one loss.
 
 The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
 place of y and g0, and the Schur complement K - Q'Q (B - Q'q) in place of K (B), so that a row of (R, e, g), once
 written down, makes a round cost 2 (s - c) multiplications an element instead of 2 s (`problem_after`, and `cached_rows`
-of dsel.objective.leave_one_out.block_errors).
+of dsel.objective.cross_validation.losses).
 
 The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
 that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of

@@ -1,6 +1,6 @@
 """Leave-one-out errors summed over rows of the data: what a block gives, from the small arrays of a round.
 
-The formulas are those of dsel.objective.leave_one_out.formulas.
+The formulas are those of dsel.objective.cross_validation.leave_one_out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
-from dsel.objective.leave_one_out.formulas import LooRound, flat_size
+from dsel.objective.cross_validation.leave_one_out import LooRound, flat_size
 
 Loss = Literal["squared", "zero-one"]
 

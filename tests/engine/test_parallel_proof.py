@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from dsel.engine.branch_and_bound import DaskProofRunner, SubtreeEstimate
 from dsel.engine.clusters.local import local_cluster
+from dsel.engine.parallel_proof import DaskProofRunner, SubtreeEstimate
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound

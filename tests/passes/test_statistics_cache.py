@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dsel.data.dataset import as_dataset
-from dsel.passes.cache import StatisticsCache
 from dsel.passes.gram import gram_statistics
 from dsel.passes.statistics import Statistics
+from dsel.passes.statistics_cache import StatisticsCache
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.leave_one_out.formulas import LooProblem, LooRound, flat_size, prepare
+from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, flat_size, prepare
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Fold:
 
 
 def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
-    """Squared errors of the fold's rows, in the layout of `leave_one_out_rows.block_errors`. O(n s^2).
+    """Squared errors of the fold's rows, in the layout of `losses.block_errors`. O(n s^2).
 
     inf where the rows outside do not determine the coefficients.
     """

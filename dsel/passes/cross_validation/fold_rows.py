@@ -9,12 +9,12 @@ from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
-from dsel.objective.leave_one_out.formulas import LooProblem, LooRound
-from dsel.objective.leave_one_out.kfold import Fold, fold_errors, fold_lam_errors
+from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_lam_errors
+from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.folds import FoldStatistics
-from dsel.passes.leave_one_out.rows import DatasetRows
 from dsel.passes.statistics import Statistics
 
 

@@ -13,9 +13,9 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import is_sparse
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out.block_errors import THRESHOLD, RowView, rows_of
+from dsel.objective.cross_validation.losses import THRESHOLD, RowView, rows_of
 from dsel.passes.reduce_blocks import RowPass
 from dsel.storage.paths import AnyPath, as_path
 

@@ -14,12 +14,12 @@ from dsel.config.request import Preprocess
 from dsel.data.blocks import Block, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
-from dsel.engine.threads import THREADS
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
-from dsel.objective.leave_one_out.block_errors import Loss, RowView, block_errors, not_labels
-from dsel.objective.leave_one_out.formulas import Intercept, LooProblem, LooRound
-from dsel.objective.leave_one_out.memory_cache import LooCache, cache_bytes
-from dsel.objective.leave_one_out.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
+from dsel.objective.cross_validation.leave_one_out import Intercept, LooProblem, LooRound
+from dsel.objective.cross_validation.losses import Loss, RowView, block_errors, not_labels
+from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
+from dsel.objective.cross_validation.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
 
@@ -67,7 +67,7 @@ def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Inte
 
 
 class DatasetRows:
-    """The rows of a dataset as `dsel.search.greedy.rounds.LooRows`: errors when each row is left out.
+    """The rows of a dataset as `dsel.search.greedy.cross_validated_rounds.LooRows`: errors when each row is left out.
 
     loss, intercept: as the options of greedy-rls. fill: (n,) values that replace NaN.
     """

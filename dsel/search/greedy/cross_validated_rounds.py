@@ -15,7 +15,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError, OptionError
-from dsel.objective.leave_one_out.formulas import (
+from dsel.objective.cross_validation.leave_one_out import (
     LooProblem,
     LooRound,
     extended,
@@ -24,8 +24,8 @@ from dsel.objective.leave_one_out.formulas import (
     rank_deficient,
     split_errors,
 )
-from dsel.search.base import PathPoint
 from dsel.search.greedy.path import TIE
+from dsel.search.outcome import PathPoint
 
 Direction = Literal["forward", "backward", "floating"]
 
