@@ -14,8 +14,9 @@ def _blas() -> Any:
 
 
 def one_blas_thread() -> Any:
-    """A context in which BLAS uses one thread: more would fight the worker next door, and change the last bits; and on
-    small matrices they cost more than they bring.
+    """Limit BLAS to one thread during the block.
+
+    More threads compete with other workers, change the last bits of results, and do not pay on small matrices.
 
     The setting belongs to the process: contexts of several threads must not overlap.
     """

@@ -62,8 +62,10 @@ def _fingerprint(module: str) -> str:
 
 
 def imported_modules(source: str) -> list[str]:
-    """Return the modules of this package that a source imports: by `from module import name`, or `from package import
-    module`."""
+    """Return the modules of this package that a source imports.
+
+    Both `from module import name` and `from package import module` count.
+    """
     found = set()
     for package, listed, single in re.findall(r"^from (dsel[.\w]*) import (?:\(([^)]*)\)|(.*))$", source, re.MULTILINE):
         for name in re.findall(r"(\w+)(?: as \w+)?", listed or single.split("#")[0]):

@@ -136,7 +136,7 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
 
 
 def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:
-    """The model of the section at `place`."""
+    """Return the model of the section at `place`."""
     for name in place:
         field = model.model_fields.get(name)
         if field is None:

@@ -87,7 +87,7 @@ class SubsetState:
             self._refresh()
 
     def _refresh(self) -> None:
-        """The table from the objective alone, by BLAS-3, whatever steps led here. O(n s^2)."""
+        """Compute the table from the objective by BLAS-3, independently of earlier steps. O(n s^2)."""
         memory, S, s, obj = self._memory, self.members, self.size, self.objective
         row, K_S = memory[layout.NEIGHBOURS][0], obj.rows(S)
         memory[layout.F][0] = obj.value(S)

@@ -22,8 +22,10 @@ from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """The rows outside a fold as a problem, and those in it: K (n, n), B (n, N), yy ||Y||^2, all in preprocessed units
-    about the means of the rows outside."""
+    """The rows outside a fold as a problem, and the moments of the rows inside it.
+
+    K (n, n), B (n, N) and yy = ||Y||^2 are in preprocessed units, centered at the means of the rows outside.
+    """
 
     outside: LooProblem
     K: Floats

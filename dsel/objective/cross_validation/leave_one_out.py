@@ -57,8 +57,11 @@ _ROUNDING = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class LooProblem:
-    """What all rounds share, in preprocessed units: K (n, n), B (n, N), sums over rows of X (n,) and Y (N,), m rows of
-    this weight in all (m without weights); everything is weighted."""
+    """What all rounds share, in preprocessed units and weighted.
+
+    K (n, n), B (n, N), the sums over rows of X (n,) and Y (N,), and the m rows with their total weight (m without
+    weights).
+    """
 
     K: Floats
     B: Floats
@@ -125,7 +128,7 @@ class LooRound:
 
 
 def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
-    """The small arrays for S. O(n s^2) by BLAS-3."""
+    """Compute the small arrays for S. O(n s^2) by BLAS-3."""
     S = np.asarray(members, np.int64)
     K_S, K_SS, B_S = problem.K[S], problem.K[np.ix_(S, S)], problem.B[S]
     if problem.constant:
@@ -147,7 +150,7 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
 
 
 def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
-    """The arrays for S + b from those for S: the next row of the Cholesky factor, O(n s). b does not depend on S."""
+    """Compute the arrays for S + b from those for S: the next row of the Cholesky factor. O(n s). b is independent."""
     v, root = round.Q[:, b], np.sqrt(round.delta[b])
     Q_b, q_b = (problem.K[b] - v @ round.Q) / root, round.T[b] / root
     s = v.size
@@ -161,7 +164,7 @@ def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
 
 
 def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
-    """What is left to choose once the columns of `base` are in for good, on the rows that `cached_rows` gives.
+    """Return the remaining problem once the columns of `base` are chosen for good, on the rows of `cached_rows`.
 
     Its g0 is that of each row. O(n^2 s).
     """
@@ -187,8 +190,10 @@ def independent(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
 
 
 def rank_deficient(problem: LooProblem, members: Ints) -> bool:
-    """Whether columns S, the column of ones among them if there is one, depend on each other as `independent` sees it.
-    O(s^3)."""
+    """Return whether columns S depend on each other by the rule of `independent`. O(s^3).
+
+    The column of ones counts, if there is one.
+    """
     K = prepare_gram(problem, members) + problem.lam * np.eye(len(members) + problem.constant)
     norms = np.sqrt(np.diag(K))
     if not (norms > 0.0).all():

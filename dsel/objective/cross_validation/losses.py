@@ -59,7 +59,7 @@ class RowView:
 
 
 def not_labels(what: str) -> DataError:
-    """The error for targets that are not labels."""
+    """Return the error for targets that are not labels."""
     return DataError(f"The zero-one loss needs labels -1 and +1, or 0 and 1 ({what}).", "Recode Y, or loss: squared.")
 
 
@@ -67,8 +67,10 @@ def not_labels(what: str) -> DataError:
 def _add_squared(
     x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, errors: Floats
 ) -> None:  # pragma: no cover
-    """errors_j += sum over rows and targets of ((e - u tau_j) / (g - u^2))^2 with u = x a_j + D; a divisor
-    <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
+    """Add to errors_j the sum over rows and targets of ((e - u tau_j) / (g - u^2))^2 with u = x a_j + D.
+
+    A divisor <= UNDETERMINED counts as 0, so that the error is inf (or NaN).
+    """
     r, n = x.shape
     for i in range(r):
         x_i, D_i, g_i = x[i], D[i], g[i]
@@ -93,8 +95,10 @@ def _add_zero_one(
     count: Floats,
     errors: Floats,
 ) -> None:  # pragma: no cover
-    """errors_j += count over rows and targets where flip (e - u tau_j) >= g - u^2: the label times the prediction
-    is <= 0; or where that divisor is <= UNDETERMINED."""
+    """Add to errors_j the number of rows and targets where flip (e - u tau_j) >= g - u^2.
+
+    There the label times the prediction is <= 0. A divisor <= UNDETERMINED counts as an error, too.
+    """
     r, n = x.shape
     for i in range(r):
         x_i, D_i, g_i, w = x[i], D[i], g[i], count[i]
@@ -159,7 +163,7 @@ class Weighing:
         return cls(w, np.sqrt(w), 1.0 - share * w)
 
     def rows(self, start: int, stop: int) -> Weighing:
-        """Some of the rows."""
+        """Return the weights of some of the rows."""
         return Weighing(self.w[start:stop], self.root[start:stop], self.g0[start:stop])
 
     def flip(self, labels: Floats, view: RowView) -> Floats | None:
@@ -176,8 +180,9 @@ def with_weight(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Floats | No
 
 
 def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y", w: Floats | None = None) -> Floats:
-    """Errors of S, S + j and S - i summed over the rows of one block: x (r, n) dense or sparse, y (r, N), unscaled; w
-    (r,) weights.
+    """Sum the errors of S, S + j and S - i over the rows of one block.
+
+    x (r, n), dense or sparse, and y (r, N) are unscaled; w (r,) are weights.
 
     2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
     beside the block. Errors: DataError where the zero-one loss meets what is not a label.
@@ -190,8 +195,9 @@ def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y
 
 
 def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y") -> tuple[Floats, Floats]:
-    """R (r, n), and a row of e (N), g and, for the zero-one loss, label times scale (N), for rows as in `block_errors`,
-    without weights.
+    """Compute R (r, n), and per row e (N), g and, for the zero-one loss, label times scale (N), without weights.
+
+    The rows are as in `block_errors`.
 
     Written down, they are rows of the problem that `problem_after` gives. 2 s r n multiplications.
     """
@@ -206,7 +212,7 @@ def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y")
 
 
 def cached_rows_after(R: Floats, aside: Floats, base: LooRound) -> tuple[Floats, Floats]:
-    """The same from such rows: `base` is a round of the problem that they belong to. R is used up."""
+    """Sum the errors from cached rows. `base` is a round of the problem that they belong to. R is overwritten."""
     N = base.q.shape[1]
     z_C = R[:, base.members]
     e, g, h = residuals(z_C, aside[:, :N], aside[:, N], base)

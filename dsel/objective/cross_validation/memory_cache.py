@@ -40,8 +40,10 @@ _BLOCK_BYTES = 8 << 20
 def _sweep_squared(
     R: Floats, u: Floats, rho: Floats, e: Floats, g: Floats, inverse: Floats, tau: Floats, errors: Floats
 ) -> None:  # pragma: no cover
-    """R_j -= u rho_j, and errors_j += ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2, row by row; a divisor
-    <= UNDETERMINED counts as 0, so that the error is inf (or NaN)."""
+    """Subtract u rho_j from R_j, and add ((e - R_j tau_j) / (g - R_j^2 inverse_j))^2 to errors_j, row by row.
+
+    A divisor <= UNDETERMINED counts as 0, so that the error is inf (or NaN).
+    """
     r, n = R.shape
     single = e.shape[1] == 1
     for i in range(r):
@@ -79,8 +81,10 @@ def _sweep_zero_one(
     count: Floats,
     errors: Floats,
 ) -> None:  # pragma: no cover
-    """The same for the zero-one loss: flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error, and so is a divisor
-    <= UNDETERMINED."""
+    """Do the same for the zero-one loss.
+
+    flip (e - R_j tau_j) >= g - R_j^2 inverse_j is an error, and so is a divisor <= UNDETERMINED.
+    """
     r, n = R.shape
     for i in range(r):
         R_i, u_i, g_i, w = R[i], u[i], g[i], count[i]
@@ -113,8 +117,11 @@ def cache_bytes(m: int, n: int) -> int:
 
 
 class LooCache:
-    """Rows in memory with their R. parts: (x, y, weights or None) of row blocks, dense or sparse; threads: by default
-    one a core; share: see LooProblem."""
+    """Rows in memory with their R.
+
+    parts: (x, y, weights or None) of the row blocks, dense or sparse. threads: by default one per core. share: see
+    LooProblem.
+    """
 
     def __init__(
         self, parts: Sequence[tuple[Any, Any, Floats | None]], view: RowView, share: float, threads: int | None = None

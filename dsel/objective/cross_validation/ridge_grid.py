@@ -37,7 +37,7 @@ class LamSpectrum:
 
 
 def lam_spectrum(problem: LooProblem, members: Ints, lams: Floats) -> LamSpectrum:
-    """What a block needs to value every lam > 0 with the columns `members`. O(n^3)."""
+    """Compute what a block needs to score every lam > 0 with the columns `members`. O(n^3)."""
     whole = prepare_gram(problem, members)
     values, V = scipy.linalg.eigh(whole)
     B = problem.B[members]

@@ -161,7 +161,10 @@ def _room() -> float:
 
 
 def _zero_coded(statistics: Statistics) -> NDArray[np.bool_]:
-    """Return (N,) which targets have labels 0 and 1, not -1 and +1, by their sums. (Each block checks its labels.)"""
+    """Return which targets have labels 0 and 1 instead of -1 and +1, by their sums: (N,).
+
+    Each block checks its labels.
+    """
     mean = statistics.mean_y
     squares = statistics.yy / statistics.weight + mean**2
     zero_coded = np.abs(squares - mean) <= 1e-9

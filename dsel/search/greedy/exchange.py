@@ -64,8 +64,7 @@ def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, sta
 
 
 def _local_optimum(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
-    """Sweep from the first k independent columns of `first` to a local optimum, noted on the path; exchanges
-    made."""
+    """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges."""
     solution = rebuilt(objective, k, first)
     made, value = 0, solution.value
     while True:

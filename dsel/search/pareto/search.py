@@ -106,7 +106,7 @@ class Poss:
         check_tables(self.objective.n, self.objective.few_targets, self.k, slots, self.memory_limit)
 
     def _start(self) -> None:
-        """The archive holds the empty set alone (line 1 of Algorithm 2)."""
+        """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
         memory = self._memory
         slot = int(memory[archive.FREE][-1])
         clear(memory.P, slot)
@@ -180,7 +180,7 @@ class Poss:
                 return bool(status == archive.TARGET_REACHED)
 
     def _fetch(self, status: int) -> None:
-        """What the engine came back for, and what it would come back for next."""
+        """Fetch what the kernel stopped for, and what it would stop for next."""
         if status == archive.PAIRS_NEEDED:
             self._learn_pairs()
             return
@@ -188,8 +188,10 @@ class Poss:
         self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
 
     def _foreseen_columns(self) -> NDArray[np.int64]:
-        """Columns that the coming iterations would have enter, whether or not they are of this slice: so far ahead as
-        takes no longer than the pass over the data that brings their rows."""
+        """Return the columns that would enter in the coming iterations, also beyond this slice.
+
+        It looks ahead for no longer than the pass over the data that fetches their rows.
+        """
         ahead = min(max(self.objective.fetch_cost // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
         wanted = np.zeros(8 * layout.MOST_FLIPS, np.int64)
         _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
@@ -201,8 +203,10 @@ class Poss:
         return found
 
     def _learn_pairs(self) -> None:
-        """Fetch the entries of K between columns outside that this iteration needs, and those that the coming ones
-        would; twice as far ahead each time, for that costs one look at the data."""
+        """Fetch the entries of K between outside columns that this iteration and the coming ones need.
+
+        It looks twice as far ahead each time, since each fetch costs one pass over these columns.
+        """
         memory, n = self._memory, self.objective.n
         if memory[layout.PAIRS].size > _MOST_KNOWN:
             layout.set_known_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
@@ -267,11 +271,11 @@ class Poss:
         return FrontPoint(size, float(self._memory[layout.F][slot]), members)
 
     def front(self) -> tuple[FrontPoint, ...]:
-        """The best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""
+        """Return the best subset of every size up to 2k - 1 that beats all smaller ones, the empty set first."""
         return improving(self.archived)
 
     def counts(self) -> dict[str, int]:
-        """What the search did: look-ups (one flip), O(s^2) values (several), own evaluations, acceptances, rebuilds."""
+        """Return counts: look-ups (one flip), O(s^2) values (several flips), evaluations, acceptances, rebuilds."""
         c = self._count
         return {
             "looked_up": int(c[archive.LOOKED_UP]),
@@ -296,7 +300,7 @@ class Poss:
 
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
-        """The search as it was when `state` was taken: it goes on with the same iterations."""
+        """Restore the search from `state`. It continues with the same iterations."""
         if state["n"] != objective.n:
             raise OptionError(
                 f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
