@@ -85,6 +85,11 @@ def local_cluster(workers: int | None = None, memory: str | int | None = None, t
     threads : int, default 1
         Threads of each worker.
 
+    Yields
+    ------
+    distributed.Client
+        Connected to all workers.
+
     Raises
     ------
     OptionError

@@ -25,8 +25,11 @@ def wait_for_workers(
     Parameters
     ----------
     client : distributed.Client
+        Client of the cluster.
     asked : int
+        Number of workers.
     seconds : float
+        Time limit.
     place : str
         Where the workers are, for the log.
     status : callable, optional

@@ -51,6 +51,7 @@ class DaskExecutor:
     Parameters
     ----------
     client : distributed.Client
+        A synchronous client of the cluster. The executor does not close it.
     work : Work
         What to do with each task.
     options : ExecutorOptions

@@ -15,6 +15,7 @@ class LocalProcessExecutor(DaskExecutor):
     Parameters
     ----------
     work : Work
+        What to do with each task.
     options : ExecutorOptions
         Number of processes, and time limit per evaluation.
 

@@ -93,8 +93,9 @@ class Dispatcher:
     Parameters
     ----------
     search : AskTellSearch
+        The search, which the dispatcher advances.
     executor : Executor
-        The dispatcher closes it.
+        Where its tasks run. The dispatcher closes it.
     stop : Stop
         Stopping rules; `iterations` is required.
     journal : Journal, optional
@@ -132,6 +133,11 @@ class Dispatcher:
         ----------
         on_slice : callable, optional
             Called with the search between tasks. What it raises ends the run.
+
+        Returns
+        -------
+        str
+            "iterations", or the name of another field of `Stop`.
 
         Raises
         ------

@@ -112,6 +112,11 @@ class Executor(Protocol):
     def submit(self, task: Task) -> None:
         """Submit a task.
 
+        Parameters
+        ----------
+        task : Task
+            A task with a new key.
+
         Raises
         ------
         ClusterError
@@ -119,7 +124,17 @@ class Executor(Protocol):
         """
 
     def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
-        """Return the tasks that have ended, after waiting for the first one at most so many seconds.
+        """Return the tasks that have ended.
+
+        Parameters
+        ----------
+        seconds : float
+            Time limit to wait for the first one.
+
+        Returns
+        -------
+        list of (Task, TaskResult or LostTask)
+            Empty if no task has ended in time.
 
         Raises
         ------

@@ -138,7 +138,9 @@ class RunSlices:
     k : int
         Largest subset size.
     seed : int
+        Seed of all draws.
     isolation : {"none", "min-index"}
+        Subsets compete only with subsets of the same isolation value.
     memory : int
         Bytes for the tables of one archive. A worker has one archive per slice that it runs at the same time.
     run : str
