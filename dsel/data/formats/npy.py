@@ -20,18 +20,8 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel.data.formats.base import (
-    Array,
-    Format,
-    Reader,
-    Rows,
-    Source,
-    SourceOptions,
-    file_identity,
-    put,
-    require_real,
-    wanted_dtype,
-)
+from dsel.data.formats.base import Array, Format, Reader, Rows, Source, SourceOptions, file_identity
+from dsel.data.formats.values import put, require_real, wanted_dtype
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.paths import AnyPath, as_path, stat
 

@@ -13,18 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.data.formats.base import (
-    Array,
-    Format,
-    Reader,
-    Rows,
-    Source,
-    SourceOptions,
-    TableColumns,
-    file_identity,
-    put,
-    wanted_dtype,
-)
+from dsel.data.formats.base import Array, Format, Reader, Rows, Source, SourceOptions, file_identity
+from dsel.data.formats.table import TableColumns
+from dsel.data.formats.values import put, wanted_dtype
 from dsel.data.labels import require_unique
 from dsel.errors import DataError, MissingExtraError
 from dsel.storage.paths import AnyPath

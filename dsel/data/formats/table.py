@@ -1,0 +1,54 @@
+"""The columns of a table: which of them are X, Y, the sample labels and the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dsel._lib.text import suggest
+from dsel.data.formats.base import SourceOptions
+from dsel.errors import DataError, OptionError
+
+
+@dataclass(frozen=True)
+class TableColumns:
+    """What the columns of a table are, by position. X has all columns that are nothing else, in the same order."""
+
+    features: list[int]
+    targets: list[int]
+    index: int | None
+    weight: int | None
+
+    @classmethod
+    def of(cls, names: Sequence[str], options: SourceOptions, where: str) -> TableColumns:
+        """Find the columns that the options name.
+
+        Raises OptionError for a column that does not exist, with suggestions, or that is named twice; DataError if no
+        column is left for X.
+        """
+        targets = [_position(names, column, "target", where) for column in options.target]
+        index = None if options.index is None else _position(names, options.index, "index", where)
+        weight = None if options.weight is None else _position(names, options.weight, "weight", where)
+        taken = [*targets, *(column for column in (index, weight) if column is not None)]
+        for i, column in enumerate(taken):
+            if column in taken[:i]:
+                raise OptionError(f"{where}: column {names[column]!r} is given twice.", "Give it once.")
+        features = [i for i in range(len(names)) if i not in set(taken)]
+        if not features:
+            raise DataError(f"{where} has no column left for X.", "Name fewer columns as targets or index.")
+        return cls(features, targets, index, weight)
+
+
+def _position(names: Sequence[str], column: str | int, option: str, where: str) -> int:
+    if isinstance(column, str) and column in names:
+        return list(names).index(column)
+    try:
+        index = int(column)
+    except ValueError:
+        index = len(names)
+    if -len(names) <= index < len(names):
+        return index % len(names)
+    raise OptionError(
+        f"{option}={column!r}: {where} has {len(names)} columns and none of that name or index.",
+        suggest(str(column), names),
+    )
