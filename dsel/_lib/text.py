@@ -31,7 +31,10 @@ def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | 
     """
     names = list(known)
     by_key = {_key(name): name for name in reversed(names)}
-    close = [_key(word)] if _key(word) in by_key else get_close_matches(_key(word), by_key, n=closest, cutoff=0.6)
+    key = _key(word)
+    close = [key] if key in by_key else get_close_matches(key, by_key, n=closest, cutoff=0.75)
+    if not close and len(key) > 2:
+        close = [known for known in reversed(by_key) if known.startswith(key)][:closest]
     if close:
         return f"Did you mean {' or '.join(repr(by_key[key]) for key in close)}?"
     return f"Known: {shorten(names, listed or len(names)) or 'none'}."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import dask
@@ -17,6 +19,18 @@ SCHEDULER = {
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.admin.large-graph-warning-threshold": "100MB",
 }
+
+
+@contextmanager
+def applied(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Apply settings in a context.
+
+    distributed is imported before: an import in the context would lose the defaults of distributed at its end.
+    """
+    import distributed  # noqa: F401
+
+    with dask.config.set(settings):
+        yield
 
 
 def worker_environment() -> dict[str, str]:

@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import dask
-
 from dsel.config.cluster import AddressSection, SchedulerFileSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster, SiteSectionType
@@ -42,7 +40,7 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
         """Provide a client. The cluster keeps running at the end."""
         deadline = time.monotonic() + self.section.wait_seconds
         address = self._address(deadline)
-        with dask.config.set(dask_settings.SCHEDULER):
+        with dask_settings.applied(dask_settings.SCHEDULER):
             try:
                 client = _client(address, max(deadline - time.monotonic(), 1.0))
             except _CONNECTION_ERRORS as error:
@@ -61,7 +59,7 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
         If it has none, or does not answer within some seconds, the section's numbers are returned.
         """
         try:
-            with dask.config.set(dask_settings.SCHEDULER), _client(self._address(0.0), _QUERY_SECONDS) as client:
+            with dask_settings.applied(dask_settings.SCHEDULER), _client(self._address(0.0), _QUERY_SECONDS) as client:
                 if client.scheduler_info(n_workers=-1)["workers"]:
                     return workers_of(client)
         except (ClusterError, *_CONNECTION_ERRORS) as error:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
-
 from dsel.config.cluster import GatewaySection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
@@ -29,7 +27,7 @@ class GatewayCluster(RemoteCluster[GatewaySection]):
         section = self.section
         gateway = import_extra("dask_gateway", "dask-gateway", "gateway")
         low, high = section.bounds
-        with dask.config.set(dask_settings.SCHEDULER):
+        with dask_settings.applied(dask_settings.SCHEDULER):
             try:
                 cluster = gateway.GatewayCluster(address=section.address, shutdown_on_close=True, **section.options)
             except Exception as error:  # the gateway's own errors, HTTP's and those of the options it refuses

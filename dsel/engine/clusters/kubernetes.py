@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
 from dask.utils import parse_bytes
 
 from dsel.config.cluster import KubernetesSection
@@ -51,7 +50,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
         section = self.section
         low, high = section.bounds
         name = section.job_name or name
-        with dask.config.set(dask_settings.SCHEDULER):
+        with dask_settings.applied(dask_settings.SCHEDULER):
             try:
                 cluster = operator.KubeCluster(
                     custom_cluster_spec=cluster_manifest(section, name), namespace=section.namespace, quiet=True,

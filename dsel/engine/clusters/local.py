@@ -11,7 +11,6 @@ from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
-import dask
 import psutil
 from dask.utils import format_bytes, parse_bytes
 
@@ -117,7 +116,7 @@ def local_cluster(workers: int | None = None, memory: str | int | None = None, t
         "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     }
     cluster: Any = None
-    with dask.config.set(settings):
+    with dask_settings.applied(settings):
         try:
             try:
                 with _without_sigint():

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask
-
 from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
@@ -41,7 +39,7 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
 
         section = self.section
         low, high = section.bounds
-        with dask.config.set({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
+        with dask_settings.applied({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
             try:
                 cluster = jobqueue.SLURMCluster(**job_options(section, name, logs))
             except (OSError, ValueError, RuntimeError) as error:
