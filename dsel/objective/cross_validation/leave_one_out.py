@@ -15,21 +15,24 @@ and the residual of the row under the model fitted without it is
     S + j  (e - R_j T_j / delta_j) / (g - R_j^2 / delta_j)
     S - i  (e + v_i w_i / A_ii) / (g + v_i^2 / A_ii)       with v = h F, w = F' q, A = F' F
 
-so that errors are sums over rows of what a row and a few small arrays give. Nothing is divided by lam: it may be 0.
-Where lam is small beside K and S nearly determines a row (g near 0: more columns than rows, or a column that is nonzero
-in that row alone), e / g is of two differences, and its relative error is about 1e-16 (K_jj / lam)^1.5 at worst: with
-more columns than rows and lam below 1e-9 K_jj the order of choice is that of rounding. Without lam it is 0/0 there: the
-other rows do not determine a model. Such a row (see `UNDETERMINED` of dsel.objective.cross_validation.losses) has an
-infinite squared error, and counts as wrong for the zero-one loss.
+The error is a sum over rows, and each term needs only the row and a few small arrays. Nothing is divided by lam, so
+lam may be 0.
 
-The cache. With a set C in S for good, what is left of the problem has the same form: rows R in place of z, e and g in
-place of y and g0, and the Schur complement K - Q'Q (B - Q'q) in place of K (B), so that a row of (R, e, g), once
-written down, makes a round cost 2 (s - c) multiplications an element instead of 2 s (`problem_after`, and `cached_rows`
-of dsel.objective.cross_validation.losses).
+Accuracy. Let lam be small compared with K, and let S nearly determine a row: g is near 0, as with more columns than
+rows, or with a column that is nonzero in that row alone. Then e / g is a ratio of two differences. Its relative error
+is about 1e-16 (K_jj / lam)^1.5 at worst. With more columns than rows and lam below 1e-9 K_jj, rounding decides the
+order of choice. With lam = 0 the ratio is 0/0 there, since the other rows do not determine a model. Such a row (see
+`UNDETERMINED` of dsel.objective.cross_validation.losses) has an infinite squared error, and counts as wrong for the
+zero-one loss.
+
+The cache. Once a set C of columns is chosen for good, the remaining problem has the same form. Rows R replace z, e and
+g replace y and g0, and the Schur complement K - Q'Q (B - Q'q) replaces K (B). With stored rows (R, e, g), a round costs
+2 (s - c) multiplications per element instead of 2 s (`problem_after`, and `cached_rows` of
+dsel.objective.cross_validation.losses).
 
 The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
 that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
-models that were fitted anew, intercept included, without the row. (The scales of standardised columns are those of all
+models fitted again without the row, intercept included. (The scales of standardised columns are those of all
 rows: they only say how strongly lam weighs on each column.)
 
 Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its hat value is v / (sum of the

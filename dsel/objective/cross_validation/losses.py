@@ -185,7 +185,7 @@ def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y
     x (r, n), dense or sparse, and y (r, N) are unscaled; w (r,) are weights.
 
     2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
-    beside the block. Errors: DataError where the zero-one loss meets what is not a label.
+    next to the block. It raises DataError if a target is not a label of the zero-one loss.
     """
     x, y, w = with_weight(x, y, w)
     targets, labels = view.targets(y, where)

@@ -29,7 +29,7 @@ from dsel.objective.cross_validation.losses import (
     with_weight,
 )
 
-#: After so many updates R is made anew from the data, so that rounding cannot pile up.
+#: After so many updates R is computed again from the data, so that rounding errors cannot accumulate.
 REBUILD_AFTER = 128
 
 #: Blocks of R.

@@ -42,7 +42,7 @@ def paper_iterations(k: int, n: int) -> int:
 
 
 class Poss:
-    """The archive and its search; `advance` goes on to a given iteration, everything can be read between two calls.
+    """The archive and its search; `advance` continues to a given iteration; all state can be read between two calls.
 
     Where it differs from the papers: a subset with a column that depends on the others is never archived (without that
     column f is the same and the subset smaller; the literal algorithm lets it live until that is found), and with
@@ -220,7 +220,7 @@ class Poss:
         self._outlook = min(2 * self._outlook, _FARTHEST)
 
     def _make_room(self, solutions: int | None = None) -> None:
-        """Room for one more iteration, exchange search included, beside so many solutions (those there)."""
+        """Add slots for one more iteration, exchange search included, and so many solutions (default: present)."""
         memory = self._memory
         slots = memory[layout.F].shape[0]
         need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
@@ -304,7 +304,7 @@ class Poss:
         if state["n"] != objective.n:
             raise OptionError(
                 f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the data and options it was started with, or start anew.",
+                "Resume with the data and options it was started with, or start again.",
             )
         settings = {key: state[key] for key in ("seed", "isolation", "exchange_every")}
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
