@@ -85,7 +85,7 @@ def test_several_flips_at_once_are_valued_without_making_them(
         flip(solution, j)
     after = frozenset(solution.members) ^ frozenset(flips)
     columns = np.random.default_rng(seed).permutation(sorted(flips))
-    value = value_after_flips(solution._memory.P, 0, columns, len(columns))
+    value = value_after_flips(solution._tables.P, 0, columns, len(columns))
     assert value == pytest.approx(f(after), abs=1e-9 * obj.c)
     assert_sound(solution, 1e-9 * obj.c)
 
@@ -97,9 +97,9 @@ def test_outcomes_are_the_values_after_every_single_flip(seed: int, N: int | Non
     solution = SubsetState(obj, LIMIT)
     for j in walk:
         flip(solution, j)
-    table.fill_outcome(solution._memory.P, 0)
+    table.fill_outcome(solution._tables.P, 0)
     S = frozenset(solution.members)
-    outcome = solution._memory[layout.NEIGHBOURS][0, layout.OUTCOME]
+    outcome = solution._tables[layout.NEIGHBOURS][0, layout.OUTCOME]
     np.testing.assert_allclose(outcome, [f(S ^ {j}) for j in range(N_COLUMNS)], atol=1e-9 * obj.c)
 
 
@@ -149,10 +149,10 @@ def test_where_a_deletion_leaves_only_rounding_the_table_says_that_it_cannot_tel
     obj = nearly_dependent(N, 1e-3)
     solution = SubsetState(obj, LIMIT, [0, 10, 6])
     flips = np.array([10, 7])
-    assert value_after_flips(solution._memory.P, 0, flips, 2) == -np.inf
+    assert value_after_flips(solution._tables.P, 0, flips, 2) == -np.inf
     flips = np.array([6, 7])
     expected = obj.value([0, 10, 7])
-    assert value_after_flips(solution._memory.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
+    assert value_after_flips(solution._tables.P, 0, flips, 2) == pytest.approx(expected, abs=1e-9 * obj.c)
 
 
 @pytest.mark.parametrize("N", [1, 3, 12, None])
@@ -162,13 +162,13 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
     before = (solution.members, solution.value, solution.gains().tolist())
     assert not solution.insert(10)
     assert (solution.members, solution.value, solution.gains().tolist()) == before
-    assert not solution.free()[10]
-    assert solution.free()[11]
+    assert not solution.insertable()[10]
+    assert solution.insertable()[11]
     columns = np.array([1, 10])
     # Near the tolerance the table leaves the verdict to an evaluation; a plain copy needs none.
-    assert value_after_flips(solution._memory.P, 0, columns, 2) == -np.inf
+    assert value_after_flips(solution._tables.P, 0, columns, 2) == -np.inf
     copied = SubsetState(nearly_dependent(N, 0.0), LIMIT, [0, 6])
-    assert value_after_flips(copied._memory.P, 0, columns, 2) == np.inf
+    assert value_after_flips(copied._tables.P, 0, columns, 2) == np.inf
     with pytest.raises(OptionError, match="Column 10 depends on the columns before it"):
         SubsetState(obj, LIMIT, [0, 10])
 
@@ -177,7 +177,7 @@ def test_once_its_twin_is_deleted_a_column_is_free_again() -> None:
     obj = nearly_dependent(1, 1e-5)
     solution = SubsetState(obj, LIMIT, [0, 6])
     solution.delete(0)
-    assert solution.free()[10]
+    assert solution.insertable()[10]
     assert solution.insert(10)
     assert solution.value == pytest.approx(obj.value([6, 10]), abs=1e-9 * obj.c)
 

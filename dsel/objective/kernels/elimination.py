@@ -1,8 +1,8 @@
-"""f(S) of one subset, the same bits whatever led to it.
+"""f(S) of one subset, with the same bits whatever led to it.
 
-One symmetric elimination over the columns of S in ascending order: pivot p with tolerance d_p explains
-M_pp / d_p (K = X'X, M = B B', B = X'Y), then p's direction is removed from both matrices. The loops run element by
-element in a fixed order without re-association, so that the compiler's vector width does not show.
+This is one symmetric elimination over the columns of S in ascending order. Pivot p with tolerance d_p explains
+M_pp / d_p (K = X'X, M = B B', B = X'Y); then its direction is removed from both matrices. The loops compute element by
+element in a fixed order, so that the result does not depend on the compiler's vector width.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> 
 
 @compiled()
 def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
-    """f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, for S = members[:s] ascending.
+    """Return f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, S = members[:s] ascending.
 
-    NaN where rows come on demand and an entry is not known. A column whose pivot is at or below its floor explains
-    nothing and does not count. O(s^3 / 6) multiplications with few targets, three times that with M.
+    NaN where rows are fetched on demand and an entry is unknown. A column whose pivot is at or below its floor explains
+    nothing and is not counted. O(s^3 / 6) multiplications with few targets, three times as many with M.
     """
     N = P[layout.N_TARGETS]
     floor, scalars = vector(P, layout.FLOOR), vector(P, layout.SCALARS)
@@ -87,7 +87,7 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
             for a in range(p + 1, s):
                 u_a = u[a]
                 rest = M[p, a] - u_a * m
-                # Slices counted from 0 are what the compiler makes vector instructions of: nearly three times as fast.
+                # The compiler vectorises loops over slices that start at 0: nearly three times as fast.
                 target, source, ratio = M[a, a:s], M[p, a:s], u[a:s]
                 for b in range(s - a):
                     target[b] -= u_a * source[b] + ratio[b] * rest
@@ -103,9 +103,9 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
 #: A pivot of at most this many times its floor is borderline: a running factor cannot decide whether it is above the
 #: floor, and its gain is rounding. `eliminated` decides instead.
 BORDERLINE_RATIO = 10.0
-#: Bounds eliminate columns in orders of their own, in which pivots may be anything. So much of the floor (itself 1e-7
-#: of the squared norm) is added to each, as a ridge would: more than rounding, so that noise stays noise, and next to
-#: nothing beside what independent columns explain (dsel.objective.conditioning says how much).
+#: Bounds eliminate columns in other orders, where pivots may have any size. So this share of the floor (itself 1e-7 of
+#: the squared norm) is added to each, like a ridge. It is more than rounding errors, and very little compared with what
+#: independent columns explain (dsel.objective.conditioning says how much).
 NOISE_RATIO = 1e-7
 
 
@@ -113,10 +113,10 @@ NOISE_RATIO = 1e-7
 def eliminated(
     K: Floats, B: Floats, targets: Int, c: float, floor: Floats, members: Ints, s: Int, work: Floats
 ) -> float:
-    """f(S) for S = members[:s] ascending by the pivots of `evaluate`, NaN where one of them is at or below its floor.
+    """Return f(S), S = members[:s] ascending, by the pivots of `evaluate`; NaN if one is at or below its floor.
 
-    K: lam in its diagonal. B: (n, N) with B B' = M. targets: N, or 0 to ask for the pivots alone (c is returned then).
-    work: (s, s + N) scratch. A subset of an S that passes passes, too: its pivots are given fewer columns.
+    K: with lam in its diagonal. B: (n, N) with B B' = M. targets: N, or 0 to check the pivots only (the result is c).
+    work: (s, s + N) scratch. If S passes, its subsets pass, too, for their pivots are given fewer columns.
     """
     for a in range(s):
         for b in range(a, s):

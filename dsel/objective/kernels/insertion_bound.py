@@ -1,6 +1,6 @@
-"""A lower bound on f after inserting several columns, from K alone: most offspring need no more to be refused.
+"""A lower bound on f after inserting several columns, from K alone. It is enough to refuse most offspring.
 
-The exact value reads M and G beside K and A, half of what it fetches from memory and two thirds of its arithmetic.
+The exact value also reads M and G, which are half of its memory traffic and two thirds of its arithmetic.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from dsel._lib.types import Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry
 from dsel.objective.kernels.layout import SubsetTables
-from dsel.objective.kernels.neighbour_table import STEEP
+from dsel.objective.kernels.neighbour_table import INEXACT_RATIO
 
 
 @compiled(fast=True)
 def bound_after_insertions(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
-    """A lower bound on f of slot z's subset with the columns flips[:n_flips] inserted; -inf where it says nothing (a
-    member among them, a STEEP column, more than MOST_FLIPS). K whole. O(s^2) a column but the last.
+    """Return a lower bound on f of slot z's subset with the columns flips[:n_flips] inserted.
 
-    With the residual Gram D = E (I + O) E, E^2 its diagonal, and M their residual cross-moments, they gain
+    -inf if there is no bound: a column is a member, the table is inexact for it, or there are more than MOST_FLIPS. All
+    of K must be in memory. O(s^2) for each column but the last.
+
+    With the residual Gram matrix D = E (I + O) E, E^2 its diagonal, and the residual cross-moments M, the gain is
     tr(D^-1 M) <= sum_x (m_x / d_x) / (1 - max_x sum_b |O_xb|), by Gershgorin's bound on the least eigenvalue of I + O.
     """
     status = int_matrix(P, layout.STATUS)
@@ -32,13 +34,13 @@ def bound_after_insertions(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -
     vectors = matrix(P, layout.VECTORS)
     inverse = cube(P, layout.A)
     off = cube(P, layout.BLOCKS)[0]
-    if n_flips > layout.MOST_FLIPS or status[z, layout.CANNOT_TELL]:
+    if n_flips > layout.MOST_FLIPS or status[z, layout.INEXACT]:
         return -np.inf
     gain = 0.0
     for x in range(n_flips):
         j = flips[x]
         d = table[z, layout.TOLERANCE, j]
-        if position[z, j] >= 0 or d <= STEEP * floor[j]:
+        if position[z, j] >= 0 or d <= INEXACT_RATIO * floor[j]:
             return -np.inf
         gain += max(table[z, layout.MOMENT, j], 0.0) / d
     s = status[z, layout.SIZE]

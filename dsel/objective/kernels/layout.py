@@ -50,8 +50,8 @@ F = TABLES.vector("F", "(slots,) f(S)")
 S = TABLES.int_matrix("S", "(slots, s_max) members in order of arrival")
 SORTED = TABLES.int_matrix("SORTED", "(slots, s_max) members in ascending order")
 POSITION = TABLES.int_matrix("POSITION", "(slots, n) place of each column in S, -1 outside")
-STATUS = TABLES.int_matrix("STATUS", "(slots, 4) SIZE, DEPTH, CLASS, CANNOT_TELL")
-SIZE, DEPTH, CLASS, CANNOT_TELL = range(4)
+STATUS = TABLES.int_matrix("STATUS", "(slots, 4) SIZE, DEPTH, CLASS, INEXACT")
+SIZE, DEPTH, CLASS, INEXACT = range(4)
 
 # Scratch.
 VECTORS = TABLES.matrix("VECTORS", "(N_VECTORS, max(s_max + 1, N)) vectors along S: H, H_G, W, U; A_J + x and so on")

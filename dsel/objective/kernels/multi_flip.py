@@ -1,7 +1,4 @@
-"""f after several flips of one subset at once, from the numbers of its neighbour table.
-
-In O(s^2), without touching the n - s columns that are not flipped.
-"""
+"""f after several flips of one subset at once, from its neighbour table: O(s^2), whatever the number of columns n."""
 
 from __future__ import annotations
 
@@ -13,23 +10,23 @@ from dsel._lib.types import Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.elimination import entry
 from dsel.objective.kernels.layout import SubsetTables
-from dsel.objective.kernels.neighbour_table import STEEP, gather, project
+from dsel.objective.kernels.neighbour_table import INEXACT_RATIO, gather, project
 
 
 @compiled(fast=True)
 def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
-    """f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
+    """Return f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
 
-    +inf where a column depends on others; -inf where a column is STEEP, so that the table cannot tell. Where entries of
-    K among the columns inserted are not known (P[GUESSED] is 1 then) it is a lower bound.
+    +inf where a column depends on others, -inf where the table is inexact. Where entries of K among the inserted
+    columns are unknown, the value is a lower bound and P[GUESSED] is 1.
 
-    Deleting I and inserting J: with Z = A_II^-1 a_IJ,
+    To delete I and insert J: with Z = A_II^-1 a_IJ,
         D = d_JJ + a_IJ' Z,   M = m_JJ + Z' y_IJ + y_IJ' Z + Z' G_II Z,   f + tr(A_II^-1 G_II) - tr(D^-1 M).
     O(s |I|) for one insertion, O(s^2) for each more.
     """
     position, flipped = int_matrix(P, layout.POSITION), int_matrix(P, layout.FLIPPED)
     P[layout.GUESSED] = 0
-    if int_matrix(P, layout.STATUS)[z, layout.CANNOT_TELL]:
+    if int_matrix(P, layout.STATUS)[z, layout.INEXACT]:
         return -np.inf
     inside = np.int64(0)
     outside = np.int64(0)
@@ -46,7 +43,7 @@ def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> flo
         gather(P, z, j, x)
         if x < outside - 1:
             project(P, z, j, x, np.int64(0), int_matrix(P, layout.STATUS)[z, layout.SIZE])
-        else:  # the last one meets the others' projections with its own K_Sj and M_Sj
+        else:  # for the last one, its own K_Sj and M_Sj and the others' projections are enough
             for b in range(inside):
                 project(P, z, j, x, flipped[0, b], flipped[0, b] + 1)
     if outside > 0:
@@ -63,15 +60,15 @@ def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> flo
 
 @compiled(fast=True)
 def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
-    """Residual Gram D and cross-moments M of the columns J beside S, into small[0] and small[1]."""
+    """Write the residual Gram matrix D and cross-moments M of the columns J, given S, to blocks 0 and 1."""
     table, vectors, flipped = cube(P, layout.NEIGHBOURS), matrix(P, layout.VECTORS), int_matrix(P, layout.FLIPPED)
-    small = cube(P, layout.BLOCKS)
+    blocks = cube(P, layout.BLOCKS)
     P[layout.GUESSED] = 0
     s = int_matrix(P, layout.STATUS)[z, layout.SIZE]
     for x in range(outside):
         j = flipped[1, x]
-        small[0, x, x] = table[z, layout.TOLERANCE, j]
-        small[1, x, x] = table[z, layout.MOMENT, j]
+        blocks[0, x, x] = table[z, layout.TOLERANCE, j]
+        blocks[1, x, x] = table[z, layout.MOMENT, j]
         for b in range(x):
             l = flipped[1, b]
             d = 0.0
@@ -94,15 +91,15 @@ def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
                 k = _guess(P, j, l, x, b)
             elif P[layout.ON_DEMAND]:
                 matrix(P, layout.UNKNOWN)[x, b] = 0.0
-            small[0, x, b] = k - d
-            small[0, b, x] = k - d
-            small[1, x, b] = -m
-            small[1, b, x] = -m
+            blocks[0, x, b] = k - d
+            blocks[0, b, x] = k - d
+            blocks[1, x, b] = -m
+            blocks[1, b, x] = -m
 
 
 @compiled(fast=True)
 def _guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
-    """The leading coordinates' part of K_jl; by Cauchy and Schwarz the rest is at most what goes to UNKNOWN[x, b]."""
+    """Return an estimate of K_jl, and write its largest possible error (Cauchy and Schwarz) to UNKNOWN[x, b]."""
     tail = vector(P, layout.TAIL)
     matrix(P, layout.UNKNOWN)[x, b] = tail[j] * tail[l]
     P[layout.GUESSED] = 1
@@ -111,7 +108,7 @@ def _guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
 
 @compiled(fast=True)
 def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
-    """The leading coordinates' part of K_jl."""
+    """Return the inner product of the leading coordinates of two columns."""
     leading = single_matrix(P, layout.LEADING)
     k = 0.0
     for p in range(leading.shape[1]):
@@ -121,28 +118,28 @@ def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
 
 @compiled()
 def _bound_block(P: SubsetTables, f: float, outside: Int) -> float:
-    """A lower bound on f after inserting the columns J, where entries of K among them are not known.
+    """Return a lower bound on f after inserting the columns J, where entries of K among them are unknown.
 
-    With D = E (I + O) E, E^2 the diagonal of D, they gain tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any bound
-    `least` from below on the least eigenvalue of I + O. There are two by Gershgorin: from the largest that entries of O
-    can be; and from D less the Gram matrix of the columns' other coordinates, which has no negative eigenvalue and the
-    squares of TAIL as its diagonal. The second is the better one for three columns and more.
+    With D = E (I + O) E, E^2 the diagonal of D, the gain is tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any lower
+    bound `least` on the eigenvalues of I + O. There are two by Gershgorin. The first uses the largest values that
+    entries of O can have. The second is for D minus the Gram matrix of the columns' other coordinates, which is
+    positive semidefinite and has the squares of TAIL as its diagonal. It is better for three columns and more.
     """
-    small = cube(P, layout.BLOCKS)
+    blocks = cube(P, layout.BLOCKS)
     floor = vector(P, layout.FLOOR)
     flipped = int_matrix(P, layout.FLIPPED)
     unknown = matrix(P, layout.UNKNOWN)
     tail = vector(P, layout.TAIL)
-    D_JJ, M_JJ = small[0], small[1]
+    D_JJ, M_JJ = blocks[0], blocks[1]
     gain = 0.0
     first = 1.0
     second = 1.0
     for x in range(outside):
         j = flipped[1, x]
         d = D_JJ[x, x]
-        if STEEP * d <= floor[j]:
+        if INEXACT_RATIO * d <= floor[j]:
             return np.inf
-        if d <= STEEP * floor[j]:
+        if d <= INEXACT_RATIO * floor[j]:
             return -np.inf
         gain += max(M_JJ[x, x], 0.0) / d
         largest = 0.0
@@ -165,16 +162,16 @@ def _bound_block(P: SubsetTables, f: float, outside: Int) -> float:
 
 @compiled(fast=True)
 def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
-    """f after deleting the block I of members, with what that gives back to the columns J added to D and M.
+    """Return f after deleting the members I, and add what that changes in D and M of the columns J.
 
-    -inf as soon as a member is STEEP.
+    -inf if the table is inexact for a member.
     """
     inverse = cube(P, layout.A)
     inner = cube(P, layout.G)
     vectors = matrix(P, layout.VECTORS)
     flipped = int_matrix(P, layout.FLIPPED)
-    small, members, floor = cube(P, layout.BLOCKS), int_matrix(P, layout.S), vector(P, layout.FLOOR)
-    D_JJ, M_JJ, A_II, G_II, Z, Y = small[0], small[1], small[2], small[3], small[4], small[5]
+    blocks, members, floor = cube(P, layout.BLOCKS), int_matrix(P, layout.S), vector(P, layout.FLOOR)
+    D_JJ, M_JJ, A_II, G_II, Z, Y = blocks[0], blocks[1], blocks[2], blocks[3], blocks[4], blocks[5]
     for b in range(inside):
         i = flipped[0, b]
         for x in range(outside):
@@ -191,7 +188,7 @@ def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
         d = A_II[b, b]
         g = G_II[b, b]
         j = members[z, flipped[0, b]]
-        if d * floor[j] * STEEP > 1.0:
+        if d * floor[j] * INEXACT_RATIO > 1.0:
             return -np.inf
         f += g / d
         for x in range(outside):
@@ -219,14 +216,14 @@ def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
 
 @compiled()
 def _insert_block(P: SubsetTables, f: float, outside: Int) -> float:
-    """f after inserting the columns J one after another, given their residual Gram D and cross-moments M."""
-    small, floor, flipped = cube(P, layout.BLOCKS), vector(P, layout.FLOOR), int_matrix(P, layout.FLIPPED)
-    D_JJ, M_JJ = small[0], small[1]
+    """Return f after inserting the columns J one after another, given their residual D and M."""
+    blocks, floor, flipped = cube(P, layout.BLOCKS), vector(P, layout.FLOOR), int_matrix(P, layout.FLIPPED)
+    D_JJ, M_JJ = blocks[0], blocks[1]
     for x in range(outside):
         d = D_JJ[x, x]
-        if STEEP * d <= floor[flipped[1, x]]:
+        if INEXACT_RATIO * d <= floor[flipped[1, x]]:
             return np.inf
-        if d <= STEEP * floor[flipped[1, x]]:
+        if d <= INEXACT_RATIO * floor[flipped[1, x]]:
             return -np.inf
         m = M_JJ[x, x]
         f -= max(m, 0.0) / d

@@ -1,13 +1,13 @@
-"""What every single insertion and deletion would bring, for a pool of subsets at once.
+"""Gains and losses of all single insertions and deletions, for several subsets.
 
 For a subset S of size s, with A = (K_SS + lam I)^-1 and a_j = A K_Sj, the table holds for every column j outside S
 
-    d_j = K_jj + lam - K_jS a_j          what of x_j is left beside X_S (its tolerance),
-    r_j = B_j - B_S' a_j, m_j = |r_j|^2  what the rest of the targets sees of it (with M: m_j = [a_j; -1]' M [a_j; -1]),
+    d_j = K_jj + lam - K_jS a_j          the squared norm of the residual of x_j on X_S (its tolerance),
+    r_j = B_j - B_S' a_j, m_j = |r_j|^2  its products with the targets' residuals; with M: m_j = [a_j; -1]' M [a_j; -1].
 
-so that inserting j gains m_j / d_j, and for every column i of S the loss G_ii / A_ii of deleting it, with G = A M_SS A
-(with B: w = A B_S, G = w w'). After one flip all of it follows from the parent's table in O(n s): a few combinations
-of the rows K_S and M_S. What several flips at once come to: dsel.objective.kernels.multi_flip.
+The gain of inserting j is m_j / d_j. The loss of deleting a column i of S is G_ii / A_ii, with G = A M_SS A (with B:
+w = A B_S, G = w w'). After one flip the table follows from the parent's in O(n s), from the rows K_S and M_S. For
+several flips at once see dsel.objective.kernels.multi_flip.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dsel._lib.types import Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
 
-#: A column with a tolerance (d_j outside S, 1 / A_ii inside) below so many times its floor is "steep": with the default
-#: floor, the others leave less than 1e-3 of its squared norm. The table's figures lose the square of that to rounding,
-#: and stop being good to the engine's band; then the table says -inf, "cannot tell", and f is evaluated by itself.
-#: Only so many times below its floor a column is dependent whatever the order in which `evaluate` takes the pivots.
-STEEP = 1e4
+#: The table is inexact for a column whose tolerance (d_j outside S, 1 / A_ii inside) is below this many times its
+#: floor. With the default floor, the others leave less than 1e-3 of its squared norm then, and rounding errors grow by
+#: the square of that, beyond the band of the search. The outcome is -inf, and f is evaluated from K and B instead. A
+#: column is surely dependent, in whatever order `evaluate` takes the pivots, only this many times below its floor.
+INEXACT_RATIO = 1e4
 
 
 @compiled(fast=True)
@@ -40,9 +40,9 @@ def clear(P: SubsetTables, z: Int) -> None:
         table[z, layout.TOLERANCE, j] = diagonal[j] + scalars[layout.LAM]
         table[z, layout.MOMENT, j] = 0.0
     if P[layout.N_TARGETS] == 0:
-        seen = vector(P, layout.M_DIAGONAL)
+        moments = vector(P, layout.M_DIAGONAL)
         for j in range(P[layout.N_COLUMNS]):
-            table[z, layout.MOMENT, j] = seen[j]
+            table[z, layout.MOMENT, j] = moments[j]
     for target in range(P[layout.N_TARGETS]):
         for j in range(P[layout.N_COLUMNS]):
             b = matrix(P, layout.B)[j, target]
@@ -52,7 +52,7 @@ def clear(P: SubsetTables, z: Int) -> None:
 
 @compiled(fast=True)
 def copy(P: SubsetTables, source: Int, z: Int) -> None:
-    """Make slot z the same as slot `source`."""
+    """Copy slot `source` to slot z."""
     inverse, inner, table = cube(P, layout.A), cube(P, layout.G), cube(P, layout.NEIGHBOURS)
     members, position, status = int_matrix(P, layout.S), int_matrix(P, layout.POSITION), int_matrix(P, layout.STATUS)
     s = status[source, layout.SIZE]
@@ -74,7 +74,7 @@ def copy(P: SubsetTables, source: Int, z: Int) -> None:
 
 @compiled(fast=True)
 def gather(P: SubsetTables, z: Int, j: Int, x: Int) -> None:
-    """k = K_Sj and, with M, mu = M_Sj into the vectors of flipped column number x."""
+    """Write K_Sj and, with M, M_Sj to the vectors K_J and MU_J of flipped column number x."""
     _gather_from(P, layout.K, z, j, layout.K_J + x)
     if P[layout.N_TARGETS] == 0:
         _gather_from(P, layout.M, z, j, layout.MU_J + x)
@@ -82,7 +82,7 @@ def gather(P: SubsetTables, z: Int, j: Int, x: Int) -> None:
 
 @compiled(fast=True)
 def _gather_from(P: SubsetTables, rows: RowAddresses[SubsetTables], z: Int, j: Int, into: Int) -> None:
-    """The entries of column j beside the members, from its own row, or from theirs where that is not there."""
+    """Write the entries of column j for the members, from its own row, or from theirs if that is missing."""
     members, vectors = int_matrix(P, layout.S), matrix(P, layout.VECTORS)
     s = int_matrix(P, layout.STATUS)[z, layout.SIZE]
     if int_vector(P, rows)[j] != 0:
@@ -96,7 +96,7 @@ def _gather_from(P: SubsetTables, rows: RowAddresses[SubsetTables], z: Int, j: I
 
 @compiled(fast=True)
 def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> None:
-    """a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j), for the members i from first to last."""
+    """Compute a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j) for members first to last - 1."""
     inverse = cube(P, layout.A)
     inner = cube(P, layout.G)
     table = cube(P, layout.NEIGHBOURS)
@@ -120,7 +120,10 @@ def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> N
 
 @compiled(fast=True)
 def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
-    """E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i over the members i of slot z."""
+    """Subtract combinations of the members' rows: with V the vectors a and y along S, and E the vectors ALONG,
+
+    E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i.
+    """
     members, vectors, along = int_matrix(P, layout.S), matrix(P, layout.VECTORS), matrix(P, layout.ALONG)
     n = P[layout.N_COLUMNS]
     for i in range(int_matrix(P, layout.STATUS)[z, layout.SIZE]):
@@ -139,9 +142,9 @@ def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
 
 @compiled(fast=True)
 def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> None:
-    """d, r and m of all columns after the residual E_0 / d of one is taken out (sign -1) or given back (+1).
+    """Update d, r and m of all columns after the residual E_0 / d of one is removed (sign -1) or added back (+1).
 
-    V[W] holds the N residuals (B) of that column, m its moment (M), E_1 its cross-moments.
+    The vector W holds the N residuals (B) of that column, m its moment (M), E_1 its cross-moments.
     """
     table, along, residual = cube(P, layout.NEIGHBOURS), matrix(P, layout.ALONG), matrix(P, layout.VECTORS)
     n = P[layout.N_COLUMNS]
@@ -164,14 +167,16 @@ def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> N
 
 @compiled(fast=True)
 def insert(P: SubsetTables, z: Int, j: Int) -> bool:
-    """Insert column j, whose row has to be there, into slot z, O(n s); False, and nothing changed, where j depends on
-    S. Leaves outcomes stale."""
+    """Insert column j, whose row must have been fetched, into slot z; return False and do nothing if j depends on S.
+
+    O(n s). Outcomes are not updated.
+    """
     table, along = cube(P, layout.NEIGHBOURS), matrix(P, layout.ALONG)
     d = table[z, layout.TOLERANCE, j]
     if d <= vector(P, layout.FLOOR)[j]:
         return False
     m = table[z, layout.MOMENT, j]
-    # Typed, not literal, integers here and below: numba compiles a callee anew for every literal argument.
+    # A typed integer: for a literal, numba would compile the called functions again.
     first = np.int64(0)
     gather(P, z, j, first)
     project(P, z, j, first, first, int_matrix(P, layout.STATUS)[z, layout.SIZE])
@@ -193,7 +198,7 @@ def insert(P: SubsetTables, z: Int, j: Int) -> bool:
 
 @compiled(fast=True)
 def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
-    """A, G (or w) and S after inserting j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
+    """Update A, G (or w) and S for column j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
     inverse = cube(P, layout.A)
     inner = cube(P, layout.G)
     vectors = matrix(P, layout.VECTORS)
@@ -229,7 +234,7 @@ def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
 
 @compiled(fast=True)
 def delete(P: SubsetTables, z: Int, j: Int) -> None:
-    """Delete member j from slot z, O(n s). Leaves outcomes stale."""
+    """Delete member j from slot z. O(n s). Outcomes are not updated."""
     inverse = cube(P, layout.A)
     inner = cube(P, layout.G)
     table = cube(P, layout.NEIGHBOURS)
@@ -259,7 +264,7 @@ def delete(P: SubsetTables, z: Int, j: Int) -> None:
 
 @compiled(fast=True)
 def _shrink_inverse(P: SubsetTables, z: Int, i: Int, d: float, loss: float) -> None:
-    """A, G (or w) and S after deleting the member at position i; V[H] is minus its row of A, V[H_G] its row of G."""
+    """Remove the member at position i from A, G (or w) and S; the vector H is minus its row of A, H_G its row of G."""
     inverse, inner, vectors = cube(P, layout.A), cube(P, layout.G), matrix(P, layout.VECTORS)
     members, position, status = int_matrix(P, layout.S), int_matrix(P, layout.POSITION), int_matrix(P, layout.STATUS)
     s = status[z, layout.SIZE]
@@ -297,7 +302,7 @@ def _shrink_inverse(P: SubsetTables, z: Int, i: Int, d: float, loss: float) -> N
 
 @compiled(fast=True)
 def member_loss(P: SubsetTables, z: Int, i: Int) -> float:
-    """Increase of f when the member at position i is deleted."""
+    """Return the increase of f when the member at position i is deleted."""
     inner = cube(P, layout.G)
     loss = 0.0
     if P[layout.N_TARGETS] == 0:
@@ -309,30 +314,30 @@ def member_loss(P: SubsetTables, z: Int, i: Int) -> float:
 
 @compiled()
 def fill_outcome(P: SubsetTables, z: Int) -> None:
-    """f after each single flip of slot z: +inf where the column depends on S, -inf where the table cannot tell."""
+    """Compute f after each single flip of slot z: +inf where a column depends on S, -inf where the table is inexact."""
     table = cube(P, layout.NEIGHBOURS)
     floor = vector(P, layout.FLOOR)
     members = int_matrix(P, layout.S)
     f = vector(P, layout.F)[z]
     inverse, status = cube(P, layout.A), int_matrix(P, layout.STATUS)
-    steep = False
+    inexact = False
     for i in range(status[z, layout.SIZE]):
-        if inverse[z, i, i] * floor[members[z, i]] * STEEP > 1.0:
-            steep = True
-    status[z, layout.CANNOT_TELL] = steep
+        if inverse[z, i, i] * floor[members[z, i]] * INEXACT_RATIO > 1.0:
+            inexact = True
+    status[z, layout.INEXACT] = inexact
     for j in range(P[layout.N_COLUMNS]):
         d = table[z, layout.TOLERANCE, j]
-        if steep or floor[j] < STEEP * d <= STEEP * STEEP * floor[j]:
+        if inexact or floor[j] < INEXACT_RATIO * d <= INEXACT_RATIO * INEXACT_RATIO * floor[j]:
             table[z, layout.OUTCOME, j] = -np.inf
         else:
             table[z, layout.OUTCOME, j] = f - max(table[z, layout.MOMENT, j], 0.0) / d if d > floor[j] else np.inf
     for i in range(status[z, layout.SIZE]):
-        table[z, layout.OUTCOME, members[z, i]] = -np.inf if steep else f + member_loss(P, z, i)
+        table[z, layout.OUTCOME, members[z, i]] = -np.inf if inexact else f + member_loss(P, z, i)
 
 
 @compiled(fast=True)
 def rebuild(P: SubsetTables, z: Int, columns: Ints, s: Int) -> bool:
-    """Make slot z the subset columns[:s], O(n s^2); False where a column depends on those before it."""
+    """Make slot z the subset columns[:s]; return False if a column depends on those before it. O(n s^2)."""
     clear(P, z)
     for i in range(s):
         if not insert(P, z, columns[i]):

@@ -24,7 +24,7 @@ def correlation(solution: SubsetState) -> Floats:
 
     It is 0 for members and for columns that depend on them.
     """
-    free = solution.free() & (solution.objective.scale > 0.0)
+    free = solution.insertable() & (solution.objective.scale > 0.0)
     scale = np.where(free, solution.objective.scale, 1.0)
     return np.where(free, solution.residual_moments() / scale, 0.0)
 
