@@ -1,4 +1,4 @@
-"""POSS and POCSS: Pareto optimisation of (f(S), |S|) over a quadratic objective.
+"""POSS and POCSS: Pareto optimization of (f(S), |S|) over a quadratic objective.
 
 Sources: Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015, Algorithm 2; Feng, Qian, Tang,
 "Unsupervised feature selection by Pareto optimization", AAAI 2019, Algorithm 1 (the same loop on Y = X).
@@ -27,32 +27,45 @@ from dsel.search.pareto.archive_memory import check_tables, first_slots, most_me
 from dsel.search.validation import check_seed, check_size
 
 _TRACE_ROWS = 8192
-#: Iterations that are looked ahead for entries of K, at first and at most.
-_NEAREST, _FARTHEST = 1 << 10, 1 << 22
-#: Numbers of the data that are read while an iteration is looked at.
-_WORK_OF_ITERATION = 500
-#: Entries of K that are kept at most.
-_MOST_KNOWN = 1 << 21
+#: The smallest and the largest number of iterations to look ahead for entries of K.
+_MIN_AHEAD, _MAX_AHEAD = 1 << 10, 1 << 22
+#: How many numbers of the data can be read in the time that looking ahead by one iteration takes.
+_NUMBERS_PER_ITERATION = 500
+#: The largest number of entries of K that are kept.
+_MAX_KNOWN = 1 << 21
 _NO_SCRIPT = np.empty(0, np.int64)
 
 
 def paper_iterations(k: int, n: int) -> int:
-    """T = floor(2 e k^2 n), which Theorem 1 of the POSS paper asks for."""
+    """Return T = floor(2 e k^2 n), the number of iterations in Theorem 1 of the POSS paper."""
     return math.floor(2.0 * math.e * k * k * n)
 
 
 class Poss:
-    """The archive and its search; `advance` continues to a given iteration; all state can be read between two calls.
+    """The search of POSS. `advance` continues it; between two calls everything can be read.
 
-    Where it differs from the papers: a subset with a column that depends on the others is never archived (without that
-    column f is the same and the subset smaller; the literal algorithm lets it live until that is found), and with
-    isolation a subset of 2k columns or more is not archived even where its class is empty.
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over n candidate columns.
+    k : int
+        The size limit, 1 <= k <= n. Subsets of 2k columns and more are never archived.
+    seed : int
+        The seed.
+    isolation : {"none", "min-index"}
+        Compare all subsets, or only those with the same least index (the paper's Theorem 2).
+    exchange_every : int
+        Iterations between two exchange searches from a perturbed archived subset; 0 for never.
+    memory_limit : int
+        Bytes that the tables may take.
 
-    objective: over n candidate columns. k: at most so many of them, 1 <= k <= n; subsets of 2k and more are never kept.
-    isolation: "none" compares all subsets, "min-index" only those with the same least index (the paper's Theorem 2).
-    exchange_every: every so many iterations an exchange search from a disturbed archived subset (0: never).
-    memory_limit: bytes the tables may take. The cost of an iteration is a look-up for one flip, O(k^2) for more; of an
-    archived solution O(n k).
+    Notes
+    -----
+    An iteration costs a look-up for one flip and O(k^2) for more. An archived solution costs O(n k).
+
+    The search differs from the papers in two points. A subset with a column that depends on the others is never
+    archived: without that column f is the same and the subset smaller, and the literal algorithm keeps it until it
+    finds that out. With isolation a subset of 2k columns or more is not archived, even if its class is empty.
     """
 
     def __init__(
@@ -71,7 +84,7 @@ class Poss:
         self.objective = objective
         self.k = k
         self.isolation = isolation
-        self.settings = {
+        self._settings = {
             "seed": seed,
             "isolation": isolation,
             "exchange_every": exchange_every,
@@ -79,7 +92,7 @@ class Poss:
         self.memory_limit = memory_limit
         self._s_max = most_members(n, k)
         self._trace: list[Improvement] = []
-        self._outlook = _NEAREST
+        self._ahead = _MIN_AHEAD
         self._offspring = 1
         if not objective.has_gram and exchange_every:
             raise OptionError(
@@ -128,7 +141,7 @@ class Poss:
 
     @property
     def iteration(self) -> int:
-        """Offspring made so far."""
+        """The number of offspring so far."""
         return int(self._count[archive.ITERATION])
 
     @property
@@ -138,17 +151,17 @@ class Poss:
 
     @property
     def best_value(self) -> float:
-        """Least f among the archived subsets of at most k columns (of the empty set while there is none)."""
+        """The least f of an archived subset of at most k columns; of the empty set if there is none."""
         return min(float(self._memory[archive.BEST][:, self.k].min()), self.objective.c)
 
     @property
     def last_gain(self) -> int:
-        """Iteration at which `best_value` last fell."""
+        """The iteration at which `best_value` last decreased."""
         return int(self._count[archive.LAST_GAIN])
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
+        """The improvements of `best_value`."""
         self._flush_trace()
         return tuple(self._trace)
 
@@ -158,14 +171,14 @@ class Poss:
         self._count[archive.TRACED] = 0
 
     def advance(self, until: int, target: float | None = None) -> bool:
-        """Go on to iteration `until`; True as soon as f <= target for some subset of at most k columns."""
+        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns."""
         if target is not None and self.best_value <= target:
             return True
         self._memory[archive.STOP_AT][0] = -np.inf if target is None else target
         return self._run(until, _NO_SCRIPT)
 
     def warm_up(self) -> None:
-        """Compile what `advance` needs, the first time on a machine: no clock of a stopping rule is to count that."""
+        """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts."""
         self.advance(self.iteration)
 
     def _run(self, until: int, script: NDArray[np.int64]) -> bool:
@@ -182,45 +195,45 @@ class Poss:
     def _fetch(self, status: int) -> None:
         """Fetch what the kernel stopped for, and what it would stop for next."""
         if status == archive.PAIRS_NEEDED:
-            self._learn_pairs()
+            self._fetch_pairs()
             return
         candidate = self._memory[archive.CANDIDATE]
-        self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._foreseen_columns)
+        self.objective.fetch_rows(candidate[: candidate[-1]].tolist(), self._coming_columns)
 
-    def _foreseen_columns(self) -> NDArray[np.int64]:
+    def _coming_columns(self) -> NDArray[np.int64]:
         """Return the columns that would enter in the coming iterations, also beyond this slice.
 
         It looks ahead for no longer than the pass over the data that fetches their rows.
         """
-        ahead = min(max(self.objective.fetch_cost // _WORK_OF_ITERATION, _NEAREST), _FARTHEST)
+        ahead = min(max(self.objective.fetch_cost // _NUMBERS_PER_ITERATION, _MIN_AHEAD), _MAX_AHEAD)
         wanted = np.zeros(8 * layout.MOST_FLIPS, np.int64)
-        _, columns = self._foresee(ahead, _NO_SCRIPT, wanted)
+        _, columns = self._look_ahead(ahead, _NO_SCRIPT, wanted)
         return wanted[:columns]
 
-    def _foresee(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
+    def _look_ahead(self, ahead: int, pairs: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[int, int]:
         until = int(self._count[archive.ITERATION]) + -(-ahead // self._offspring)
         found: tuple[int, int] = engine.look_ahead(self._memory.P, until, self._offspring, pairs, wanted)
         return found
 
-    def _learn_pairs(self) -> None:
+    def _fetch_pairs(self) -> None:
         """Fetch the entries of K between outside columns that this iteration and the coming ones need.
 
         It looks twice as far ahead each time, since each fetch costs one pass over these columns.
         """
         memory, n = self._memory, self.objective.n
-        if memory[layout.PAIRS].size > _MOST_KNOWN:
+        if memory[layout.PAIRS].size > _MAX_KNOWN:
             layout.set_known_pairs(memory, np.empty(0, np.int64), np.empty((2, 0)))
         pairs = np.zeros(max(self.objective.max_entries, 2 * layout.MOST_FLIPS**2), np.int64)
-        found, _ = self._foresee(self._outlook, pairs, _NO_SCRIPT)
+        found, _ = self._look_ahead(self._ahead, pairs, _NO_SCRIPT)
         new = np.unique(pairs[:found])
         pairs = np.concatenate([memory[layout.PAIRS], new])
         values = np.hstack([memory[layout.PAIR_VALUES], self.objective.entries(new // n, new % n)])
         order = np.argsort(pairs)
         layout.set_known_pairs(memory, pairs[order], np.ascontiguousarray(values[:, order]))
-        self._outlook = min(2 * self._outlook, _FARTHEST)
+        self._ahead = min(2 * self._ahead, _MAX_AHEAD)
 
     def _make_room(self, solutions: int | None = None) -> None:
-        """Add slots for one more iteration, exchange search included, and so many solutions (default: present)."""
+        """Make room for one more iteration, next to the archived or given number of solutions."""
         memory = self._memory
         slots = memory[layout.F].shape[0]
         need = 3 + (int(self._count[archive.MEMBERS]) if solutions is None else solutions)
@@ -240,7 +253,7 @@ class Poss:
         memory.put(archive.FREE, free)
 
     def offer(self, S: Iterable[int]) -> bool:
-        """Put a subset found elsewhere before the archive, by the paper's rule; True if it is archived."""
+        """Offer the archive a subset from elsewhere, and return whether it was archived."""
         members = np.unique(np.asarray(list(S), np.int64))
         if not 1 <= members.size <= self._s_max:
             raise OptionError(f"A subset of {members.size} columns cannot be archived: 1 to {self._s_max}.")
@@ -255,7 +268,7 @@ class Poss:
         return archived
 
     def replay(self, parent: int, flips: Sequence[int]) -> None:
-        """One iteration with given randomness: the parent's place in `archived` and the columns flipped."""
+        """Make one iteration with a given parent (its place in `archived`) and given flips."""
         script = np.asarray([parent, len(flips), *flips], np.int64)
         self._run(self.iteration + 1, script)
 
@@ -287,12 +300,12 @@ class Poss:
         }
 
     def state(self) -> dict[str, Any]:
-        """All that `restore` needs, as JSON would hold it: solutions in order, counters, seed, trace."""
+        """Return all that `restore` needs, as JSON holds it."""
         order = self._memory[archive.ORDER][: self._count[archive.MEMBERS]]
         return {
             "k": self.k,
             "n": self.objective.n,
-            **self.settings,
+            **self._settings,
             "count": self._count.tolist(),
             "solutions": [list(self._point(int(slot)).members) for slot in order],
             "trace": [[t.iteration, t.size, t.value] for t in self.trace],
@@ -304,7 +317,7 @@ class Poss:
         if state["n"] != objective.n:
             raise OptionError(
                 f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the data and options it was started with, or start again.",
+                "Resume with the same data and options, or start a new search.",
             )
         settings = {key: state[key] for key in ("seed", "isolation", "exchange_every")}
         search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
@@ -321,7 +334,7 @@ class Poss:
         self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
 
     def _put(self, position: int, members: list[int]) -> None:
-        """AnyPath a solution of a saved archive; the empty set is there already."""
+        """Put a solution of a saved archive into a slot. The empty set has one already."""
         memory, size, cls = self._memory, len(members), self._class_of(members)
         slots = memory[archive.SLOT]
         slot = int(slots[cls, 0])
