@@ -24,7 +24,7 @@ def load(name: str) -> tuple[Floats, Floats | None, np.lib.npyio.NpzFile]:
     pytest.skip(f"the data set {name}.npz is in none of tests/data, ../shared/data (tests/data/SOURCES.md)")
 
 
-def standardised(x: Floats) -> Floats:
+def standardized(x: Floats) -> Floats:
     """Columns of mean 0 and variance 1 (ddof 0)."""
-    centred = x - x.mean(axis=0)
-    return np.asarray(centred / centred.std(axis=0))
+    centered = x - x.mean(axis=0)
+    return np.asarray(centered / centered.std(axis=0))

@@ -14,7 +14,7 @@ from dsel.errors import OptionError
 
 #: A column by its label, or by its index from 0.
 Column = str | int
-#: How columns are centred and scaled before the selection.
+#: How columns are centered and scaled before the selection.
 Preprocess = Literal["standardize", "center", "unit", "none"]
 #: What to do about missing values in X.
 Missing = Literal["refuse", "mean"]
@@ -60,7 +60,7 @@ class SelectionRequest(BaseModel):
     lam : float
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}
-        Mean 0 and variance 1; mean 0; norm 1 without centring; or nothing.
+        Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
     missing : {"refuse", "mean"}
         Refuse missing values in X, or replace them by the mean of their column.
     include, exclude : sequence of str or int
@@ -68,7 +68,7 @@ class SelectionRequest(BaseModel):
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
-        A function f(S) of the ascending columns chosen, or f(S, data), which is minimised in place of the squared
+        A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
         error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function.
     """
 

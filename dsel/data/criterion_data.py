@@ -26,7 +26,7 @@ def _forget(key: str) -> None:
 
 
 class ColumnData:
-    """The columns of X and Y, as they are stored: not standardised, NaN where values are missing.
+    """The columns of X and Y, as they are stored: not standardized, NaN where values are missing.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Weights of the samples, checked before they are used.
 
 With weights w every sum over the rows becomes sum_i w_i (...). A row of weight 2 counts as two equal rows, a row of
-weight 0 not at all. Weights are not normalised. So with a ridge penalty their scale matters, as the row count does.
+weight 0 not at all. Weights are not normalized. So with a ridge penalty their scale matters, as the row count does.
 """
 
 from __future__ import annotations

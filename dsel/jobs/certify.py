@@ -93,14 +93,14 @@ def certify_selection(
     Raises
     ------
     OptionError
-        If the method minimises another criterion than the quadratic objective.
+        If the method minimizes another criterion than the quadratic objective.
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
     if selection.criterion is not None:
         raise OptionError(
-            f"{selection.method} minimises a custom criterion, which has no certificate.",
-            "Certificates are for methods that minimise ||Y - X_S A||^2 + lam ||A||^2.",
+            f"{selection.method} minimizes a custom criterion, which has no certificate.",
+            "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
         )
     context = context or RunContext()
     validated = validate(dataset, request)

@@ -1,6 +1,6 @@
 """The factor Z of K = Z'Z: products with wide data by passes over column blocks.
 
-Z (m x n) is the preprocessed X: centred, scaled, missing values replaced. It is computed piece by piece as X is read,
+Z (m x n) is the preprocessed X: centered, scaled, missing values replaced. It is computed piece by piece as X is read,
 and never stored.
 """
 
@@ -142,7 +142,7 @@ def quadratic_diagonal_pass(blocks: ColumnBlocks) -> ColumnPass:
 def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Floats]]:
     """Yield the columns [a, b) of a cell of Z, piece by piece. Each piece overwrites the buffer of the one before.
 
-    arguments.columns (2 or 3, w): centre, 1 / scale (0: the column counts as zero), and the value that replaces NaN.
+    arguments.columns (2 or 3, w): center, 1 / scale (0: the column counts as zero), and the value that replaces NaN.
     """
     r, w = x.shape
     edges, argument = pieces(r, w), arguments.columns

@@ -1,6 +1,6 @@
 """Counts, means and co-moments of a block of rows, and of two blocks together, in NumPy.
 
-Each block is centred by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
+Each block is centered by its own mean before anything is squared, and blocks are joined by the pairwise update of Chan,
 Golub and LeVeque (1983), so that a column of mean 1e6 and standard deviation 1 loses nothing. All sums are float64.
 """
 

@@ -51,7 +51,7 @@ class ColumnScales:
         return not self.mean_y.size
 
     def scaling(self, preprocess: Preprocess) -> Scaling:
-        """Return centres and scales of X and Y. The scale of a constant column is 1."""
+        """Return centers and scales of X and Y. The scale of a constant column is 1."""
         if preprocess not in PREPROCESS:
             raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
         x = _scale(preprocess, self.weight, self.mean_x, self.squares)
@@ -65,7 +65,7 @@ class ColumnScales:
         return np.asarray(squares / self.scaling(preprocess).scale_x ** 2)
 
     def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
-        """Return (n,) which columns explain nothing: constant ones with centring, without it those of zeros."""
+        """Return (n,) which columns explain nothing: constant ones with centering, without it those of zeros."""
         if preprocess in ("standardize", "center"):
             return self.constant
         return np.asarray(self.constant & (self.mean_x == 0.0))

@@ -212,7 +212,7 @@ class Method:
     unsupervised_only : bool
         The method chooses columns for X itself (Y = X).
     takes_criterion : bool
-        The method can minimise a user's criterion f(S) in place of the squared error.
+        The method can minimize a user's criterion f(S) in place of the squared error.
     on_workers : bool
         The search sends tasks to workers through ``SearchTask.executor``.
     uses_rows : bool

@@ -56,7 +56,7 @@ class Found:
 
     @property
     def by_criterion(self) -> bool:
-        """Return whether the user's criterion was minimised in place of f."""
+        """Return whether the user's criterion was minimized in place of f."""
         return self.validated.request.criterion is not None
 
 

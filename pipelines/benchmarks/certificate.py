@@ -34,11 +34,11 @@ from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
 from pipelines.papers.datasets import load, missing
-from pipelines.papers.preprocess import regression, standardised
+from pipelines.papers.preprocess import regression, standardized
 from pipelines.table import json_line, text_table
 
 #: Problems with several targets: data set, number of columns in X (the other columns and the target are Y), k.
-#: None in place of the number: use the data set's own Y, centred.
+#: None in place of the number: use the data set's own Y, centered.
 MULTI_TARGET: tuple[tuple[str, int | None, int], ...] = (
     ("spectf", 22, 5), ("spectf", 22, 10), ("libras", 45, 3), ("libras", 45, 5), ("oes97", None, 4),
 )  # fmt: skip
@@ -55,7 +55,7 @@ SPEED_K, SPEEDUP_K, SPEEDUP_K_QUICK = 8, 12, 11
 
 
 def several_targets(name: str, half: int | None) -> tuple[Floats, Floats] | None:
-    """Return X and Y: raw if the columns are split, centred if the data set has its own Y."""
+    """Return X and Y: raw if the columns are split, centered if the data set has its own Y."""
     arrays = load(name)
     if arrays is None:
         return None
@@ -66,9 +66,9 @@ def several_targets(name: str, half: int | None) -> tuple[Floats, Floats] | None
 
 
 def one_target(name: str) -> tuple[Floats, Floats] | None:
-    """Return X and y, standardised."""
+    """Return X and y, standardized."""
     arrays = load(name)
-    return None if arrays is None else (standardised(arrays["X"]), standardised(arrays["Y"][:, :1]))
+    return None if arrays is None else (standardized(arrays["X"]), standardized(arrays["Y"][:, :1]))
 
 
 def nodes_to_proof(X: Floats, Y: Floats, k: int, bound: BoundName, pairs: bool, limit: int) -> dict[str, Any]:

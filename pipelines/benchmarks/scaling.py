@@ -41,7 +41,7 @@ from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.simulated_workers import least_found
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.papers.datasets import load, missing
-from pipelines.papers.preprocess import regression, standardised
+from pipelines.papers.preprocess import regression, standardized
 from pipelines.table import json_line, text_table
 
 COST = 0.05
@@ -208,7 +208,7 @@ def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
         if arrays is None:
             notes.append(missing(name))
             continue
-        objective = regression(standardised(arrays["X"]), standardised(arrays["Y"][:, :1]))
+        objective = regression(standardized(arrays["X"]), standardized(arrays["Y"][:, :1]))
         row: dict[str, Any] = {"data": name, "forward": 1.0 - forward(objective, 8).best(8).value / objective.total}
         T = paper_iterations(8, objective.n)
         for N in range(1, 11):

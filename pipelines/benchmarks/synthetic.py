@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dsel._lib.types import Floats
-from pipelines.papers.preprocess import standardised, unit_columns
+from pipelines.papers.preprocess import standardized, unit_columns
 
 
 def regression_data(m: int, n: int, seed: int = 0) -> tuple[Floats, Floats]:
-    """Return X (m, n) and y (m, 1), both standardised.
+    """Return X (m, n) and y (m, 1), both standardized.
 
     Neighbouring columns of X have correlation 0.7 (AR(1)) before the columns are shuffled. y depends on 30 columns, and
     its noise has the variance of the signal.
@@ -21,7 +21,7 @@ def regression_data(m: int, n: int, seed: int = 0) -> tuple[Floats, Floats]:
     X = X[:, rng.permutation(n)]
     signal = X[:, rng.choice(n, 30, replace=False)] @ rng.uniform(0.5, 1.5, 30)
     y = signal + signal.std() * rng.standard_normal(m)
-    return standardised(X), standardised(y[:, None])
+    return standardized(X), standardized(y[:, None])
 
 
 def low_rank_data(m: int, n: int, rank: int, noise: float = 0.1, seed: int = 0) -> Floats:

@@ -2,7 +2,7 @@
 
 The paper is "Linear time feature selection for regularized least-squares". Curves are means over stratified ten-fold
 cross-validation. In each fold, leave-one-out accuracy with all features chooses lam, and then the features. The paper
-says neither how features are scaled nor whether there is an intercept. Here both are dsel's defaults: standardised
+says neither how features are scaled nor whether there is an intercept. Here both are dsel's defaults: standardized
 columns and an intercept without penalty. ijcnn1 is missing. Finished folds are saved and not computed again.
 """
 

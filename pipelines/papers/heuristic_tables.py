@@ -1,7 +1,7 @@
 """Tables 1 and 2 and Figure 3 of Wan and Schweitzer (AAAI 2021): errors and bounds of best-first search.
 
 The paper is "Heuristic search algorithms for approximating one matrix in terms of another matrix". The tables show
-errors ||Y - X_S A||^2 of the raw data and bounds b / error of eq. (12). oes97 is centred, and its intercept counts as
+errors ||Y - X_S A||^2 of the raw data and bounds b / error of eq. (12). oes97 is centered, and its intercept counts as
 one of the k columns, which reproduces the paper's figures. Branch and bound with the combined bound proves the optimum
 if best-first search with f = l takes too long. The data sets duke breast cancer, scm20d and mediamill are missing.
 """

@@ -1,6 +1,6 @@
 """Table 1 of Feng, Qian, Tang, "Unsupervised feature selection by Pareto optimization", AAAI 2019.
 
-The table shows the error ratio ||A - S S^+ A||^2 / ||A - A_k||^2 for k = 50. Columns have norm 1 and are not centred.
+The table shows the error ratio ||A - S S^+ A||^2 / ||A - A_k||^2 for k = 50. Columns have norm 1 and are not centered.
 """
 
 from __future__ import annotations

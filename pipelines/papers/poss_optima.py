@@ -8,7 +8,7 @@ from typing import Any
 
 from dsel.search.exact.proof import Proof
 from pipelines.papers.datasets import load, missing
-from pipelines.papers.preprocess import regression, standardised
+from pipelines.papers.preprocess import regression, standardized
 from pipelines.table import json_line, text_table
 
 K = 8
@@ -16,11 +16,11 @@ NAMES = ("housing", "eunite2001", "ionosphere", "sonar", "coil2000", "mushrooms"
 
 
 def optimum(name: str, seconds: float) -> dict[str, Any] | None:
-    """Return the certificate for one standardised data set, or None if there is no file."""
+    """Return the certificate for one standardized data set, or None if there is no file."""
     arrays = load(name)
     if arrays is None:
         return None
-    objective = regression(standardised(arrays["X"]), standardised(arrays["Y"][:, :1]))
+    objective = regression(standardized(arrays["X"]), standardized(arrays["Y"][:, :1]))
     proof = Proof.begin(objective, min(K, objective.n))
     proof.run(seconds)
     return {"data": name, "n": objective.n, **proof.certificate().as_dict()}

@@ -1,6 +1,6 @@
 """Table 2 of Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015: training R^2 for k = 8.
 
-Each data set is split at random into two halves, and the training half is standardised. The table shows mean and
+Each data set is split at random into two halves, and the training half is standardized. The table shows mean and
 standard deviation of R^2 on the training half, over the splits.
 """
 
@@ -20,9 +20,9 @@ from dsel.search.greedy.omp import omp
 from dsel.search.greedy.rfe import rfe
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.search import Poss, paper_iterations
-from pipelines.papers import penalised
+from pipelines.papers import penalized
 from pipelines.papers.datasets import load, missing
-from pipelines.papers.preprocess import regression, standardised
+from pipelines.papers.preprocess import regression, standardized
 from pipelines.processes import map_processes
 from pipelines.table import json_line, text_table
 
@@ -87,15 +87,15 @@ def one_split(task: tuple[str, int, int]) -> dict[str, float]:
     data = rows_and_target(name)
     assert data is not None
     half = np.random.default_rng([seed, split]).permutation(data[0].shape[0])[: data[0].shape[0] // 2]
-    X, y = standardised(data[0][half]), standardised(data[1][half])
+    X, y = standardized(data[0][half]), standardized(data[1][half])
     objective = regression(X, y)
     k = min(K, objective.n)
     search = Poss(objective, k, seed=split)
     search.advance(paper_iterations(k, objective.n))
     errors = {"POSS": search.best_value}
     errors |= {method: find(objective, k).best(k).value for method, find in GREEDY.items()}
-    for method in filter(penalised.installed, PENALISED):
-        errors[method] = objective.value(penalised.last_support(method, X, y.ravel(), k))
+    for method in filter(penalized.installed, PENALISED):
+        errors[method] = objective.value(penalized.last_support(method, X, y.ravel(), k))
     return {method: 1.0 - f / objective.c for method, f in errors.items()}
 
 

@@ -8,11 +8,11 @@ from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
 
 
-def standardised(X: Floats) -> Floats:
+def standardized(X: Floats) -> Floats:
     """Return the columns with mean 0 and variance 1 (dividing by m), without constant columns."""
     X = X[:, np.ptp(X, axis=0) > 0.0]
-    centred = X - X.mean(axis=0)
-    return np.asarray(centred / centred.std(axis=0))
+    centered = X - X.mean(axis=0)
+    return np.asarray(centered / centered.std(axis=0))
 
 
 def between_minus_one_and_one(X: Floats) -> Floats:
@@ -22,7 +22,7 @@ def between_minus_one_and_one(X: Floats) -> Floats:
 
 
 def unit_columns(X: Floats) -> Floats:
-    """Return the columns scaled to norm 1, not centred, without zero columns."""
+    """Return the columns scaled to norm 1, not centered, without zero columns."""
     norms = np.linalg.norm(X, axis=0)
     return np.asarray(X[:, norms > 0.0] / norms[norms > 0.0])
 

@@ -55,13 +55,13 @@ def ridge(X: Any, Y: Any, x: Any, lam: float) -> Any:
 
 
 def ridge_with_intercept(X: Any, Y: Any, x: Any, lam: float) -> Any:
-    """Ridge regression with an intercept that is not penalised."""
+    """Ridge regression with an intercept that is not penalized."""
     a, b = X.mean(axis=0), Y.mean(axis=0)
     return b + ridge(X - a, Y - b, x - a, lam)
 
 
 def ridge_with_ones(X: Any, Y: Any, x: Any, lam: float) -> Any:
-    """Ridge regression with a column of ones, penalised."""
+    """Ridge regression with a column of ones, penalized."""
     return ridge(np.column_stack([np.ones(len(X)), X]), Y, np.append(1.0, x), lam)
 
 

@@ -47,9 +47,9 @@ def test_a_column_of_mean_1e6_and_standard_deviation_1_is_exact_to_1e_9() -> Non
     small = rng.integers(-(2**20), 2**20, size=(30_000, 3)) / 2**20  # exact in float64 with 1e6 added
     edges = list(range(0, 30_001, 1000))
     found = statistics_in_blocks(small + 1e6, None, edges)
-    centred = small - small.mean(0)
-    np.testing.assert_allclose(found.K, centred.T @ centred, rtol=0, atol=1e-9 * 30_000)
-    np.testing.assert_allclose(np.diag(found.K), np.diag(centred.T @ centred), rtol=1e-9)
+    centered = small - small.mean(0)
+    np.testing.assert_allclose(found.K, centered.T @ centered, rtol=0, atol=1e-9 * 30_000)
+    np.testing.assert_allclose(np.diag(found.K), np.diag(centered.T @ centered), rtol=1e-9)
 
 
 def test_rows_that_drift_do_not_lose_precision() -> None:
@@ -57,8 +57,8 @@ def test_rows_that_drift_do_not_lose_precision() -> None:
     rows = np.arange(10_000.0)
     X = np.column_stack([rows + 1e7, np.cos(rows)])
     found = statistics_in_blocks(X, None, list(range(0, 10_001, 500)))
-    centred = np.column_stack([rows - rows.mean(), X[:, 1] - X[:, 1].mean()])
-    np.testing.assert_allclose(found.K, centred.T @ centred, rtol=1e-9, atol=1e-9 * np.abs(found.K).max())
+    centered = np.column_stack([rows - rows.mean(), X[:, 1] - X[:, 1].mean()])
+    np.testing.assert_allclose(found.K, centered.T @ centered, rtol=1e-9, atol=1e-9 * np.abs(found.K).max())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64"])

@@ -113,13 +113,13 @@ def test_weights_of_one_change_not_a_bit_and_their_scale_changes_no_selection(me
     np.testing.assert_allclose([p.error for p in a.path], [p.error for p in b.path], rtol=1e-9)
 
 
-def left_out(X: Any, Y: Any, w: Any, S: list[int], lam: float, centred: bool, loss: str) -> float:
+def left_out(X: Any, Y: Any, w: Any, S: list[int], lam: float, centered: bool, loss: str) -> float:
     """Weighted mean error of rows predicted by weighted ridge regression without them, fitted anew each time."""
     errors = []
     for i in range(len(X)):
         keep = np.delete(np.arange(len(X)), i)
-        a = np.average(X[keep], 0, w[keep]) if centred else 0.0 * X[0]
-        b = np.average(Y[keep], 0, w[keep]) if centred else 0.0 * Y[0]
+        a = np.average(X[keep], 0, w[keep]) if centered else 0.0 * X[0]
+        b = np.average(Y[keep], 0, w[keep]) if centered else 0.0 * Y[0]
         Z, T, v = (X[keep] - a)[:, S], Y[keep] - b, w[keep, None]
         beta = np.linalg.solve(Z.T @ (v * Z) + lam * np.eye(len(S)), Z.T @ (v * T))
         p = b + (X[i] - a)[S] @ beta

@@ -91,7 +91,7 @@ def planned(
     return Case(name, run, (), why)
 
 
-# Functions to be minimised, and to isolate by.
+# Functions to be minimized, and to isolate by.
 
 
 def by_sum(S: tuple[int, ...]) -> float:

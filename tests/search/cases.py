@@ -24,7 +24,7 @@ def self_expression(X):
 
 
 def random_data(seed, m=60, n=14, N=1):
-    """Correlated standardised columns and N targets on five of them, with noise."""
+    """Correlated standardized columns and N targets on five of them, with noise."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((m, n)) @ (np.eye(n) + 0.4 * rng.standard_normal((n, n)))
     Y = X[:, :5] @ rng.standard_normal((5, N)) + rng.standard_normal((m, N))

@@ -33,7 +33,7 @@ def test_a_selection_says_what_was_chosen_and_how_good_it_is() -> None:
     residual = ((Y - fitted) ** 2).sum()
     total = ((Y - Y.mean()) ** 2).sum()
     assert s.r2 == pytest.approx(1 - residual / total, rel=1e-12)
-    assert s.error == pytest.approx(len(Y) * residual / total, rel=1e-12)  # standardised: ||y||^2 = m
+    assert s.error == pytest.approx(len(Y) * residual / total, rel=1e-12)  # standardized: ||y||^2 = m
     assert [row.size for row in s.front] == list(range(len(s.front)))
     assert s.front[6].indices == tuple(sorted(s.indices))
     assert s.front[6].error == pytest.approx(s.error, rel=1e-10)
@@ -187,7 +187,7 @@ def test_ridge_and_scaling_do_what_they_say() -> None:
     np.testing.assert_allclose(s.coefficients, A, rtol=1e-9)
 
 
-def test_scaling_a_column_does_not_matter_when_standardised_and_order_only_renames() -> None:
+def test_scaling_a_column_does_not_matter_when_standardized_and_order_only_renames() -> None:
     s = dsel.select(X, Y, k=5, method="forward")
     order = np.random.default_rng(3).permutation(24)
     scaled = dsel.select(X[:, order] * np.linspace(0.1, 9, 24), Y * 5 + 2, k=5, method="forward")
@@ -318,7 +318,7 @@ def test_small_data_need_no_cluster_and_importing_is_light() -> None:
 
 
 class TestACriterionOfOnesOwn:
-    def test_it_is_minimised_in_place_of_the_error_and_called_once_a_subset(self) -> None:
+    def test_it_is_minimized_in_place_of_the_error_and_called_once_a_subset(self) -> None:
         seen: list[tuple[int, ...]] = []
 
         def distance(S: tuple[int, ...]) -> float:

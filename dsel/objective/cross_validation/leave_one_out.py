@@ -30,9 +30,9 @@ g replace y and g0, and the Schur complement K - Q'Q (B - Q'q) replaces K (B). W
 2 (s - c) multiplications per element instead of 2 s (`problem_after`, and `cached_rows` of
 dsel.objective.cross_validation.losses).
 
-The intercept. "none": g0 = 1. "column": S holds a column of ones, penalised as all others are. "center": an intercept
-that is not penalised; on centred data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are just those of
-models fitted again without the row, intercept included. (The scales of standardised columns are those of all
+The intercept. "none": g0 = 1. "column": S holds a column of ones, penalized as all others are. "center": an intercept
+that is not penalized; on centered data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are those of
+models fitted again without the row, intercept included. (The scales of standardized columns are those of all
 rows: they only say how strongly lam weighs on each column.)
 
 Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its hat value is v / (sum of the

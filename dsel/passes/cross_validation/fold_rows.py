@@ -49,7 +49,7 @@ class FoldRows(DatasetRows):
         self._lam = lam
         return super().problem(lam)
 
-    def _fold(self, whole: Statistics, part: Statistics, centred: bool, unusable: NDArray[np.bool_]) -> Fold:
+    def _fold(self, whole: Statistics, part: Statistics, centered: bool, unusable: NDArray[np.bool_]) -> Fold:
         """Return one fold: the preprocessed problem of the other rows, and the moments of its own."""
         m, inside, K = whole.weight, part.weight, part.K
         outside = m - inside
@@ -61,7 +61,7 @@ class FoldRows(DatasetRows):
         d_x, d_y = part.mean_x - mean_x, part.mean_y - mean_y
         K_out = whole.K - K - weight * np.outer(d_x, d_x)
         B_out = whole.B - part.B - weight * np.outer(d_x, d_y)
-        at_x, at_y = (mean_x, mean_y) if centred else (np.zeros_like(mean_x), np.zeros_like(mean_y))
+        at_x, at_y = (mean_x, mean_y) if centered else (np.zeros_like(mean_x), np.zeros_like(mean_y))
         K, B, yy = _about(K, part.B, part.yy, inside, part.mean_x - at_x, part.mean_y - at_y)
         K_out, B_out, _ = _about(K_out, B_out, part.yy, outside, mean_x - at_x, mean_y - at_y)
         scale_x, scale_y = self.view.scale_x, self.view.scale_y
@@ -73,7 +73,7 @@ class FoldRows(DatasetRows):
         K[:, unusable] = 0.0
         none = np.zeros(0)
         rows = whole.m - part.m
-        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centred else "none")
+        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centered else "none")
         return Fold(problem, K, B, float((yy / scale_y**2).sum()))
 
 

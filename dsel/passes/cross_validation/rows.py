@@ -50,15 +50,15 @@ def penalty_pass(dataset: Dataset, penalties: int) -> RowPass:
 
 
 def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Intercept:
-    """Return the intercept for a preprocessing; by default "center" where that centres, else "none".
+    """Return the intercept for a preprocessing; by default "center" where that centers, else "none".
 
-    Errors: OptionError for centring by the means of all rows without the intercept that makes it exact, and the
+    Errors: OptionError for centering by the means of all rows without the intercept that makes it exact, and the
     reverse.
     """
-    centred = preprocess in ("standardize", "center")
+    centered = preprocess in ("standardize", "center")
     if intercept is None:
-        return "center" if centred else "none"
-    if centred != (intercept == "center"):
+        return "center" if centered else "none"
+    if centered != (intercept == "center"):
         raise OptionError(
             f"intercept {intercept} does not go with preprocess {preprocess}: leave-one-out would not be exact.",
             "center goes with standardize and center; column and none with unit and none.",

@@ -87,7 +87,7 @@ def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int) -> tuple[flo
 def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float) -> Floats:
     """Return d (n,) >= lowest at which z explains less, with K - diag(d) positive definite.
 
-    Newton's method minimises <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)), r = 1/z - 1.
+    Newton's method minimizes <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)), r = 1/z - 1.
     """
     r = 1.0 / np.maximum(z, _SMALLEST) - 1.0
 

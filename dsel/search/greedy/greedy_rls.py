@@ -32,8 +32,8 @@ class GreedyRlsOptions(CrossValidationOptions):
     loss : {"squared", "zero-one"}
         The loss of a left-out row. The zero-one loss takes labels -1 and +1, or 0 and 1.
     intercept : {"center", "column", "none"}, optional
-        "center" is not penalised and exact under leave-one-out; it is the default where `preprocess` centres. "column"
-        is the paper's column of ones, which is always included and penalised. "none" fits no intercept.
+        "center" is not penalized and exact under leave-one-out; it is the default where `preprocess` centers. "column"
+        is the paper's column of ones, which is always included and penalized. "none" fits no intercept.
     fold_every : int or {"auto", "never"}
         Where X is not in memory, the rounds between two rewrites of a cache on disk, which is as large as X in float64
         (1: the paper's Algorithm 3). "auto" takes what costs least in a job, and "never" in `dsel.select`. The cache

@@ -1,4 +1,4 @@
-"""POSS and POCSS as a method: Pareto optimisation of (f(S), |S|)."""
+"""POSS and POCSS as a method: Pareto optimization of (f(S), |S|)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def warm_start(search: Poss, source: str, restarts: int = 10, seed: int = 0) -> 
 
 METHOD = Method(
     "poss",
-    "Pareto optimisation of the error and the number of columns (POSS; POCSS where Y = X).",
+    "Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X).",
     run,
     options=PossOptions,
     requirements=requirements,

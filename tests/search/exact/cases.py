@@ -102,7 +102,7 @@ def paper_data(name):
     pytest.skip(f"{name}.npz is in none of {', '.join(map(str, folders))}: set DSEL_PAPERS_DATA to its folder")
 
 
-def standardised(X):
+def standardized(X):
     X = X[:, np.ptp(X, axis=0) > 0.0]
     return (X - X.mean(0)) / X.std(0)
 

@@ -20,7 +20,7 @@ from dsel.search.exact.root_bound import RootBound
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
 from dsel.search.pareto.search import Poss
-from tests.datasets import standardised
+from tests.datasets import standardized
 from tests.search.cases import random_data
 from tests.search.exact.cases import regression
 
@@ -84,7 +84,7 @@ def test_no_proof_is_false_far_beyond_the_rank(family, m, n, N, k, seed):
     X, Y = family(np.random.default_rng(seed), m, n, N)
     proof = dsel.select(X, Y, k=k, method="branch-and-bound", nodes=60)
     found = dsel.select(X, Y, k=k, method="exchange", restarts=20)
-    X, Y = standardised(X), standardised(Y)
+    X, Y = standardized(X), standardized(Y)
     for S in (proof.indices, found.indices):
         assert 0.0 <= proof.counts["bound"] <= error(X, Y, S) + slack(X, Y, S)
     assert not proof.counts["proven"]
@@ -99,7 +99,7 @@ def test_bounds_hold_with_more_columns_than_rows(seed):
     family = (one_factor, chain, few_factors, near_duplicates)[seed % 4]
     m, n, N, k = int(rng.integers(8, 30)), int(rng.integers(60, 160)), int(rng.integers(1, 4)), int(rng.integers(3, 7))
     lam = (0.0, 1e-6, 1e-2)[seed % 3]
-    X, Y = (standardised(a) for a in family(rng, m, n, N))
+    X, Y = (standardized(a) for a in family(rng, m, n, N))
     objective = regression(X, Y, lam)
     poss = Poss(objective, k, seed=seed)
     poss.advance(3000)

@@ -26,7 +26,7 @@ from tests.search.exact.cases import (
     problems,
     regression,
     self_expression,
-    standardised,
+    standardized,
 )
 
 ALL = 10**9
@@ -175,9 +175,9 @@ def proved(objective, k, **options):
         ("mushrooms", 0.992112, 5000),
     ],
 )
-def test_optima_on_full_standardised_data(name, r2, most_nodes):
+def test_optima_on_full_standardized_data(name, r2, most_nodes):
     X, Y = paper_data(name)
-    objective = regression(standardised(X), standardised(Y))
+    objective = regression(standardized(X), standardized(Y))
     search = proved(objective, 8)
     assert 1.0 - search.best_value / objective.c == pytest.approx(r2, abs=5e-7)
     assert search.iteration < most_nodes

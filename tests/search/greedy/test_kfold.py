@@ -26,10 +26,10 @@ from tests.stores import make_store, regression
 
 
 def cross_validated(
-    X: Any, Y: Any, S: list[int], lam: float, folds: int, repeats: int, seed: int, centred: bool
+    X: Any, Y: Any, S: list[int], lam: float, folds: int, repeats: int, seed: int, centered: bool
 ) -> float:
     m, total = len(X), 0.0
-    train = oracle.ridge_with_intercept if centred else oracle.ridge
+    train = oracle.ridge_with_intercept if centered else oracle.ridge
     for repetition in range(repeats):
         fold = folds_of(0, m, folds, seed, repetition)
         for f in range(folds):
@@ -43,21 +43,21 @@ def cross_validated(
 @settings(max_examples=25, deadline=None)
 @given(
     m=st.integers(12, 40), n=st.integers(2, 6), N=st.integers(1, 2), seed=st.integers(0, 10**6),
-    lam=st.sampled_from([0.1, 2.0]), folds=st.integers(2, 5), repeats=st.integers(1, 3), centred=st.booleans(),
+    lam=st.sampled_from([0.1, 2.0]), folds=st.integers(2, 5), repeats=st.integers(1, 3), centered=st.booleans(),
     direction=st.sampled_from(["forward", "backward", "floating"]), chunk=st.integers(5, 40),
 )  # fmt: skip
 def test_every_step_is_the_best_by_models_trained_on_the_other_folds(
-    m: int, n: int, N: int, seed: int, lam: float, folds: int, repeats: int, centred: bool, direction: str, chunk: int
+    m: int, n: int, N: int, seed: int, lam: float, folds: int, repeats: int, centered: bool, direction: str, chunk: int
 ) -> None:
     X, Y = problem(m, n, N, seed)
-    preprocess = "center" if centred else "none"
+    preprocess = "center" if centered else "none"
     found = dsel.select(
         da.from_array(X, chunks=(min(chunk, m), n)), Y, k=min(n, 3), method="kfold", lam=lam, preprocess=preprocess,
         folds=folds, repeats=repeats, seed=seed, direction=direction,
     )  # fmt: skip
 
     def error(S: list[int]) -> float:
-        return cross_validated(X, Y, S, lam, folds, repeats, seed, centred)
+        return cross_validated(X, Y, S, lam, folds, repeats, seed, centered)
 
     members = list(range(n)) if direction == "backward" else []
     for row in found.path:

@@ -22,7 +22,7 @@ from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.criterion import CriterionPoss
 from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent
 from dsel.search.pareto.search import Poss, paper_iterations
-from tests.datasets import load, standardised
+from tests.datasets import load, standardized
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
 from tests.oracles.literal_poss import LiteralPoss, least_squares
@@ -381,7 +381,7 @@ def test_nearly_equal_columns_do_not_hide_offspring(kind: str) -> None:
 def r_squared(name: str, k: int, seeds: range) -> list[float]:
     X, Y, _ = load(name)
     assert Y is not None
-    obj = objective(standardised(X), standardised(Y))
+    obj = objective(standardized(X), standardized(Y))
     found = []
     for seed in seeds:
         search = Poss(obj, k, seed=seed)

@@ -55,7 +55,7 @@ class AStarOptions(Options):
 
 
 def requirements(problem: ProblemSummary, options: AStarOptions) -> Requirements:
-    """Return what A* needs: K for the combined bound and where Y = X is penalised or conditioned, else W or rows."""
+    """Return what A* needs: K for the combined bound and where Y = X is penalized or conditioned, else W or rows."""
     factor = not problem.n_targets
     whole = options.bound == "combined" or (factor and bool(problem.lam or problem.included))
     return Requirements(

@@ -1,4 +1,4 @@
-"""The penalised methods in the POSS paper: the last model with at most k variables on a regularisation path."""
+"""The penalized methods in the POSS paper: the last model with at most k variables on a regularisation path."""
 
 from __future__ import annotations
 
