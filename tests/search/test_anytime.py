@@ -13,7 +13,7 @@ from dsel.search.pareto.search import Poss
 
 
 class Scripted:
-    """A search whose best value falls at given iterations, on a clock of its own: so many seconds an iteration."""
+    """A search whose best value falls at given iterations, with a clock that advances by some seconds per iteration."""
 
     total = 100.0
 

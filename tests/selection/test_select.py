@@ -317,7 +317,7 @@ def test_small_data_need_no_cluster_and_importing_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
-class TestACriterionOfOnesOwn:
+class TestACustomCriterion:
     def test_it_is_minimized_in_place_of_the_error_and_called_once_a_subset(self) -> None:
         seen: list[tuple[int, ...]] = []
 
@@ -376,7 +376,7 @@ class TestACriterionOfOnesOwn:
         s.save(tmp_path)
         json.loads((tmp_path / "selection.json").read_text(), parse_constant=pytest.fail)
 
-    def test_an_isolation_function_of_ones_own(self) -> None:
+    def test_a_custom_isolation_function(self) -> None:
         s = dsel.select(X, Y, k=4, isolation=_parity, iterations=3000)
         assert s.options["isolation"].endswith(":_parity")
         assert s.r2 <= dsel.select(X, Y, k=4).r2 + 1e-12

@@ -399,7 +399,7 @@ def test_equal_counts_of_wrong_labels_go_to_the_lowest_index() -> None:
 
 
 @pytest.mark.parametrize("intercept", ["none", "center", "column"])
-def test_a_round_that_grew_is_the_one_made_anew(intercept: str) -> None:
+def test_an_extended_round_equals_a_new_one(intercept: str) -> None:
     X, Y = problem(30, 9, 2, 3)
     dataset = as_dataset(X, Y)
     statistics = gram_statistics(dataset)
@@ -408,9 +408,9 @@ def test_a_round_that_grew_is_the_one_made_anew(intercept: str) -> None:
     grown = prepare(whole, np.array([4]))
     for b in (7, 0, 3):
         grown = extended(whole, grown, b)
-    anew = prepare(whole, np.array([4, 7, 0, 3]))
+    new = prepare(whole, np.array([4, 7, 0, 3]))
     for part in ("members", "F", "Q", "q", "delta", "T"):
-        np.testing.assert_allclose(getattr(grown, part), getattr(anew, part), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(getattr(grown, part), getattr(new, part), rtol=1e-9, atol=1e-12)
     fits = nested_fits(whole, [4, 7, 0, 3], (1, 3, 4))
     for fit, size in zip(fits, (1, 3, 4), strict=True):
         for part, expected in zip(fit, subset_fit(whole, [4, 7, 0, 3][:size]), strict=True):
@@ -456,7 +456,7 @@ def with_one_hot(loss: str, seed: int) -> tuple[Any, Any, Any]:
 
 
 def refitted(X: Any, Y: Any, w: Any, S: list[int], lam: float, loss: str) -> float:
-    """Leave-one-out error by fits anew, inf (wrong) for a row without which a column of S is 0."""
+    """Leave-one-out error by new fits, inf (wrong) for a row without which a column of S is 0."""
     error, root = 0.0, np.sqrt(w)[:, None]
     for i in np.flatnonzero(w):
         L = np.setdiff1d(np.flatnonzero(w), i)
