@@ -58,8 +58,10 @@ def path_rows(
         if outcome.path and outcome.path[0].action == "remove":
             start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
         problem = rows.problem(validated.request.lam)
-        tests = held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.view, context.engine).tolist()
-    labelled = rows.view.loss == "zero-one"
+        tests = held_out_errors(
+            held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine
+        ).tolist()
+    labelled = rows.transform.loss == "zero-one"
     N = dataset.n_targets
 
     def row(point: PathPoint, test: float | None) -> PathRow:

@@ -230,11 +230,11 @@ def _arithmetic_alone(dataset: Dataset, search: GreedyRls, rows: DatasetRows, cl
     block = dataset.blocks[0]
     share = dataset.m / (block.stop - block.start) / 2
 
-    spent = client.run(_repeat_block, block, half, rows.view, max(1, round(share / 10)))
+    spent = client.run(_repeat_block, block, half, rows.transform, max(1, round(share / 10)))
     return float(max(spent.values()) * share)
 
 
-def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
+def _repeat_block(block: Block, round: Any, transform: Any, times: int) -> float:
     """Return the seconds per block."""
     from threadpoolctl import threadpool_limits
 
@@ -244,7 +244,7 @@ def _repeat_block(block: Block, round: Any, view: Any, times: int) -> float:
     with threadpool_limits(1, "blas"):
         start = time.perf_counter()
         for _ in range(times):
-            block_errors(x, y, round, view)
+            block_errors(x, y, round, transform)
     return (time.perf_counter() - start) / times
 
 

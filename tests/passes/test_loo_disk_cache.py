@@ -66,12 +66,12 @@ def test_every_chunk_is_written_once_whatever_the_blocks(monkeypatch: pytest.Mon
     chunks: Counter[int] = Counter()
     plain = cache_on_disk.Target.write
 
-    def write(self: Any, start: int, R: Any, aside: Any) -> None:
+    def write(self: Any, start: int, R: Any, vectors: Any) -> None:
         place = self.places[start]
         assert place % self.rows == 0
         assert len(R) <= self.rows
         chunks[place // self.rows] += 1
-        plain(self, start, R, aside)
+        plain(self, start, R, vectors)
 
     monkeypatch.setattr(cache_on_disk.Target, "write", write)
     found = dsel.select(data, B, k=6, method="greedy-rls", lam=1.0, fold_every=5)
@@ -90,12 +90,12 @@ def test_rows_in_the_cache_are_those_of_the_paper() -> None:
         rows.errors(prepare(whole, np.array([4, 1, 2, 0][:size])))
     assert rows._disk is not None
     blocks = rows._disk.rows().blocks
-    R, aside = (np.vstack([getattr(b, name).read() for b in blocks]) for name in ("x", "y"))
+    R, vectors = (np.vstack([getattr(b, name).read() for b in blocks]) for name in ("x", "y"))
     rows.close()
     S = [4, 1, 2, 0]
     G = np.linalg.inv(A[:, S] @ A[:, S].T + 0.7 * np.eye(30))
     assert pytest.approx(0.7 * G @ A) == R
-    assert aside == pytest.approx(0.7 * np.hstack([G @ B, np.diag(G)[:, None]]))
+    assert vectors == pytest.approx(0.7 * np.hstack([G @ B, np.diag(G)[:, None]]))
 
 
 def interrupted_after(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def lose_a_chunk(cache: Path) -> None:
 
 
 def damage_a_chunk(cache: Path) -> None:
-    chunk = cache / "aside" / "c" / "2" / "0"
+    chunk = cache / "vectors" / "c" / "2" / "0"
     content = bytearray(chunk.read_bytes())
     content[17] ^= 1
     chunk.write_bytes(content)

@@ -1,7 +1,8 @@
 """K-fold cross-validated error of ridge regression on S, S + j and S - i, from the Gram matrices of the folds alone.
 
-With w, P, A (see `LooRound`), delta and T of the rows outside a fold and K', B', y'y of those in it, about the same
-means, the residuals of the fold under S + j are e - R_j beta_j, beta_j = T_j / delta_j, so that its squared error is
+Let w, P, A (see `LooRound`), delta and T be those of the rows outside a fold, and K', B', y'y those of the rows inside,
+with the same means. The residuals of the fold under S + j are e - R_j beta_j, beta_j = T_j / delta_j, and its squared
+error is
 
     E_S - 2 beta_j r_j + beta_j^2 q_j,   r_j = B'_j - K'_jS w - P_j' (B'_S - K'_SS w),
                                          q_j = K'_jj - 2 K'_jS P_j + P_j' K'_SS P_j
@@ -17,7 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, flat_size, prepare
+from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, n_errors, prepare
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,20 +35,20 @@ class Fold:
 
 
 def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
-    """Squared errors of the fold's rows, in the layout of `losses.block_errors`. O(n s^2).
+    """Return the squared errors of the fold's rows, in the layout of `losses.block_errors`. O(n s^2).
 
-    inf where the rows outside do not determine the coefficients.
+    They are inf where the rows outside do not determine the coefficients.
     """
     S = round.members
     try:
         inner = prepare(replace(fold.outside, lam=lam), S)
-    except np.linalg.LinAlgError:  # lam = 0, and S is dependent on these rows: no subset that holds it will do
-        return np.full(flat_size(round), np.inf)
+    except np.linalg.LinAlgError:  # lam = 0, and S is dependent on these rows, and so is every subset with S
+        return np.full(n_errors(round), np.inf)
     P, w, A = inner.P, inner.w, inner.A
     K_S, B_S = fold.K[S], fold.B[S]
     K_SS = K_S[:, S]
     rest = B_S - K_SS @ w  # X_S' e
-    flat = np.zeros(flat_size(round))
+    flat = np.zeros(n_errors(round))
     base = fold.yy - float(np.vdot(w, B_S)) - float(np.vdot(w, rest))
     flat[0] = base
     if round.insert:
@@ -64,8 +65,8 @@ def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
     return flat
 
 
-def fold_lam_errors(fold: Fold, lams: Floats, members: Ints) -> Floats:
-    """(lams,) squared errors of the fold's rows with the columns `members`. O(n^3)."""
+def fold_ridge_errors(fold: Fold, lams: Floats, members: Ints) -> Floats:
+    """Return (lams,) the squared errors of the fold's rows with the columns `members`. O(n^3)."""
     ix = np.ix_(members, members)
     values, V = scipy.linalg.eigh(fold.outside.K[ix])
     shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)

@@ -1,9 +1,9 @@
 """Leave-one-out errors of ridge regression on S, on S + j for every j, and on S - i for every i in S, row by row.
 
 Source: Pahikkala, Airola, Salakoski, "Linear time feature selection for regularized least-squares", 2010 (greedy RLS).
-The paper keeps a = G y, d = diag(G) and C = G X', G = (X_S X_S' + lam I)^-1, an array as large as the data. But with
-F the inverse of the Cholesky factor of K_SS + lam I, Q = F K_S: and q = F B_S the same numbers, times lam, can be had
-from a row z alone, by its place h = z_S F' in an orthonormal basis of S:
+The paper keeps a = G y, d = diag(G) and C = G X', G = (X_S X_S' + lam I)^-1; C is as large as the data. Let F be the
+inverse of the Cholesky factor of K_SS + lam I, Q = F K_S: and q = F B_S. Then the same numbers, times lam, follow from
+a row z alone, by its coordinates h = z_S F' in an orthonormal basis of S:
 
     e = y - h q            (lam a)          delta_j = K_jj + lam - Q_j' Q_j     (lam (1 + v' C_j))
     g = g0 - h h'          (lam d)          T_j = B_j - Q_j' q                  (lam v' a)
@@ -27,17 +27,17 @@ zero-one loss.
 
 The cache. Once a set C of columns is chosen for good, the remaining problem has the same form. Rows R replace z, e and
 g replace y and g0, and the Schur complement K - Q'Q (B - Q'q) replaces K (B). With stored rows (R, e, g), a round costs
-2 (s - c) multiplications per element instead of 2 s (`problem_after`, and `cached_rows` of
+2 (s - c) multiplications per element instead of 2 s (`remaining_problem`, and `residual_rows` of
 dsel.objective.cross_validation.losses).
 
-The intercept. "none": g0 = 1. "column": S holds a column of ones, penalized as all others are. "center": an intercept
-that is not penalized; on centered data its part of the hat matrix is 1/m, g0 = 1 - 1/m, and the errors are those of
-models fitted again without the row, intercept included. (The scales of standardized columns are those of all
-rows: they only say how strongly lam weighs on each column.)
+The intercept. "none": g0 = 1. "column": S has a column of ones, penalized like all others. "center": an intercept
+without a penalty. On centered data its part of the hat matrix is 1/m, so that g0 = 1 - 1/m, and the errors are those of
+models fitted again without the row, intercept included. (Standardized columns keep the scales of all rows; the scales
+only determine how strongly lam acts on each column.)
 
-Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its hat value is v / (sum of the
-weights); e / g is then sqrt(v) times the residual of the row under the weighted model fitted without it, all of its
-weight left out, so that squares add up to the weighted error. Rows of weight 0 are left away.
+Weights. A row of weight v enters as sqrt(v) z, sqrt(v) y, and the intercept's part of its leverage is v / (sum of the
+weights). Then e / g is sqrt(v) times the residual of the row under the weighted model fitted without the row, so that
+squares add up to the weighted error. Rows of weight 0 are dropped.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from dsel.objective.base import DEPENDENCE_TOLERANCE
 
 Intercept = Literal["center", "column", "none"]
 
-#: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it cannot be told from rounding.
+#: With a penalty, delta_j >= lam > 0 always: below this share of K_jj it is a rounding error.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class LooProblem:
-    """What all rounds share, in preprocessed units and weighted.
+    """The data that all rounds share, in preprocessed units and weighted.
 
     K (n, n), B (n, N), the sums over rows of X (n,) and Y (N,), and the m rows with their total weight (m without
     weights).
@@ -77,20 +77,21 @@ class LooProblem:
 
     @property
     def constant(self) -> bool:
-        """Whether a column of ones is always in."""
+        """Whether S always has a column of ones."""
         return self.intercept == "column"
 
     @property
-    def share(self) -> float:
-        """The hat value of a row of weight 1 before any column is chosen."""
+    def base_leverage(self) -> float:
+        """The leverage of a row of weight 1 before any column is chosen."""
         return 1.0 / self.weight if self.intercept == "center" else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class LooRound:
-    """The small arrays for one S (s columns; the column of ones, if any, stands before them): all that a block needs.
+    """The small arrays for one S of s columns, which are all that a block of rows needs.
 
-    F (s, s), Q (s, n), q (s, N), delta (n,), T (n, N); `insert`, `remove`: what is asked for.
+    F (s, s), Q (s, n), q (s, N), delta (n,), T (n, N). A column of ones, if any, comes first. insert, remove: whether
+    the errors of insertions and of removals are wanted.
     """
 
     members: Ints
@@ -100,13 +101,13 @@ class LooRound:
     q: Floats
     delta: Floats
     T: Floats
-    share: float
+    base_leverage: float
     insert: bool = True
     remove: bool = False
 
     @property
     def n(self) -> int:
-        """Columns of the data."""
+        """Number of columns of the data."""
         return int(self.delta.size)
 
     @property
@@ -125,8 +126,8 @@ class LooRound:
         return self.F.T @ self.q
 
     @property
-    def lead(self) -> int:
-        """Places before the columns of the data in S: 1 with the column of ones."""
+    def offset(self) -> int:
+        """Number of columns before those of the data: 1 with the column of ones."""
         return int(self.constant)
 
 
@@ -144,15 +145,15 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
         N = problem.B.shape[1]
         return LooRound(
             S, False, np.zeros((0, 0)), np.zeros((0, diagonal.size)), np.zeros((0, N)), diagonal + problem.lam,
-            problem.B, problem.share, insert, remove,
+            problem.B, problem.base_leverage, insert, remove,
         )  # fmt: skip
     L = np.linalg.cholesky(K_SS + problem.lam * np.eye(s))
     F, Q, q = (scipy.linalg.solve_triangular(L, right, lower=True) for right in (np.eye(s), K_S, B_S))
     delta = diagonal + problem.lam - np.einsum("sn,sn->n", Q, Q)
-    return LooRound(S, problem.constant, F, Q, q, delta, problem.B - Q.T @ q, problem.share, insert, remove)
+    return LooRound(S, problem.constant, F, Q, q, delta, problem.B - Q.T @ q, problem.base_leverage, insert, remove)
 
 
-def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
+def extend_round(problem: LooProblem, round: LooRound, b: int) -> LooRound:
     """Compute the arrays for S + b from those for S: the next row of the Cholesky factor. O(n s). b is independent."""
     v, root = round.Q[:, b], np.sqrt(round.delta[b])
     Q_b, q_b = (problem.K[b] - v @ round.Q) / root, round.T[b] / root
@@ -162,14 +163,14 @@ def extended(problem: LooProblem, round: LooRound, b: int) -> LooRound:
     F[s] = np.append(-(v @ round.F), 1.0) / root
     return LooRound(
         np.append(round.members, b), round.constant, F, np.vstack([round.Q, Q_b]), np.vstack([round.q, q_b]),
-        round.delta - np.square(Q_b), round.T - np.outer(Q_b, q_b), round.share, round.insert, round.remove,
+        round.delta - np.square(Q_b), round.T - np.outer(Q_b, q_b), round.base_leverage, round.insert, round.remove,
     )  # fmt: skip
 
 
-def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
-    """Return the remaining problem once the columns of `base` are chosen for good, on the rows of `cached_rows`.
+def remaining_problem(problem: LooProblem, base: LooRound) -> LooProblem:
+    """Return the problem that remains once the columns of `base` are chosen for good, on rows of `residual_rows`.
 
-    Its g0 is that of each row. O(n^2 s).
+    Each of these rows has its own g0. O(n^2 s).
     """
     K = problem.K - base.Q.T @ base.Q
     none = np.zeros(0)
@@ -177,27 +178,27 @@ def problem_after(problem: LooProblem, base: LooRound) -> LooProblem:
 
 
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
-    """(s, N) ridge coefficients on the columns S, the column of ones first. O(s^3)."""
-    K_SS = prepare_gram(problem, members)
+    """Return (s, N) ridge coefficients on the columns S, that of the column of ones first. O(s^3)."""
+    K_SS = member_gram(problem, members)
     B_S = problem.B[members]
     if problem.constant:
         B_S = np.vstack([problem.sum_y, B_S])
     return np.asarray(scipy.linalg.solve(K_SS + problem.lam * np.eye(K_SS.shape[0]), B_S, assume_a="pos"))
 
 
-def independent(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
-    """(n,) columns that may be inserted: without a penalty those that do not depend on S."""
+def insertable(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
+    """Return (n,) whether each column may be inserted: without a penalty it must not depend on S."""
     diagonal = np.diag(problem.K)
     tolerance = _ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE
     return np.asarray(delta > tolerance * (diagonal + problem.lam))
 
 
 def rank_deficient(problem: LooProblem, members: Ints) -> bool:
-    """Return whether columns S depend on each other by the rule of `independent`. O(s^3).
+    """Return whether columns S depend on each other by the rule of `insertable`. O(s^3).
 
     The column of ones counts, if there is one.
     """
-    K = prepare_gram(problem, members) + problem.lam * np.eye(len(members) + problem.constant)
+    K = member_gram(problem, members) + problem.lam * np.eye(len(members) + problem.constant)
     norms = np.sqrt(np.diag(K))
     if not (norms > 0.0).all():
         return True
@@ -208,8 +209,8 @@ def rank_deficient(problem: LooProblem, members: Ints) -> bool:
     return bool(pivots.min(initial=1.0) <= (_ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE))
 
 
-def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
-    """K of some columns, the column of ones before them if there is one."""
+def member_gram(problem: LooProblem, members: Ints) -> Floats:
+    """Return K of some columns, with the column of ones first if there is one."""
     S = np.asarray(members, np.int64)
     K = problem.K[np.ix_(S, S)]
     if problem.constant:
@@ -217,13 +218,13 @@ def prepare_gram(problem: LooProblem, members: Ints) -> Floats:
     return K
 
 
-def flat_size(round: LooRound) -> int:
-    """Length of a vector of errors: of S, of S + j for all j, of S - i for the members i."""
+def n_errors(round: LooRound) -> int:
+    """Return the length of a vector of errors: of S, of S + j for all j, of S - i for the members i."""
     return 1 + round.n + round.members.size
 
 
 def split_errors(round: LooRound, flat: Floats) -> tuple[float, Floats, Floats]:
-    """Errors of S, of S + j (n,), and of S - i (s,); what was not asked for, or is not finite, is inf."""
+    """Return the errors of S, of S + j (n,) and of S - i (s,); inf where they were not wanted or are not finite."""
     flat = np.where(np.isnan(flat), np.inf, flat)
     insert, remove = flat[1 : 1 + round.n], flat[1 + round.n :]
     return (

@@ -1,4 +1,4 @@
-"""Leave-one-out errors summed over rows of the data: what a block gives, from the small arrays of a round.
+"""Leave-one-out errors summed over the rows of a block, from the small arrays of a round.
 
 The formulas are those of dsel.objective.cross_validation.leave_one_out.
 """
@@ -14,28 +14,29 @@ from numpy.typing import NDArray
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Ints
 from dsel.errors import DataError
-from dsel.objective.cross_validation.leave_one_out import LooRound, flat_size
+from dsel.objective.cross_validation.leave_one_out import LooRound, n_errors
 
 Loss = Literal["squared", "zero-one"]
 
-#: Rows are worked through in pieces of about this many bytes of float64, large enough for BLAS and near
-#: enough to the processor's cache.
+#: Rows are processed in pieces of about this many bytes of float64: large enough for BLAS, small enough for the
+#: processor's cache.
 PIECE_BYTES = 4 << 20
 
-#: The divisor of a row is 1 less its leverage, off by some 1e-16 s whatever its size, as both are near 1: at this limit
-#: three or four digits of the error are left, below it soon none. A column nonzero in one row only has lam / K_jj.
+#: The divisor of a row is 1 minus its leverage. Its rounding error is about 1e-16 s, whatever its size, for both are
+#: near 1. At this limit three or four digits of the row's error are right. A column that is nonzero in one row only has
+#: the divisor lam / K_jj.
 UNDETERMINED = 1e-11
 
-#: A label times a prediction of at most this less 1 is wrong. As it is printed the loss counts 0 as wrong; models on
-#: few values (one-hot columns, say) often predict exactly that, and rounding must not decide.
+#: A prediction is wrong if its product with the label is at most THRESHOLD - 1. The loss of the paper counts 0 as
+#: wrong. Models on few distinct values, such as one-hot columns, often predict exactly 0, and rounding must not decide.
 THRESHOLD = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class RowView:
-    """How rows of the data become z and y: (value - center) / scale; `fill` stands for NaN in X.
+class RowTransform:
+    """The preprocessing of rows: z and y are (value - center) / scale; `fill` replaces NaN in X.
 
-    zero_coded: (N,) targets with labels 0 and 1, which count as -1 and +1 (their center and scale are those of that).
+    zero_coded: (N,) whether a target has labels 0 and 1. They are mapped to -1 and +1 first.
     """
 
     center_x: Floats
@@ -47,18 +48,18 @@ class RowView:
     fill: Floats | None = None
 
     def targets(self, y: Any, where: str = "Y") -> tuple[Floats, Floats]:
-        """Preprocessed targets (r, N), and the labels (zero-one loss; else all 1). Errors: DataError."""
+        """Return preprocessed targets (r, N), and the labels (zero-one loss; else all 1). Errors: DataError."""
         raw = np.asarray(y, np.float64)
         if self.loss == "squared":
             return (raw - self.center_y) / self.scale_y, np.ones((1, 1))
         raw = np.where(self.zero_coded, 2.0 * raw - 1.0, raw)
         if not np.isin(raw, (-1.0, 1.0)).all():
             row, column = np.argwhere(~np.isin(raw, (-1.0, 1.0)))[0]
-            raise not_labels(f"{where}: {np.asarray(y)[row, column]} in row {row}, column {column}")
+            raise label_error(f"{where}: {np.asarray(y)[row, column]} in row {row}, column {column}")
         return (raw - self.center_y) / self.scale_y, raw
 
 
-def not_labels(what: str) -> DataError:
+def label_error(what: str) -> DataError:
     """Return the error for targets that are not labels."""
     return DataError(f"The zero-one loss needs labels -1 and +1, or 0 and 1 ({what}).", "Recode Y, or loss: squared.")
 
@@ -112,159 +113,160 @@ def _add_zero_one(
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """A round's arrays in the form that the kernels take: u = x a + [h 1] M has unit delta."""
+    """The arrays of a round, scaled for the kernels: u = x a + [h 1] M has unit delta."""
 
     a: Floats
     M: Floats
     tau: Floats  # (N, n)
 
 
-def _scaled(round: LooRound, view: RowView) -> _Scaled:
+def _scaled(round: LooRound, transform: RowTransform) -> _Scaled:
     root = 1.0 / np.sqrt(np.where(round.delta > 0.0, round.delta, np.inf))
-    M = np.vstack([round.Q, view.center_x / view.scale_x])
-    return _Scaled(root / view.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T))
+    M = np.vstack([round.Q, transform.center_x / transform.scale_x])
+    return _Scaled(root / transform.scale_x, -M * root, np.ascontiguousarray((round.T * root[:, None]).T))
 
 
-def rows_of(x: Any, view: RowView) -> NDArray[Any]:
-    """Rows as a C-ordered float32 or float64 array, NaN filled, not yet preprocessed."""
+def rows_of(x: Any, transform: RowTransform) -> NDArray[Any]:
+    """Return rows as a C-ordered float32 or float64 array, with NaN filled, not yet preprocessed."""
     if hasattr(x, "toarray"):
         x = x.toarray()
     if x.dtype not in (np.float32, np.float64):
         x = x.astype(np.float64)
-    if view.fill is not None and np.isnan(x).any():
-        x = np.where(np.isnan(x), view.fill, x)
+    if transform.fill is not None and np.isnan(x).any():
+        x = np.where(np.isnan(x), transform.fill, x)
     return np.ascontiguousarray(x)
 
 
-def member_rows(x: NDArray[Any], members: Ints, constant: bool, view: RowView) -> Floats:
-    """z_S (r, s) of preprocessed values, the column of ones first."""
-    z = (x[:, members].astype(np.float64) - view.center_x[members]) / view.scale_x[members]
+def member_rows(x: NDArray[Any], members: Ints, constant: bool, transform: RowTransform) -> Floats:
+    """Return z_S (r, s), the preprocessed values of the members, with the column of ones first."""
+    z = (x[:, members].astype(np.float64) - transform.center_x[members]) / transform.scale_x[members]
     return np.hstack([np.ones((x.shape[0], 1)), z]) if constant else z
 
 
 def residuals(z_S: Floats, targets: Floats, g0: float | Floats, round: LooRound) -> tuple[Floats, Floats, Floats]:
-    """e (r, N), g (r,) and h (r, s). g0: of all rows, or (r,) of each."""
+    """Return e (r, N), g (r,) and h (r, s). g0: one for all rows, or (r,)."""
     h = z_S @ round.F.T
     return targets - h @ round.q, g0 - np.einsum("rs,rs->r", h, h), h
 
 
 @dataclass(frozen=True, eq=False)
-class Weighing:
-    """How rows of weights w (r,), all > 0, enter: their roots, and 1 - h before any column is chosen."""
+class RowWeights:
+    """Weights w (r,) of rows, all > 0, with their roots, and g0, the divisors before any column is chosen."""
 
     w: Floats
     root: Floats
     g0: Floats
 
     @classmethod
-    def of(cls, w: Floats | None, rows: int, share: float) -> Weighing:
-        """Weights, 1 where there are none."""
+    def of(cls, w: Floats | None, rows: int, base_leverage: float) -> RowWeights:
+        """Return the weights, 1 where there are none."""
         w = np.ones(rows) if w is None else w
-        return cls(w, np.sqrt(w), 1.0 - share * w)
+        return cls(w, np.sqrt(w), 1.0 - base_leverage * w)
 
-    def rows(self, start: int, stop: int) -> Weighing:
+    def rows(self, start: int, stop: int) -> RowWeights:
         """Return the weights of some of the rows."""
-        return Weighing(self.w[start:stop], self.root[start:stop], self.g0[start:stop])
+        return RowWeights(self.w[start:stop], self.root[start:stop], self.g0[start:stop])
 
-    def flip(self, labels: Floats, view: RowView) -> Floats | None:
-        """Label times scale for rows times their root, for the zero-one loss; see `THRESHOLD`."""
-        return labels * view.scale_y * THRESHOLD / self.root[:, None] if view.loss == "zero-one" else None
+    def flip(self, labels: Floats, transform: RowTransform) -> Floats | None:
+        """Return label times scale, divided by the root of the weights, for the zero-one loss; see `THRESHOLD`."""
+        return labels * transform.scale_y * THRESHOLD / self.root[:, None] if transform.loss == "zero-one" else None
 
 
-def with_weight(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Floats | None]:
-    """Rows of weight > 0 alone."""
+def drop_zero_weights(x: Any, y: Any, w: Floats | None) -> tuple[Any, Any, Floats | None]:
+    """Return the rows of weight > 0."""
     if w is None or (w > 0.0).all():
         return x, y, w
     there = np.flatnonzero(w > 0.0)
     return x[there], y[there], w[there]
 
 
-def block_errors(x: Any, y: Any, round: LooRound, view: RowView, where: str = "Y", w: Floats | None = None) -> Floats:
+def block_errors(
+    x: Any, y: Any, round: LooRound, transform: RowTransform, where: str = "Y", w: Floats | None = None
+) -> Floats:
     """Sum the errors of S, S + j and S - i over the rows of one block.
 
     x (r, n), dense or sparse, and y (r, N) are unscaled; w (r,) are weights.
 
-    2 s r n multiplications by BLAS-3 and one division an element (none for the zero-one loss); a piece of PIECE_BYTES
-    next to the block. It raises DataError if a target is not a label of the zero-one loss.
+    2 s r n multiplications by BLAS-3 and one division per element (none for the zero-one loss). Memory: PIECE_BYTES.
+    Errors: DataError if a target is not a label of the zero-one loss.
     """
-    x, y, w = with_weight(x, y, w)
-    targets, labels = view.targets(y, where)
-    weighing = Weighing.of(w, x.shape[0], round.share)
-    flip = weighing.flip(labels, view)
-    return _errors(x, targets, weighing.g0, flip, round, view, None if w is None else weighing)
+    x, y, w = drop_zero_weights(x, y, w)
+    targets, labels = transform.targets(y, where)
+    weights = RowWeights.of(w, x.shape[0], round.base_leverage)
+    flip = weights.flip(labels, transform)
+    return _errors(x, targets, weights.g0, flip, round, transform, None if w is None else weights)
 
 
-def cached_rows(x: Any, y: Any, base: LooRound, view: RowView, where: str = "Y") -> tuple[Floats, Floats]:
-    """Compute R (r, n), and per row e (N), g and, for the zero-one loss, label times scale (N), without weights.
+def residual_rows(x: Any, y: Any, base: LooRound, transform: RowTransform, where: str = "Y") -> tuple[Floats, Floats]:
+    """Return R (r, n), and (r, N + 1 or 2 N + 1) e, g and, for the zero-one loss, label times scale.
 
-    The rows are as in `block_errors`.
-
-    Written down, they are rows of the problem that `problem_after` gives. 2 s r n multiplications.
+    The rows are as in `block_errors`, without weights. The results are rows of `remaining_problem(problem, base)`.
+    2 s r n multiplications.
     """
-    targets, labels = view.targets(y, where)
-    rows = rows_of(x, view)
-    z_C = member_rows(rows, base.members, base.constant, view)
-    R = np.subtract(rows, view.center_x, dtype=np.float64)
-    R /= view.scale_x
-    e, g, h = residuals(z_C, targets, 1.0 - base.share, base)
-    flip = [labels * view.scale_y * THRESHOLD] if view.loss == "zero-one" else []
-    return _less(R, h, base), np.hstack([e, g[:, None], *flip])
+    targets, labels = transform.targets(y, where)
+    rows = rows_of(x, transform)
+    z_C = member_rows(rows, base.members, base.constant, transform)
+    R = np.subtract(rows, transform.center_x, dtype=np.float64)
+    R /= transform.scale_x
+    e, g, h = residuals(z_C, targets, 1.0 - base.base_leverage, base)
+    flip = [labels * transform.scale_y * THRESHOLD] if transform.loss == "zero-one" else []
+    return _subtract_fit(R, h, base), np.hstack([e, g[:, None], *flip])
 
 
-def cached_rows_after(R: Floats, aside: Floats, base: LooRound) -> tuple[Floats, Floats]:
-    """Sum the errors from cached rows. `base` is a round of the problem that they belong to. R is overwritten."""
+def advance_rows(R: Floats, vectors: Floats, base: LooRound) -> tuple[Floats, Floats]:
+    """Return `residual_rows` for more columns, from such rows. `base` is a round of their problem. R is overwritten."""
     N = base.q.shape[1]
     z_C = R[:, base.members]
-    e, g, h = residuals(z_C, aside[:, :N], aside[:, N], base)
-    return _less(R, h, base), np.hstack([e, g[:, None], aside[:, N + 1 :]])
+    e, g, h = residuals(z_C, vectors[:, :N], vectors[:, N], base)
+    return _subtract_fit(R, h, base), np.hstack([e, g[:, None], vectors[:, N + 1 :]])
 
 
-def _less(R: Floats, h: Floats, base: LooRound) -> Floats:
+def _subtract_fit(R: Floats, h: Floats, base: LooRound) -> Floats:
     if h.shape[1]:
         R -= h @ base.Q
     return R
 
 
-def cached_errors(R: Floats, aside: Floats, round: LooRound) -> Floats:
-    """As `block_errors`, from rows (R, aside) that `cached_rows` gave, for a round of the problem they belong to."""
+def residual_row_errors(R: Floats, vectors: Floats, round: LooRound) -> Floats:
+    """Return `block_errors` from rows (R, vectors) of `residual_rows`, for a round of their problem."""
     N = round.q.shape[1]
-    flip = aside[:, N + 1 :] if aside.shape[1] > N + 1 else None
-    return _errors(R, aside[:, :N], aside[:, N], flip, round, plain_view(round.n, N))
+    flip = vectors[:, N + 1 :] if vectors.shape[1] > N + 1 else None
+    return _errors(R, vectors[:, :N], vectors[:, N], flip, round, identity_transform(round.n, N))
 
 
-def plain_view(n: int, N: int) -> RowView:
-    """Rows that are preprocessed already."""
-    return RowView(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
+def identity_transform(n: int, N: int) -> RowTransform:
+    """Return the transform of rows that are preprocessed already."""
+    return RowTransform(np.zeros(n), np.ones(n), np.zeros(N), np.ones(N), "squared", np.zeros(N, bool))
 
 
 def _errors(
-    x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: LooRound, view: RowView,
-    weighing: Weighing | None = None,
+    x: Any, targets: Floats, g0: Floats, flip: Floats | None, round: LooRound, transform: RowTransform,
+    weights: RowWeights | None = None,
 ) -> Floats:  # fmt: skip
-    flat = np.zeros(flat_size(round))
-    count = np.ones(x.shape[0]) if weighing is None else weighing.w
-    scaled = _scaled(round, view)
+    flat = np.zeros(n_errors(round))
+    count = np.ones(x.shape[0]) if weights is None else weights.w
+    scaled = _scaled(round, transform)
     step = max(16, PIECE_BYTES // (8 * round.n))
-    room = np.empty((min(step, x.shape[0]), round.n))  # made once: fresh pages cost more than the arithmetic
+    buffer = np.empty((min(step, x.shape[0]), round.n))  # allocated once: new pages cost more than the arithmetic
     for start in range(0, x.shape[0], step):
         piece = slice(start, start + step)
-        rows = rows_of(x[piece], view)
-        z_S = member_rows(rows, round.members, round.constant, view)
+        rows = rows_of(x[piece], transform)
+        z_S = member_rows(rows, round.members, round.constant, transform)
         t = targets[piece]
         one = np.ones((rows.shape[0], 1))
-        if weighing is not None:
-            one = weighing.root[piece, None]
+        if weights is not None:
+            one = weights.root[piece, None]
             rows, t, z_S = rows * one, t * one, z_S * one
         e, g, h = residuals(z_S, t, g0[piece], round)
         wrong = None if flip is None else flip[piece]
-        flat[0] += plain_errors(e, g, wrong, count[piece])
+        flat[0] += subset_errors(e, g, wrong, count[piece])
         if round.insert:
-            D = room[: rows.shape[0]]
+            D = buffer[: rows.shape[0]]
             if h.shape[1]:
                 np.matmul(np.hstack([h, one]), scaled.M, out=D)
             else:
                 D[:] = scaled.M[0]
-                if weighing is not None:
+                if weights is not None:
                     D *= one
             _add(rows, scaled.a, D, e, g, scaled.tau, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
@@ -273,11 +275,11 @@ def _errors(
 
 
 def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Floats | None, count: Floats) -> Floats:
-    """(s,) errors of S - i over some rows."""
-    lead = round.lead
-    root = 1.0 / np.sqrt(np.square(round.F).sum(axis=0)[lead:])
-    u = (h @ round.F)[:, lead:] * root
-    tau = round.w[lead:] * root[:, None]
+    """Return (s,) the errors of S - i over some rows."""
+    offset = round.offset
+    root = 1.0 / np.sqrt(np.square(round.F).sum(axis=0)[offset:])
+    u = (h @ round.F)[:, offset:] * root
+    tau = round.w[offset:] * root[:, None]
     d = g[:, None] + np.square(u)
     d[d <= UNDETERMINED] = 0.0
     errors = np.zeros(root.size)
@@ -302,8 +304,11 @@ def _add(
         _add_zero_one(x, a, D, e, g, tau, np.ascontiguousarray(flip), count, errors)
 
 
-def plain_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> float:
-    """Error of S itself over some rows; flip (r, N) is label times scale for the zero-one loss, count (r,) weights."""
+def subset_errors(e: Floats, g: Floats, flip: Floats | None, count: Floats) -> float:
+    """Return the error of S over some rows.
+
+    flip: (r, N) label times scale for the zero-one loss. count: (r,) weights.
+    """
     g = g[:, None]
     open_ = g <= UNDETERMINED
     if flip is None:

@@ -1,8 +1,8 @@
-"""Algorithm 3 of the greedy RLS paper for data in memory: what stands in for its cache C is updated and read in one go.
+"""Algorithm 3 of the greedy RLS paper for data in memory: its cache C is updated and read in one sweep.
 
-R = Z - H Q (the paper's lam C) is kept as float64. When column b enters S, R_j - R_b rho_j is the new R, rho the last
-row of the new Q over the root of delta_b; that update and the errors of all S + j are one sweep over R, block by block,
-on some threads. Errors are added up in the order of the blocks, so that not a bit depends on the threads.
+R = Z - H Q (the paper's lam C) is kept as float64. When column b enters S, the new R is R_j - R_b rho_j, rho being the
+last row of the new Q divided by the root of delta_b. This update and the errors of all S + j are one sweep over R,
+block by block, on several threads. Errors are added in the order of the blocks, so that no bit depends on the threads.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 
 from dsel._lib.jit import compiled
 from dsel._lib.types import Floats
-from dsel.objective.cross_validation.leave_one_out import LooRound, flat_size
+from dsel.objective.cross_validation.leave_one_out import LooRound, n_errors
 from dsel.objective.cross_validation.losses import (
     UNDETERMINED,
-    RowView,
-    Weighing,
+    RowTransform,
+    RowWeights,
+    drop_zero_weights,
     member_rows,
-    plain_errors,
     residuals,
     rows_of,
-    with_weight,
+    subset_errors,
 )
 
 #: After so many updates R is computed again from the data, so that rounding errors cannot accumulate.
@@ -100,11 +100,11 @@ def _sweep_zero_one(
 
 @dataclass
 class _Block:
-    """Preprocessed rows: Z (r, n), as R; and e and g of the present S. All are times the root of the weights."""
+    """Preprocessed rows: Z (r, n), R, and e and g of the present S, all multiplied by the root of the weights."""
 
     x: Any
     targets: Floats
-    weighing: Weighing
+    weights: RowWeights
     flip: Floats | None
     R: Floats
     e: Floats
@@ -112,39 +112,40 @@ class _Block:
 
 
 def cache_bytes(m: int, n: int) -> int:
-    """Memory that the cache takes."""
+    """Return the memory that the cache takes, in bytes."""
     return 8 * m * n
 
 
 class LooCache:
     """Rows in memory with their R.
 
-    parts: (x, y, weights or None) of the row blocks, dense or sparse. threads: by default one per core. share: see
-    LooProblem.
+    parts: (x, y, weights or None) of the row blocks, dense or sparse. base_leverage: see `LooProblem`. threads: default
+    one per core.
     """
 
     def __init__(
-        self, parts: Sequence[tuple[Any, Any, Floats | None]], view: RowView, share: float, threads: int | None = None
-    ) -> None:
-        self._view = view
+        self, parts: Sequence[tuple[Any, Any, Floats | None]], transform: RowTransform, base_leverage: float,
+        threads: int | None = None,
+    ) -> None:  # fmt: skip
+        self._transform = transform
         self._threads = threads or len(os.sched_getaffinity(0))
         self._blocks: list[_Block] = []
         self._last: LooRound | None = None
         self._updates = 0
-        for x, y, w in (with_weight(*part) for part in parts):
+        for x, y, w in (drop_zero_weights(*part) for part in parts):
             step = max(64, _BLOCK_BYTES // (8 * x.shape[1]))
-            targets, labels = view.targets(y)
-            whole = Weighing.of(w, x.shape[0], share)
+            targets, labels = transform.targets(y)
+            whole = RowWeights.of(w, x.shape[0], base_leverage)
             for start in range(0, x.shape[0], step):
                 rows = x[start : start + step]
-                weighing = whole.rows(start, start + step)
-                t = targets[start : start + step] * weighing.root[:, None]
-                flip = weighing.flip(labels[start : start + step], view)
+                weights = whole.rows(start, start + step)
+                t = targets[start : start + step] * weights.root[:, None]
+                flip = weights.flip(labels[start : start + step], transform)
                 flip = None if flip is None else np.ascontiguousarray(flip)
-                self._blocks.append(_Block(rows, t, weighing, flip, np.empty(0), t.copy(), np.empty(0)))
+                self._blocks.append(_Block(rows, t, weights, flip, np.empty(0), t.copy(), np.empty(0)))
 
     def errors(self, round: LooRound) -> Floats:
-        """As `losses.block_errors`, over all rows, for rounds that ask for insertions alone."""
+        """Return `losses.block_errors` summed over all rows, for a round with insertions only."""
         assert not round.remove
         last = self._last
         step = last is not None and self._updates < REBUILD_AFTER
@@ -167,18 +168,18 @@ class LooCache:
             return self._sweep(block, round, rho, inverse, tau, step)
 
         with ThreadPoolExecutor(self._threads) as pool:
-            total = np.zeros(flat_size(round))
+            total = np.zeros(n_errors(round))
             for part in pool.map(work, self._blocks):
                 total += part
         return total
 
     def _rebuild(self, block: _Block, round: LooRound) -> None:
-        rows = rows_of(block.x, self._view)
-        root = block.weighing.root[:, None]
-        z_S = member_rows(rows, round.members, round.constant, self._view) * root
-        block.R = (rows - self._view.center_x) / self._view.scale_x
+        rows = rows_of(block.x, self._transform)
+        root = block.weights.root[:, None]
+        z_S = member_rows(rows, round.members, round.constant, self._transform) * root
+        block.R = (rows - self._transform.center_x) / self._transform.scale_x
         block.R *= root
-        block.e, block.g, h = residuals(z_S, block.targets, block.weighing.g0, round)
+        block.e, block.g, h = residuals(z_S, block.targets, block.weights.g0, round)
         if h.shape[1]:
             block.R -= h @ round.Q
 
@@ -189,13 +190,13 @@ class LooCache:
         block.g = block.g - np.square(u) / last.delta[b]
 
     def _sweep(self, block: _Block, round: LooRound, rho: Floats, inverse: Floats, tau: Floats, step: bool) -> Floats:
-        flat = np.zeros(flat_size(round))
-        flat[0] = plain_errors(block.e, block.g, block.flip, block.weighing.w)
+        flat = np.zeros(n_errors(round))
+        flat[0] = subset_errors(block.e, block.g, block.flip, block.weights.w)
         u = block.R[:, round.members[-1]].copy() if step else np.zeros(block.R.shape[0])
         inserted = flat[1 : 1 + round.n]
         if block.flip is None:
             _sweep_squared(block.R, u, rho, block.e, block.g, inverse, tau, inserted)
         else:
-            w = block.weighing.w
+            w = block.weights.w
             _sweep_zero_one(block.R, u, rho, block.e, block.g, inverse, tau, block.flip, w, inserted)
         return flat

@@ -87,7 +87,7 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
             for a in range(p + 1, s):
                 u_a = u[a]
                 rest = M[p, a] - u_a * m
-                # The compiler vectorises loops over slices that start at 0: nearly three times as fast.
+                # The compiler vectorizes loops over slices that start at 0: nearly three times as fast.
                 target, source, ratio = M[a, a:s], M[p, a:s], u[a:s]
                 for b in range(s - a):
                     target[b] -= u_a * source[b] + ratio[b] * rest

@@ -1,7 +1,7 @@
 """The cache of greedy RLS out of core: rows of R and of the vectors e, g for a set of chosen columns, in Zarr.
 
     FOLDER/cache-SIZE-TOKEN/manifest.json   data, options, columns, number of updates since it was computed from X
-    FOLDER/cache-SIZE-TOKEN/R, aside        float64, with a checksum per chunk; each chunk is written by one task
+    FOLDER/cache-SIZE-TOKEN/R, vectors      float64, with a checksum per chunk; each chunk is written by one task
     FOLDER/.TOKEN/                          a cache that is being written, renamed when it is complete
 
 The cache can be deleted at any time. What is lost, damaged or of another job is computed again from the data.
@@ -37,7 +37,7 @@ CHUNK_BYTES = 16 << 20
 
 _FORMAT = 2
 #: The arrays of a cache: R, and e, g and labels.
-_ARRAYS = ("R", "aside")
+_ARRAYS = ("R", "vectors")
 _MANIFEST = "manifest.json"
 
 

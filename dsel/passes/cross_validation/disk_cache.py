@@ -21,11 +21,11 @@ from dsel.objective.cross_validation.leave_one_out import (
     Intercept,
     LooProblem,
     LooRound,
-    flat_size,
+    n_errors,
     prepare,
-    problem_after,
+    remaining_problem,
 )
-from dsel.objective.cross_validation.losses import Loss, RowView, cached_errors, cached_rows, cached_rows_after
+from dsel.objective.cross_validation.losses import Loss, RowTransform, advance_rows, residual_row_errors, residual_rows
 from dsel.passes.cross_validation.cache_file import CacheFile, Target, cache_file_bytes, require_room
 from dsel.passes.cross_validation.cost_model import best_every
 from dsel.passes.cross_validation.rows import DatasetRows, loo_pass
@@ -44,27 +44,27 @@ FoldEvery = int | Literal["auto", "never"]
 
 
 def _from_data(
-    x: Any, y: Any, block: Block, base: LooRound, round: LooRound, view: RowView, target: Target, where: str
+    x: Any, y: Any, block: Block, base: LooRound, round: LooRound, transform: RowTransform, target: Target, where: str
 ) -> Floats:
     """Write the cache of one block of X, and return the errors of a round on it."""
-    flat = np.zeros(flat_size(round))
+    flat = np.zeros(n_errors(round))
     for start, stop in target.pieces(block):
         piece = slice(start - block.start, stop - block.start)
-        R, vectors = cached_rows(x[piece], y[piece], base, view, f"{where}, rows {start} to {stop}")
+        R, vectors = residual_rows(x[piece], y[piece], base, transform, f"{where}, rows {start} to {stop}")
         target.write(start, R, vectors)
-        flat += cached_errors(R, vectors, round)
+        flat += residual_row_errors(R, vectors, round)
     return flat
 
 
 def _from_cache(R: Any, vectors: Any, block: Block, base: LooRound, round: LooRound, target: Target) -> Floats:
     """Update one block of the last cache, write it, and return the errors of a round on it."""
-    R, vectors = cached_rows_after(R, vectors, base)
+    R, vectors = advance_rows(R, vectors, base)
     target.write(block.start, R, vectors)
-    return cached_errors(R, vectors, round)
+    return residual_row_errors(R, vectors, round)
 
 
 def _on_cache(R: Any, vectors: Any, block: Block, round: LooRound) -> Floats:
-    return cached_errors(R, vectors, round)
+    return residual_row_errors(R, vectors, round)
 
 
 class CachedRows(DatasetRows):
@@ -129,7 +129,7 @@ class CachedRows(DatasetRows):
     def _cache_on_disk(self) -> CacheFile:
         assert self._problem is not None
         if self._disk is None:
-            width = _width(self._dataset, self.view.loss)
+            width = _width(self._dataset, self.transform.loss)
             key = None
             if self._dataset.fingerprint is not None:
                 problem = {"lam": self._problem.lam, "intercept": self._problem.intercept}
@@ -157,7 +157,7 @@ class CachedRows(DatasetRows):
     def _problem_with(self, round: LooRound, size: int) -> tuple[LooRound, LooProblem]:
         assert self._problem is not None
         base = prepare(self._problem, round.members[:size])
-        return base, problem_after(self._problem, base)
+        return base, remaining_problem(self._problem, base)
 
     def _rewritten(self, round: LooRound, size: int) -> Floats:
         """Return the errors of a round, from the pass that writes the cache for its first `size` columns."""
@@ -199,7 +199,7 @@ class CachedRows(DatasetRows):
 
 def _padded(found: Floats, round: LooRound) -> Floats:
     """Return errors in the layout of the whole round."""
-    flat = np.zeros(flat_size(round))
+    flat = np.zeros(n_errors(round))
     flat[: 1 + round.n] = found[: 1 + round.n]
     return flat
 

@@ -11,7 +11,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
-from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_lam_errors
+from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
 from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.folds import FoldStatistics
@@ -42,7 +42,7 @@ class FoldRows(DatasetRows):
 
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """Return the cross-validated error of each penalty with these columns."""
-        return np.asarray(sum(fold_lam_errors(fold, lams, members) for fold in self._folds)) / self._repeats
+        return np.asarray(sum(fold_ridge_errors(fold, lams, members) for fold in self._folds)) / self._repeats
 
     def problem(self, lam: float) -> LooProblem:
         """Return what all rounds share. Later errors are those with this lam."""
@@ -64,7 +64,7 @@ class FoldRows(DatasetRows):
         at_x, at_y = (mean_x, mean_y) if centered else (np.zeros_like(mean_x), np.zeros_like(mean_y))
         K, B, yy = _about(K, part.B, part.yy, inside, part.mean_x - at_x, part.mean_y - at_y)
         K_out, B_out, _ = _about(K_out, B_out, part.yy, outside, mean_x - at_x, mean_y - at_y)
-        scale_x, scale_y = self.view.scale_x, self.view.scale_y
+        scale_x, scale_y = self.transform.scale_x, self.transform.scale_y
         K_out, K = K_out / np.outer(scale_x, scale_x), K / np.outer(scale_x, scale_x)
         B_out, B = B_out / np.outer(scale_x, scale_y), B / np.outer(scale_x, scale_y)
         for array in (K_out, K, B_out, B):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,22 @@ from dsel.data.store.sparse import is_sparse
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError, OptionError
-from dsel.objective.cross_validation.losses import THRESHOLD, RowView, rows_of
+from dsel.objective.cross_validation.losses import THRESHOLD, RowTransform, rows_of
 from dsel.passes.reduce_blocks import RowPass
 from dsel.storage.paths import AnyPath, as_path
 
 
 def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | None = None) -> RowPass:
-    """Return the pass that tests some subsets of `size` columns on held-out rows. Arguments: W, intercepts, view."""
+    """Return the pass that tests some subsets of `size` columns on held-out rows.
+
+    Arguments: W, intercepts, transform.
+    """
     flops = 2 * dataset.m * size * size * max(1, dataset.n_targets)
     return RowPass("held-out rows", dataset, _block_held_out, np.add, 8 * subsets, flops, columns, share=True)
 
 
 def held_out_errors(
-    dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], view: RowView,
+    dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], transform: RowTransform,
     engine: Engine = THREADS,
 ) -> Floats:  # fmt: skip
     """Return (len(subsets),) the errors per row (of weight 1), in one pass over the columns of the subsets.
@@ -43,12 +47,12 @@ def held_out_errors(
     for i, (members, w, _) in enumerate(subsets):
         W[np.searchsorted(columns, members), i] = w
     intercepts = np.stack([intercept for _, _, intercept in subsets])
-    narrow = RowView(
-        view.center_x[columns], view.scale_x[columns], view.center_y, view.scale_y, view.loss, view.zero_coded,
-        None if view.fill is None else view.fill[columns],
+    narrow = replace(
+        transform, center_x=transform.center_x[columns], scale_x=transform.scale_x[columns],
+        fill=None if transform.fill is None else transform.fill[columns],
     )  # fmt: skip
     one = held_out_pass(dataset, len(subsets), columns.size, columns)
-    total = one.run(engine, W=W, intercepts=intercepts, view=narrow)
+    total = one.run(engine, W=W, intercepts=intercepts, transform=narrow)
     return np.asarray(total[:-1] / total[-1])
 
 
@@ -85,11 +89,11 @@ def held_out_dataset(dataset: Dataset, given: Any) -> Dataset:
     return held_out
 
 
-def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, view: RowView) -> Floats:
+def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats, transform: RowTransform) -> Floats:
     where = f"held-out rows {block.start} to {block.stop}"
     if not np.isfinite(np.asarray(y, np.float64)).all():
         raise DataError(f"Y of {where} has NaN or infinite values.", "Correct the held-out data.")
-    targets, labels = view.targets(y, where)
+    targets, labels = transform.targets(y, where)
     s, subsets, N = W.shape
     weights = np.ones(x.shape[0]) if block.w is None else block.w
     errors = np.zeros(subsets + 1)  # and the weight, last
@@ -97,17 +101,17 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     step = max(16, (8 << 20) // (8 * max(s, subsets * N, 1)))
     for start in range(0, x.shape[0], step):
         w = weights[start : start + step]
-        z = (rows_of(x[start : start + step], view) - view.center_x) / view.scale_x
+        z = (rows_of(x[start : start + step], transform) - transform.center_x) / transform.scale_x
         if not np.isfinite(z).all():
             raise DataError(
                 f"X of {where} has NaN or infinite values in the chosen columns.",
                 "Correct the held-out data, or set missing: mean to replace NaN by the means of the data.",
             )
         e = targets[start : start + step, None, :] - (z @ W.reshape(s, -1)).reshape(-1, subsets, N) - intercepts
-        if view.loss == "squared":
+        if transform.loss == "squared":
             errors[:-1] += w @ np.square(e).sum(axis=2)
         else:
-            flip = labels[start : start + step, None, :] * view.scale_y * THRESHOLD
+            flip = labels[start : start + step, None, :] * transform.scale_y * THRESHOLD
             errors[:-1] += w @ np.count_nonzero(flip * e >= 1.0, axis=2)
     return errors
 

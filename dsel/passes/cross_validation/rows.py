@@ -17,9 +17,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
 from dsel.objective.cross_validation.leave_one_out import Intercept, LooProblem, LooRound
-from dsel.objective.cross_validation.losses import Loss, RowView, block_errors, not_labels
+from dsel.objective.cross_validation.losses import Loss, RowTransform, block_errors, label_error
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
-from dsel.objective.cross_validation.ridge_grid import LamSpectrum, block_lam_errors, lam_spectrum
+from dsel.objective.cross_validation.ridge_grid import RidgeSpectrum, block_ridge_errors, ridge_spectrum
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
 
@@ -27,23 +27,25 @@ from dsel.passes.statistics import Statistics
 _CACHE_SHARE = 0.5
 
 
-def _block_errors(x: Any, y: Any, block: Block, round: LooRound, view: RowView, where: str) -> Floats:
-    return block_errors(x, y, round, view, f"{where}, rows {block.start} to {block.stop}", block.w)
+def _block_errors(x: Any, y: Any, block: Block, round: LooRound, transform: RowTransform, where: str) -> Floats:
+    return block_errors(x, y, round, transform, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
-def _block_penalty_errors(x: Any, y: Any, block: Block, spectrum: LamSpectrum, view: RowView, where: str) -> Floats:
-    return block_lam_errors(x, y, spectrum, view, f"{where}, rows {block.start} to {block.stop}", block.w)
+def _block_penalty_errors(
+    x: Any, y: Any, block: Block, spectrum: RidgeSpectrum, transform: RowTransform, where: str
+) -> Floats:
+    return block_ridge_errors(x, y, spectrum, transform, f"{where}, rows {block.start} to {block.stop}", block.w)
 
 
 def loo_pass(dataset: Dataset, chosen: int) -> RowPass:
-    """Return the pass of one round, with `chosen` columns chosen before. Arguments: round, view, where."""
+    """Return the pass of one round, with `chosen` columns chosen before. Arguments: round, transform, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = m * n * (2 * chosen + 8 * N)
     return RowPass("leave-one-out", dataset, _block_errors, np.add, 8 * (1 + n + chosen), flops, share=True)
 
 
 def penalty_pass(dataset: Dataset, penalties: int) -> RowPass:
-    """Return the pass that compares some ridge penalties. Arguments: spectrum, view, where."""
+    """Return the pass that compares some ridge penalties. Arguments: spectrum, transform, where."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     flops = 2 * m * n * (n + penalties * N)
     return RowPass("lam", dataset, _block_penalty_errors, np.add, 8 * penalties, flops, share=True)
@@ -86,7 +88,7 @@ class DatasetRows:
         self._dataset, self._statistics, self._engine = dataset, statistics, engine
         self._preprocess = preprocess
         scaling = statistics.scaling(preprocess)
-        self.view = RowView(
+        self.transform = RowTransform(
             scaling.center_x, scaling.scale_x, scaling.center_y, scaling.scale_y, loss, zero_coded, fill
         )
         self._cache: LooCache | None = None
@@ -100,25 +102,25 @@ class DatasetRows:
     @property
     def recoded(self) -> bool:
         """Return whether labels 0 and 1 count as -1 and +1."""
-        return bool(self.view.zero_coded.any())
+        return bool(self.transform.zero_coded.any())
 
     def problem(self, lam: float) -> LooProblem:
         """Return what all rounds share."""
-        statistics, view = self._statistics, self.view
+        statistics, transform = self._statistics, self.transform
         objective = statistics.objective(self._preprocess, lam)
         assert objective.cross is not None
         weight = statistics.weight
-        sum_x = weight * (statistics.mean_x - view.center_x) / view.scale_x
-        sum_y = weight * (statistics.mean_y - view.center_y) / view.scale_y
+        sum_x = weight * (statistics.mean_x - transform.center_x) / transform.scale_x
+        sum_y = weight * (statistics.mean_y - transform.center_y) / transform.scale_y
         return LooProblem(objective.K, objective.cross, sum_x, sum_y, statistics.m, weight, lam, self.intercept)
 
     def in_data_units(self, fit: tuple[Ints, Floats, Floats]) -> tuple[Floats, Floats]:
         """Return coefficients (s, N) and intercept (N,) for X and Y as they are, from those in preprocessed units."""
         S, w, constant = fit
-        view = self.view
-        coefficients = w * view.scale_y / view.scale_x[S][:, None]
-        intercept = constant * view.scale_y + view.center_y - view.center_x[S] @ coefficients
-        half = view.zero_coded
+        transform = self.transform
+        coefficients = w * transform.scale_y / transform.scale_x[S][:, None]
+        intercept = constant * transform.scale_y + transform.center_y - transform.center_x[S] @ coefficients
+        half = transform.zero_coded
         return np.where(half, coefficients / 2.0, coefficients), np.where(half, (intercept + 1.0) / 2.0, intercept)
 
     def errors(self, round: LooRound) -> Floats:
@@ -127,7 +129,7 @@ class DatasetRows:
         forward = round.insert and not round.remove
         if forward and self._cache is None and would_cache(dataset):
             parts = [(b.x, load_block(b.y, dataset.target_columns), load_weights(b.w)) for b in dataset.blocks]
-            self._cache = LooCache(parts, self.view, round.share)
+            self._cache = LooCache(parts, self.transform, round.base_leverage)
         if forward and self._cache is not None:
             return self._cache.errors(round)
         return self._run(loo_pass(dataset, round.members.size), round=round)
@@ -141,12 +143,12 @@ class DatasetRows:
 
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """Return the error of each penalty with these columns, in one pass."""
-        spectrum = lam_spectrum(self.problem(0.0), members, lams)
+        spectrum = ridge_spectrum(self.problem(0.0), members, lams)
         return self._run(penalty_pass(self._dataset, lams.size), spectrum=spectrum)
 
     def _run(self, one: RowPass, **arguments: Any) -> Floats:
         self.passes += 1
-        found: Floats = one.run(self._engine, view=self.view, where=self._dataset.name, **arguments)
+        found: Floats = one.run(self._engine, transform=self.transform, where=self._dataset.name, **arguments)
         return found
 
 
@@ -170,7 +172,7 @@ def _zero_coded(statistics: Statistics) -> NDArray[np.bool_]:
     zero_coded = np.abs(squares - mean) <= 1e-9
     both = ~zero_coded & (np.abs(squares - 1.0) > 1e-9)
     if both.any():
-        raise not_labels(f"target {int(np.flatnonzero(both)[0])} has mean {mean[both][0]:.6g}")
+        raise label_error(f"target {int(np.flatnonzero(both)[0])} has mean {mean[both][0]:.6g}")
     return np.asarray(zero_coded & ~statistics.constant_y)
 
 

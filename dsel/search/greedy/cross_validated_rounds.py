@@ -18,8 +18,8 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import (
     LooProblem,
     LooRound,
-    extended,
-    independent,
+    extend_round,
+    insertable,
     prepare,
     rank_deficient,
     split_errors,
@@ -169,7 +169,7 @@ class GreedyRls:
         if last is None or last.members.tolist() != self.members[:-1]:
             last = prepare(self.problem, np.asarray(self.include, np.int64))
         for b in self.members[last.members.size :]:
-            last = extended(self.problem, last, b)
+            last = extend_round(self.problem, last, b)
         return last
 
     def _determined(self, size: int) -> bool:
@@ -192,7 +192,7 @@ class GreedyRls:
         open_ = np.zeros(inserted.size, bool)
         open_[self.candidates] = True
         open_[self.members] = False
-        open_ &= independent(self.problem, round.delta)
+        open_ &= insertable(self.problem, round.delta)
         scores = np.where(open_, inserted, np.inf)
         if not np.isfinite(scores).any():
             self.ended = "no column left" if not open_.any() else "no finite error"

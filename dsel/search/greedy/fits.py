@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats, Ints
-from dsel.objective.cross_validation.leave_one_out import LooProblem, coefficients, prepare_gram
+from dsel.objective.cross_validation.leave_one_out import LooProblem, coefficients, member_gram
 from dsel.search.outcome import PathPoint
 
 
@@ -36,7 +36,7 @@ def subset_fit(problem: LooProblem, members: Sequence[int]) -> tuple[Ints, Float
 def nested_fits(problem: LooProblem, order: Sequence[int], sizes: Sequence[int]) -> list[tuple[Ints, Floats, Floats]]:
     """Return `subset_fit` of the first columns in `order`, for each size. O(s^3) for all sizes together."""
     last = np.asarray(order, np.int64)
-    L = np.linalg.cholesky(prepare_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
+    L = np.linalg.cholesky(member_gram(problem, last) + problem.lam * np.eye(last.size + problem.constant))
     B = np.vstack([problem.sum_y, problem.B[last]]) if problem.constant else problem.B[last]
     half = scipy.linalg.solve_triangular(L, B, lower=True)
     fits = []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dsel
 from dsel.data.dataset import as_dataset
 from dsel.errors import DataError, OptionError
-from dsel.objective.cross_validation.leave_one_out import extended, prepare, split_errors
+from dsel.objective.cross_validation.leave_one_out import extend_round, prepare, split_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.search.greedy.cross_validated_rounds import GreedyRls
@@ -407,7 +407,7 @@ def test_an_extended_round_equals_a_new_one(intercept: str) -> None:
     whole = rows.problem(0.3)
     grown = prepare(whole, np.array([4]))
     for b in (7, 0, 3):
-        grown = extended(whole, grown, b)
+        grown = extend_round(whole, grown, b)
     new = prepare(whole, np.array([4, 7, 0, 3]))
     for part in ("members", "F", "Q", "q", "delta", "T"):
         np.testing.assert_allclose(getattr(grown, part), getattr(new, part), rtol=1e-9, atol=1e-12)
