@@ -120,8 +120,9 @@ def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> N
 
 @compiled(fast=True)
 def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
-    """Subtract combinations of the members' rows: with V the vectors a and y along S, and E the vectors ALONG,
+    """Subtract combinations of the members' rows from the vectors ALONG.
 
+    With V the vectors a and y along S, and E the vectors ALONG:
     E_0 -= sum_i V[a, i] K_i and, with M, E_1 -= sum_i V[a, i] M_i + V[y, i] K_i.
     """
     members, vectors, along = int_matrix(P, layout.S), matrix(P, layout.VECTORS), matrix(P, layout.ALONG)
