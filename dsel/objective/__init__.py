@@ -1,1 +1,1 @@
-"""f(S), its gains and its losses: pure mathematics on statistics of the data."""
+"""The objective f(S), its gains and its losses, computed from statistics of the data."""

@@ -29,7 +29,7 @@ FEW_TARGETS = 8
 
 
 class Objective(Protocol):
-    """f(S) over n candidate columns, which are given as local indices 0 to n - 1.
+    """Error f(S) of subsets S of n candidate columns, which are given as local indices 0 to n - 1.
 
     `DenseObjective` holds K and M as matrices. `OnDemandObjective` fetches rows of them when a search needs them.
     A search asks for rows with `fetch_rows` before it inserts a column; with a dense objective that does nothing.
@@ -133,23 +133,80 @@ class Objective(Protocol):
         ...
 
     def value(self, S: Iterable[int]) -> float:
-        """Return f(S)."""
+        """Compute f(S).
+
+        Columns that depend on others of S explain nothing. O(s^3) for s columns.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Local columns, in any order: the bits of the result do not depend on it.
+
+        Returns
+        -------
+        float
+            f(S), in units of ||Y||^2.
+        """
         ...
 
     def rank(self, S: Iterable[int]) -> int:
-        """Return the number of independent columns in S."""
+        """Count the independent columns in S.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Local columns.
+
+        Returns
+        -------
+        int
+            At most the number of distinct columns in S.
+        """
         ...
 
     def rows(self, S: Sequence[int] | Ints) -> Floats:
-        """Return (s, n) rows of K, which must have been fetched."""
+        """Return rows of K, which must have been fetched.
+
+        Parameters
+        ----------
+        S : (s,) sequence of int
+            Local columns.
+
+        Returns
+        -------
+        (s, n) array
+            The rows, in the order of S.
+        """
         ...
 
     def moment_rows(self, S: Sequence[int] | Ints) -> Floats:
-        """Return (s, n) rows of M, which must have been fetched."""
+        """Return rows of M, which must have been fetched.
+
+        Parameters
+        ----------
+        S : (s,) sequence of int
+            Local columns.
+
+        Returns
+        -------
+        (s, n) array
+            The rows, in the order of S.
+        """
         ...
 
     def entries(self, J: Ints, L: Ints) -> Floats:
-        """Return (2, pairs) entries K_jl and M_jl, whether or not their rows were fetched."""
+        """Return single entries of K and M, whether or not their rows were fetched.
+
+        Parameters
+        ----------
+        J, L : (pairs,) array
+            Local columns.
+
+        Returns
+        -------
+        (2, pairs) array
+            K_jl, and M_jl where M is used.
+        """
         ...
 
     def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
@@ -165,30 +222,83 @@ class Objective(Protocol):
         ...
 
     def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
-        """Return tables for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
+        """Allocate tables of several subsets for the compiled kernels.
+
+        Parameters
+        ----------
+        s_max : int
+            Largest number of columns of a subset.
+        slots : int
+            Number of subsets.
+
+        Returns
+        -------
+        KernelArrays
+            Arrays of the layout `dsel.objective.kernels.layout`. They must outlive every call that uses their block.
+        """
         ...
 
     def restrict(self, allowed: ArrayLike) -> Objective:
-        """Return the objective over the local columns `allowed` alone."""
+        """Return the objective over some of the columns.
+
+        Parameters
+        ----------
+        allowed : (n_allowed,) array_like of int
+            Local columns to keep; `columns` of the result still names them in the data.
+
+        Returns
+        -------
+        Objective
+            With local indices 0 to n_allowed - 1.
+        """
         ...
 
     def condition(self, include: Sequence[int]) -> Objective:
-        """Return the objective of what to add to the local columns `include`, which are always chosen.
+        """Return the objective of what to add to columns that are always chosen.
 
-        Their part is removed once (a Schur complement): f'(S) = f(include + S). Every method then searches the other
-        columns as usual.
+        Parameters
+        ----------
+        include : sequence of int
+            Local columns.
+
+        Returns
+        -------
+        Objective
+            f'(S) = f(include + S) over the other columns, with local indices in their order.
 
         Raises
         ------
         OptionError
             If the included columns depend on each other.
+
+        Notes
+        -----
+        The part of the included columns is removed once (a Schur complement). Every method then searches the other
+        columns as usual.
         """
         ...
 
     def in_data(self, S: Iterable[int]) -> list[int]:
-        """Return the indices in the data of the included columns and of the local columns S."""
+        """Return indices in the data: those of the included columns, then those of S.
+
+        Parameters
+        ----------
+        S : iterable of int
+            Local columns.
+
+        Returns
+        -------
+        list of int
+            Indices of columns of the data.
+        """
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return what was read on demand; empty where all of K is in memory."""
+        """Return what was read on demand.
+
+        Returns
+        -------
+        dict
+            Counts by name; empty where all of K is in memory.
+        """
         ...

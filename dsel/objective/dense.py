@@ -24,7 +24,9 @@ def _unset() -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class DenseObjective(SharedMethods):
-    """f(S) = min_A ||Y - X_S A||_F^2 + lam ||A||_F^2, from matrices in memory (`Objective` has the notation).
+    """Error f(S) = min_A ||Y - X_S A||_F^2 + lam ||A||_F^2, from matrices in memory.
+
+    `Objective` has the notation.
 
     Parameters
     ----------

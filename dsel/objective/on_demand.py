@@ -112,7 +112,9 @@ class SchurUpdate:
 
 
 class OnDemandObjective(SharedMethods):
-    """f(S) over columns of a factor F with K = F'F, without an n x n matrix (`Objective` has the notation).
+    """Error f(S) over columns of a factor F with K = F'F, without an n x n matrix.
+
+    `Objective` has the notation.
 
     Parameters
     ----------
@@ -141,8 +143,12 @@ class OnDemandObjective(SharedMethods):
     row_cache_bytes : int
         Memory for fetched rows. A row of K takes 8 n bytes and is kept; so does a row of M, where targets are many or
         Y = X. Rows beyond this limit are kept on disk (`dsel.objective.gram_row_cache`).
-    included, scale, total
-        As in `DenseObjective`.
+    included : tuple of int, optional
+        As for `DenseObjective`.
+    scale : (n,) array, optional
+        As for `DenseObjective`.
+    total : float, optional
+        As for `DenseObjective`.
     update : SchurUpdate, optional
         What included columns remove from K and M.
     load_target_gram : callable, optional

@@ -1,4 +1,4 @@
-"""Arrays of kernels: what is put has to fit the layout, and checked kernels refuse what does not."""
+"""Arrays must fit the layout; checked kernels refuse arrays that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns between independent and dependent are noticed, whatever their scale and number."""
+"""Columns that are nearly dependent are detected, whatever their scale and number."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def chain(d: float):
 
 
 @pytest.mark.parametrize(("m", "n"), [(40, 10), (40, 40), (10, 40)])
-def test_independent_columns_and_those_that_are_sums_of_others_are_no_matter(m: int, n: int) -> None:
+def test_independent_and_dependent_columns_are_not_reported(m: int, n: int) -> None:
     X = RNG.normal(size=(m, n))
     assert smallest_pivot_share(gram(X)) is None
     assert smallest_pivot_share(gram(np.hstack([X, X[:, :3], X[:, :1] + X[:, 1:2], np.zeros((m, 1))]))) is None
 
 
 @pytest.mark.parametrize("d", [1e-5, 1e-4, 1e-3])
-def test_nearly_equal_columns_are_noticed_at_any_scale(d: float) -> None:
+def test_nearly_equal_columns_are_detected_at_any_scale(d: float) -> None:
     X = RNG.normal(size=(60, 8))
     X[:, 3] = X[:, 5] + d * RNG.normal(size=60)
     share = smallest_pivot_share(gram(X * 10.0 ** np.arange(-4, 4)))
     assert share is not None
     assert 0.1 * d**2 < share < 10.0 * d**2
-    assert smallest_pivot_share(gram(X), lam=1.0) is None  # a penalty tells them apart
+    assert smallest_pivot_share(gram(X), lam=1.0) is None  # a penalty makes them independent
 
 
-def test_what_several_trifles_multiply_to_is_noticed() -> None:
+def test_a_product_of_small_pivots_is_detected() -> None:
     share = smallest_pivot_share(chain(7e-4))
     assert share is not None
     assert share < 1e-12
 
 
 @pytest.mark.parametrize("d", [1e-3, 1e-2])
-def test_what_the_ridge_takes_from_a_subset_is_no_more_than_is_said(d: float) -> None:
+def test_the_ridge_removes_at_most_the_bound(d: float) -> None:
     X = RNG.normal(size=(50, 4))
     X[:, 3] = X[:, 2] + d * X[:, 3]
     K, y = gram(X), RNG.normal(size=50)

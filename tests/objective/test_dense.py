@@ -1,4 +1,4 @@
-"""f(S) = min_A ||Y - X_S A||^2 + lam ||A||^2 from K = X'X, B = X'Y and c: the same as least squares on the data."""
+"""f(S) = min_A ||Y - X_S A||^2 + lam ||A||^2 from K = X'X, B = X'Y and c: equal to least squares on the data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
-from tests.oracles.expansion import expand
+from dsel.objective.subset_state import SubsetState
 from tests.oracles.literal_poss import Criterion, least_squares
 
 M_ROWS, N_COLUMNS = 30, 9
@@ -45,6 +45,12 @@ def problem(seed: int, N: int | None, lam: float) -> tuple[Criterion, DenseObjec
     return least_squares(X, Y, lam), objective(X, Y, lam)
 
 
+def expand(obj: DenseObjective, S: list[int]) -> tuple[Floats, Floats]:
+    """The gains of all insertions and the losses of all deletions."""
+    state = SubsetState(obj, max(len(S), 1), S)
+    return state.gains(), state.losses()
+
+
 @steady
 @given(seeds, targets, penalties, subsets)
 def test_value_is_the_error_of_least_squares(seed: int, N: int | None, lam: float, S: list[int]) -> None:
@@ -63,7 +69,9 @@ def test_value_has_the_same_bits_in_any_order(seed: int, N: int | None, lam: flo
 
 @steady
 @given(seeds, targets, penalties, subsets)
-def test_expand_gives_every_insertion_and_deletion(seed: int, N: int | None, lam: float, S: list[int]) -> None:
+def test_gains_and_losses_are_those_of_every_insertion_and_deletion(
+    seed: int, N: int | None, lam: float, S: list[int]
+) -> None:
     f, obj = problem(seed, N, lam)
     here = f(frozenset(S))
     gains, losses = expand(obj, S)
@@ -128,7 +136,7 @@ def test_restriction_and_inclusion_go_together(N: int | None) -> None:
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.7])
-def test_many_targets_are_valued_as_few_are(lam: float) -> None:
+def test_many_targets_have_the_values_of_few(lam: float) -> None:
     X, Y = data(1, FEW_TARGETS)
     few, many = objective(X, Y, lam), objective(X, np.hstack([Y, np.zeros((M_ROWS, 1))]), lam)
     assert (few.few_targets, many.few_targets) == (FEW_TARGETS, 0)
@@ -162,7 +170,7 @@ def test_values_do_not_depend_on_the_order_of_the_columns(seed: int, N: int | No
 
 
 @pytest.mark.parametrize("N", [1, 3, 12, None])
-def test_columns_that_depend_on_others_bring_nothing(N: int | None) -> None:
+def test_columns_that_depend_on_others_explain_nothing(N: int | None) -> None:
     rng = np.random.default_rng(2)
     X, Y = data(2, N or 1)
     dependent = [
@@ -198,13 +206,13 @@ def test_more_columns_than_rows_explain_everything_with_as_many_as_rows() -> Non
 
 
 @pytest.mark.parametrize("N", [1, FEW_TARGETS + 4])
-def test_it_travels_without_the_addresses_of_its_arrays(N: int) -> None:
+def test_it_is_pickled_without_the_addresses_of_its_arrays(N: int) -> None:
     _, f = problem(5, N, 0.0)
     value = f.value([1, 4])
-    travelled = pickle.loads(pickle.dumps(f))
+    copied = pickle.loads(pickle.dumps(f))
     assert "_gram_table" in f.__dict__
-    assert not {"_gram_table", "_moment_table"} & set(travelled.__dict__)
-    assert travelled.value([1, 4]) == value
+    assert not {"_gram_table", "_moment_table"} & set(copied.__dict__)
+    assert copied.value([1, 4]) == value
     with pytest.raises(TypeError, match="one process"):
         pickle.dumps(f.subset_tables(2, 1))
 
@@ -216,7 +224,7 @@ def test_the_empty_set_explains_nothing() -> None:
     assert obj.condition([]) is obj
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_matrices_that_do_not_fit_are_refused() -> None:
     X, Y = data(0, 1)
     K, B = X.T @ X, X.T @ Y
     with pytest.raises(OptionError, match="do not fit"):
@@ -229,7 +237,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("S", [[N_COLUMNS], [-1], [0, 100_000]])
-def test_columns_that_are_not_there_are_refused(S: list[int]) -> None:
+def test_unknown_columns_are_refused(S: list[int]) -> None:
     _, obj = problem(0, 1, 0.0)
     with pytest.raises(OptionError, match="not all among 0 to 8"):
         obj.value(S)

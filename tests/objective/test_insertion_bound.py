@@ -1,4 +1,4 @@
-"""The bound on several insertions never lies above what they leave, and is of use."""
+"""The bound on f after several insertions never exceeds f, and is useful."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_with_uncorrelated_columns_it_is_the_value() -> None:
     assert bound_after_insertions(memory.P, 0, flips, 3) == pytest.approx(objective.value([0, 3, 5, 6]))
 
 
-def test_it_says_nothing_of_members_and_of_many_columns(filled) -> None:
+def test_there_is_no_bound_for_members_and_for_many_columns(filled) -> None:
     _, memory = filled
     assert bound_after_insertions(memory.P, 0, np.array([3, 5]), 2) == -np.inf
     most = np.array([j for j in range(20) if j not in (2, 5, 11)])

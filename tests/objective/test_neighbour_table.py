@@ -1,4 +1,4 @@
-"""The table of one subset follows it through insertions and deletions: as if made anew, and as the data say."""
+"""The table of a subset stays right through insertions and deletions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def flip(solution: SubsetState, j: int) -> None:
 
 
 def assert_sound(solution: SubsetState, tolerance: float) -> None:
-    """All that the table says is what the objective says of its members."""
+    """The table agrees with the objective on its members."""
     obj, S = solution.objective, solution.members
     gains, losses = expand(obj, S)
     assert solution.value == pytest.approx(obj.value(S), abs=tolerance)
@@ -66,7 +66,7 @@ def test_the_table_follows_a_walk(seed: int, N: int | None, lam: float, walk: li
 
 @pytest.mark.parametrize("lam", [0.0, 0.7])
 @pytest.mark.parametrize("N", [1, 3, 12, None])
-def test_rounding_does_not_pile_up_over_a_long_walk(N: int | None, lam: float) -> None:
+def test_rounding_errors_do_not_accumulate_over_a_long_walk(N: int | None, lam: float) -> None:
     _, obj = problem(1, N, lam)
     solution = SubsetState(obj, LIMIT)
     for j in np.random.default_rng(1).integers(0, N_COLUMNS, 2000):
@@ -76,7 +76,7 @@ def test_rounding_does_not_pile_up_over_a_long_walk(N: int | None, lam: float) -
 
 @steady
 @given(seeds, targets, penalties, walks, st.sets(st.integers(0, N_COLUMNS - 1), min_size=1, max_size=layout.MOST_FLIPS))
-def test_several_flips_at_once_are_valued_without_making_them(
+def test_the_value_after_several_flips_is_computed_without_making_them(
     seed: int, N: int | None, lam: float, walk: list[int], flips: set[int]
 ) -> None:
     f, obj = problem(seed, N, lam)
@@ -132,7 +132,7 @@ def nearly_dependent(N: int | None, noise: float) -> DenseObjective:
 
 @pytest.mark.parametrize("N", [1, 3, 12, None])
 def test_members_that_nearly_depend_on_each_other_can_be_deleted(N: int | None) -> None:
-    """f is exact; what a column would bring of which 1e-6 is left beside S is known to six digits fewer."""
+    """f is exact; the gain of a column whose tolerance is 1e-6 has six digits fewer."""
     obj = nearly_dependent(N, 1e-3)
     solution = SubsetState(obj, LIMIT, [0, 10, 1, 11, 6, 2, 12])
     for j in (10, 1, 12, 2, 0, 11):
@@ -144,8 +144,8 @@ def test_members_that_nearly_depend_on_each_other_can_be_deleted(N: int | None) 
 
 
 @pytest.mark.parametrize("N", [1, 12])
-def test_where_a_deletion_leaves_only_rounding_the_table_says_that_it_cannot_tell(N: int) -> None:
-    """Swapping one of two near twins for another column: the search then values the subset by itself."""
+def test_where_a_deletion_leaves_only_rounding_errors_the_table_is_inexact(N: int) -> None:
+    """Exchange one of two nearly equal columns: the search then evaluates the subset from K and B."""
     obj = nearly_dependent(N, 1e-3)
     solution = SubsetState(obj, LIMIT, [0, 10, 6])
     flips = np.array([10, 7])
@@ -165,7 +165,7 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
     assert not solution.insertable()[10]
     assert solution.insertable()[11]
     columns = np.array([1, 10])
-    # Near the tolerance the table leaves the verdict to an evaluation; a plain copy needs none.
+    # Near the tolerance the table is inexact; a plain copy is surely dependent.
     assert value_after_flips(solution._tables.P, 0, columns, 2) == -np.inf
     copied = SubsetState(nearly_dependent(N, 0.0), LIMIT, [0, 6])
     assert value_after_flips(copied._tables.P, 0, columns, 2) == np.inf
@@ -173,7 +173,7 @@ def test_a_dependent_column_is_not_inserted_and_nothing_changes(N: int | None) -
         SubsetState(obj, LIMIT, [0, 10])
 
 
-def test_once_its_twin_is_deleted_a_column_is_free_again() -> None:
+def test_once_its_copy_is_deleted_a_column_is_insertable_again() -> None:
     obj = nearly_dependent(1, 1e-5)
     solution = SubsetState(obj, LIMIT, [0, 6])
     solution.delete(0)
@@ -182,7 +182,7 @@ def test_once_its_twin_is_deleted_a_column_is_free_again() -> None:
     assert solution.value == pytest.approx(obj.value([6, 10]), abs=1e-9 * obj.c)
 
 
-def test_steps_that_cannot_be_made_are_refused() -> None:
+def test_impossible_steps_are_refused() -> None:
     _, obj = problem(0, 1, 0.0)
     solution = SubsetState(obj, 2, [3])
     with pytest.raises(OptionError, match="Column 3 is in the subset already"):

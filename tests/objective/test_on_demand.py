@@ -1,4 +1,4 @@
-"""Rows on demand: the searches do what they do on a whole Gram matrix, and ask for few columns."""
+"""Searches on demand find what they find on a whole Gram matrix, and fetch few rows."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ M, N_COLUMNS = 40, 1200
 
 
 class Counting(InMemoryFactor):
-    """A factor that notes how it is used."""
+    """A factor that records how it is used."""
 
     passes: list[int]
 
     def products(self, V: Any) -> Any:
-        """Counted."""
+        """Record the width of V."""
         self.__dict__.setdefault("passes", []).append(V.shape[1])
         return super().products(V)
 
 
 def problem(N: int | None, lam: float, leading: int = 12) -> tuple[DenseObjective, OnDemandObjective, Counting]:
-    """The same problem whole and on demand. N None: Y = X."""
+    """The same problem, dense and on demand. N None: Y = X."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((M, N_COLUMNS)) + 0.4 * rng.standard_normal((M, 1))
     X[:, 7] = X[:, 3] + 0.01 * rng.standard_normal(M)
@@ -95,7 +95,7 @@ def test_pposs_keeps_the_same_archive(N: int | None, processors: int) -> None:
     assert [z.members for z in again.archived] == [z.members for z in expected.archived]
 
 
-def test_rows_beyond_the_memory_lie_on_disk_and_change_nothing() -> None:
+def test_rows_beyond_the_memory_limit_are_on_disk_and_change_nothing() -> None:
     whole, on_demand, _ = problem(12, 0.0)
     small = OnDemandObjective(
         on_demand.factor, on_demand.diagonal, on_demand.cross, on_demand.c, row_cache_bytes=5 * 8 * N_COLUMNS
@@ -109,7 +109,7 @@ def test_rows_beyond_the_memory_lie_on_disk_and_change_nothing() -> None:
     assert counts["columns_entered"] <= counts["rows_fetched"]
 
 
-def test_a_value_alone_reads_the_columns_and_makes_no_pass() -> None:
+def test_a_single_value_reads_columns_and_needs_no_pass() -> None:
     whole, on_demand, _ = problem(3, 0.2)
     assert on_demand.value([4, 9, 1100]) == pytest.approx(whole.value([4, 9, 1100]), rel=1e-12)
     assert on_demand.rank([3, 7]) == 2
@@ -118,9 +118,9 @@ def test_a_value_alone_reads_the_columns_and_makes_no_pass() -> None:
         on_demand.value([N_COLUMNS])
 
 
-def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for work in (1 << 40, 1):  # nothing is worth a look; everything is
+    for work in (1 << 40, 1):  # never looks ahead; always does
         monkeypatch.setattr("dsel.search.pareto.search._WORK_OF_ITERATION", work)
         monkeypatch.setattr("dsel.search.pareto.search._NEAREST", 1)
         _, objective, _ = problem(1, 0.0)
@@ -128,15 +128,15 @@ def test_looking_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.Monk
         search = Poss(objective, 4, seed=1)
         search.advance(10_000)
         found.append(search)
-    blind, seeing = (search.objective.counts()["row_passes"] for search in found)
-    assert seeing < 0.6 * blind
+    without, with_look = (search.objective.counts()["row_passes"] for search in found)
+    assert with_look < 0.6 * without
     assert found[0].archived == found[1].archived
 
 
 @pytest.mark.parametrize(("N", "gamma"), [(3, 0.0), (3, 1.0), (12, 0.0), (12, float("inf")), (1, 1.0)])
 @pytest.mark.parametrize("lam", [0.0, 0.4])
 def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """X spans the targets, so that the bounds are the same too; children wait in batches of three."""
+    """X spans the targets, so that the bounds are the same, too; children are made in batches of three."""
     rng = np.random.default_rng(N)
     X = rng.standard_normal((12, 40)) * 0.85 ** np.arange(40)
     Y = X[:, :6] @ rng.standard_normal((6, N)) + 0.1 * rng.standard_normal((12, N))
@@ -168,7 +168,7 @@ def test_best_first_search_for_x_itself_needs_w() -> None:
         WideAStar(problem(None, 0.0)[1], 3)
 
 
-def test_reads_are_counted_in_columns_that_enter_not_in_iterations() -> None:
+def test_reads_depend_on_the_inserted_columns_not_on_the_iterations() -> None:
     _, objective, factor = problem(1, 0.0)
     search = Poss(objective, 4, seed=5)
     search.advance(8_000)
@@ -182,7 +182,7 @@ def test_reads_are_counted_in_columns_that_enter_not_in_iterations() -> None:
     forward(problem(1, 0.0)[1], 8)
 
 
-def test_a_batch_takes_the_most_promising_columns_along() -> None:
+def test_a_batch_is_filled_with_the_most_promising_columns() -> None:
     _, objective, factor = problem(1, 0.0)
     found = forward(objective, 8).best(8)
     assert len(found.members) == 8
@@ -191,7 +191,7 @@ def test_a_batch_takes_the_most_promising_columns_along() -> None:
 
 
 @pytest.mark.parametrize("N", [1, 12, None])
-def test_included_and_left_out_columns(N: int | None) -> None:
+def test_included_and_excluded_columns(N: int | None) -> None:
     whole, on_demand, _ = problem(N, 0.3)
     keep = np.setdiff1d(np.arange(N_COLUMNS), [2, 5])
     a, b = whole.restrict(keep).condition([4, 9]), on_demand.restrict(keep).condition([4, 9])
@@ -204,7 +204,7 @@ def test_included_and_left_out_columns(N: int | None) -> None:
     assert a.in_data([0, 1]) == b.in_data([0, 1])
 
 
-def test_the_whole_matrix_is_made_only_where_it_is_small() -> None:
+def test_the_gram_matrix_is_computed_only_if_it_is_small() -> None:
     whole, on_demand, _ = problem(3, 0.0)
     np.testing.assert_allclose(on_demand.K, whole.K, atol=1e-9)
     refused = OnDemandObjective(on_demand.factor, on_demand.diagonal, on_demand.cross, 1.0, gram_limit=1 << 20)

@@ -1,1 +1,1 @@
-"""Errors on rows that are left out: formulas and compiled loops."""
+"""Errors on rows that are left out, by formulas and compiled loops."""

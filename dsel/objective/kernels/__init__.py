@@ -1,1 +1,1 @@
-"""The compiled parts of the objective."""
+"""Compiled functions on the tables of subsets."""
