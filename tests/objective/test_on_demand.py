@@ -121,8 +121,8 @@ def test_a_single_value_reads_columns_and_needs_no_pass() -> None:
 def test_look_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for work in (1 << 40, 1):  # never looks ahead; always does
-        monkeypatch.setattr("dsel.search.pareto.search._WORK_OF_ITERATION", work)
-        monkeypatch.setattr("dsel.search.pareto.search._NEAREST", 1)
+        monkeypatch.setattr("dsel.search.pareto.search._NUMBERS_PER_ITERATION", work)
+        monkeypatch.setattr("dsel.search.pareto.search._MIN_AHEAD", 1)
         _, objective, _ = problem(1, 0.0)
         objective.batch = 32
         search = Poss(objective, 4, seed=1)
