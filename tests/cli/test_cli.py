@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import dsel
-from dsel import cli
 from dsel._lib.versions import versions
-from dsel.cli import LogFormat, app
+from dsel.cli import app, application
+from dsel.cli.application import LogFormat
 from dsel.errors import MissingInputError, OptionError, OutputError
 
 runner = CliRunner()
@@ -106,10 +106,10 @@ def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
     def broken(**_: object) -> None:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr(cli, "app", broken)
-    monkeypatch.setitem(cli._chosen, "log_format", log_format)
+    monkeypatch.setattr(application, "app", broken)
+    monkeypatch.setitem(application._chosen, "log_format", log_format)
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        application.main()
     assert ended.value.code == 70
     said = capsys.readouterr().err
     told = json.loads(said)["traceback"] if log_format is LogFormat.json else said
