@@ -1,0 +1,1 @@
+"""Build and check the documentation: python -m pipelines.docs."""
