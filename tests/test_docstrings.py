@@ -20,8 +20,13 @@ PUBLIC = [
     "dsel.open_selection",
     "dsel.Selection",
     "dsel.Selection.save",
+    "dsel.Selection.predict",
+    "dsel.Selection.to_frame",
+    "dsel.Selection.to_xarray",
+    "dsel.Selection.transform",
     "dsel.CrossValidated",
     "dsel.config.job.read_job",
+    "dsel.config.job.read_cluster",
     "dsel.config.request.SelectionRequest",
     "dsel.data.dataset.Dataset",
     "dsel.data.criterion_data.ColumnData",
@@ -35,6 +40,7 @@ PUBLIC = [
     "dsel.engine.dask_engine.DaskEngine",
     "dsel.engine.thread_engine.ThreadEngine",
     "dsel.jobs.checkpoint.Checkpoints",
+    "dsel.jobs.predict.predict_run",
     "dsel.jobs.run_folder.RunFolder",
     "dsel.jobs.runner.run_job",
     "dsel.objective.base.Objective.value",
@@ -78,6 +84,10 @@ PUBLIC = [
     "dsel.search.pareto.options.StopOptions",
     "dsel.search.registry.find_method",
     "dsel.selection.context.RunContext",
+    "dsel.selection.export.export_text",
+    "dsel.selection.export.write_export",
+    "dsel.selection.predict_store.PredictionReport",
+    "dsel.selection.predict_store.predict_store",
 ]
 
 

@@ -180,6 +180,35 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
     return job
 
 
+def read_cluster(path: Path) -> ClusterSection:
+    """Read and validate a file with the section `cluster` alone.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    ClusterSection
+        The section, with paths resolved against the folder of the file.
+
+    Raises
+    ------
+    MissingInputError
+        The file cannot be read.
+    OptionError
+        A key or value is wrong. The error names the first one.
+    """
+    section = _cluster_section(path)
+    refuse_passwords({"cluster": section})
+    try:
+        found = ClusterSection.model_validate(section)
+    except ValidationError as error:
+        raise OptionError(f"{path}: {first_error(error, ClusterSection)}") from error
+    return found.resolved_against(path.absolute().parent)
+
+
 def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
     return place if isinstance(place, ObjectPath) else folder / os.path.expanduser(place)
 

@@ -59,6 +59,8 @@ class Dataset:
         The columns of Y in the store, if not all are used.
     weights : Weights, optional
         The weights of the samples; None if all are 1.
+    flat_target : bool
+        Whether Y was given with one dimension.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Dataset:
     store: Store | SparseStore | None = None
     target_columns: NDArray[np.int64] | None = None
     weights: Weights | None = None
+    flat_target: bool = False
 
     @property
     def in_memory(self) -> bool:
@@ -193,6 +196,7 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
     return Dataset(
         name="X", m=m, n=n, n_targets=N, features=column_labels(X, "x", n), targets=column_labels(Y, "y", N),
         blocks=row_blocks(x, y), x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
+        flat_target=y is not None and (Y.ndim if hasattr(Y, "ndim") else np.ndim(Y)) == 1,
     )  # fmt: skip
 
 

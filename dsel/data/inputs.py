@@ -56,8 +56,17 @@ def column_labels(data: Any, prefix: str, count: int) -> Labels:
         names = [str(name) for name in data.columns]
     elif _is(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
+    elif count == 1 and _is_named(data):
+        names = [data.name]
     require_unique(names, what, where, "Give every column a unique name.")
     return as_labels(names)
+
+
+def _is_named(data: Any) -> bool:
+    """Return whether a target of one dimension has a name of its own."""
+    series = _is(data, "pandas", "Series") or _is(data, "polars", "Series")
+    named = series or (_is(data, "xarray", "DataArray") and data.ndim == 1)
+    return named and isinstance(data.name, str) and data.name != ""
 
 
 def as_matrix(data: Any, what: str) -> Any:

@@ -12,7 +12,7 @@ from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.gram import prepare_gram
 from dsel.search.exact.certificate import Certificate, across_sizes
-from dsel.selection.assembly import in_data_units
+from dsel.selection.assembly import explained_share, in_data_units
 from dsel.selection.candidates import by_gain
 from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, Selection
@@ -61,23 +61,26 @@ def with_better_subset(
     A better answer takes one pass over the data.
     """
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
-    front = _better_front(selection, certificates, objective.total)
+    if not any(certificate.better for certificate in certificates):
+        return selection
+    whole = prepare_gram(dataset, request, statistics, context.engine).objective(request.lam)
+    front = _better_front(selection, certificates, whole)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
     selection = replace(selection, front=front)
-    if set(best.indices) == set(selection.indices) or not any(c.better for c in certificates):
+    if set(best.indices) == set(selection.indices):
         return selection
     if not best.error < selection.error - _BETTER * objective.total:
         return selection
     return _with_answer(dataset, request, selection, statistics, objective, best, context)
 
 
-def _better_front(selection: Selection, certificates: list[Certificate], total: float) -> tuple[FrontRow, ...]:
+def _better_front(selection: Selection, certificates: list[Certificate], whole: Objective) -> tuple[FrontRow, ...]:
     front = {row.size: row for row in selection.front}
     for certificate in certificates:
         before = front.get(certificate.size)
         if certificate.better and (before is None or certificate.value < before.error):
-            size = len(certificate.indices)
-            front[size] = FrontRow(size, certificate.value, 1.0 - certificate.value / total, certificate.indices)
+            size, members = len(certificate.indices), certificate.indices
+            front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)
     return tuple(front[size] for size in sorted(front))
 
 
@@ -96,11 +99,12 @@ def _with_answer(
     return replace(
         selection,
         indices=tuple(int(j) for j in S),
-        labels=tuple(str(dataset.features[j]) for j in S),
+        labels=[str(dataset.features[j]) for j in S],
         error=fit.error,
         r2=r2,
         coefficients=coefficients,
         intercept=intercept,
         notes=(*selection.notes, note),
         passes=selection.passes + 1,
+        fill=statistics.mean_x[S] if request.missing == "mean" else None,
     )

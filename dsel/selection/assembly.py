@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ class Found:
     validated: the request, with the penalty that was used. statistics: of the columns. objective: over the columns that
     could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those that depend on
     others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the method scored
-    subsets on.
+    subsets on. whole: the objective over all columns.
     """
 
     validated: ValidatedRequest
@@ -46,6 +46,7 @@ class Found:
     chosen: Ints
     dependent: Ints
     fit: Fit
+    whole: Objective
     path: tuple[PathRow, ...] = ()
     rows: DatasetRows | None = None
 
@@ -68,7 +69,7 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
     unusable = found.statistics.unusable(request.preprocess)
     return Selection(
         indices=tuple(int(j) for j in S),
-        labels=tuple(str(dataset.features[j]) for j in S),
+        labels=[str(dataset.features[j]) for j in S],
         request=_resolved(dataset, found.validated),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
@@ -90,6 +91,8 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         criterion=best.value if found.by_criterion and np.isfinite(best.value) else None,
         path=found.path,
         weights=None if dataset.weights is None else dataset.weights.name,
+        fill=found.statistics.mean_x[S] if request.missing == "mean" else None,
+        flat_target=dataset.flat_target,
     )
 
 
@@ -128,7 +131,22 @@ def _front_row(found: Found, point: FrontPoint) -> FrontRow:
     f = objective.value(point.members)
     size = len(objective.included) + point.size
     criterion = point.value if found.by_criterion and np.isfinite(point.value) else None
-    return FrontRow(size, f, 1.0 - f / objective.total, tuple(objective.in_data(point.members)), criterion)
+    members = objective.in_data(point.members)
+    return FrontRow(size, f, explained_share(found.whole, members, f), tuple(members), criterion)
+
+
+def explained_share(whole: Objective, members: Sequence[int], f: float) -> float:
+    """Return the share of ||Y||^2 that columns explain, without the penalty of f, their error. O(s^3).
+
+    With A = (K_SS + lam I)^-1 the coefficients have the squared norm tr(A M_SS A), and the residual sum of squares is
+    f - lam tr(A M_SS A).
+    """
+    penalty = 0.0
+    if whole.lam > 0.0 and members:
+        part = whole.restrict(members)
+        A = np.linalg.inv(part.K + whole.lam * np.eye(part.n))
+        penalty = whole.lam * float(np.vdot(A, A @ part.M))
+    return 1.0 - (f - penalty) / whole.total
 
 
 def _resolved(dataset: Dataset, validated: ValidatedRequest) -> SelectionRequest:

@@ -104,6 +104,8 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
             validated = replace(validated, request=request)
             whole = prepared.objective(outcome.lam)
             objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+            front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
+            outcome = replace(outcome, front=front)
         chosen, dependent = _answer(validated, outcome, objective, whole)
         path = () if rows is None else path_rows(dataset, validated, rows, outcome, context)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
@@ -112,7 +114,7 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
     with timer.stage("check"):
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
-    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, path, rows)
+    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows)
     return assemble(dataset, found, notes, timer.seconds)
 
 

@@ -14,7 +14,10 @@ def render(selection: Selection, width: int = 100) -> str:
     from rich.table import Table
 
     # Labels are not markup: they may contain [C] or :apple:.
-    console = Console(width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False)
+    # Without force_jupyter=False a notebook would show what only the record should hold.
+    console = Console(
+        width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False, force_jupyter=False
+    )
     m, n = selection.shape
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
@@ -37,7 +40,7 @@ def render(selection: Selection, width: int = 100) -> str:
         console.print(table)
     console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {', '.join(selection.labels)}")
     for certificate in selection.certificate:
-        console.print(_proof(certificate))
+        console.print(_proof(certificate, selection.lam > 0.0))
     console.print(_cost(selection))
     if selection.plan is not None:
         console.print(_plan(selection.plan))
@@ -71,8 +74,16 @@ def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str
     return shown + (" ..." if len(indices) > most else "")
 
 
-def _proof(row: dict[str, Any]) -> str:
+def _proof(row: dict[str, Any], penalized: bool) -> str:
     effort = f"{row['nodes']:,} nodes, {row['seconds']:.1f} s"
+    if penalized:  # what is proved is the error with its penalty, from which no R2 follows
+        proved = f"error {row['value']:.6g} with the ridge penalty"
+        if row["proven"]:
+            return f"Certificate, {row['size']} columns: proved optimal, {proved} ({effort})"
+        return (
+            f"Certificate, {row['size']} columns: {proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+            f"{row['relative_gap']:.2%} of the error; {effort})"
+        )
     if row["proven"]:
         return f"Certificate, {row['size']} columns: proved optimal, R2 {row['r2']:.6f} ({effort})"
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,13 @@ from dsel.storage.paths import (
     zarr_store,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
 FORMAT = 2
+#: selection.json holds the coefficients, too, if there are at most this many.
+_JSON_COEFFICIENTS = 10_000
 #: Fields of a request that format 1 held next to the others.
 _REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", "exclude")
 SELECTION, _ZARR = "selection.json", "selection.zarr"
@@ -42,7 +48,7 @@ class FrontRow:
     error : float
         f(S).
     r2 : float
-        1 - f(S) / ||Y||^2.
+        Share of ||Y||^2 that is explained, without the ridge penalty.
     indices : tuple of int
         The columns, 0-based.
     criterion : float, optional
@@ -107,7 +113,7 @@ class PathRow:
     test_accuracy: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """Chosen columns of an m x n matrix X for N targets (N = n where Y = X).
 
@@ -115,7 +121,7 @@ class Selection:
     ----------
     indices : tuple of int
         The columns, 0-based, in order of gain; included columns come first.
-    labels : tuple of str
+    labels : list of str
         Their labels, in the same order.
     request : SelectionRequest
         What was asked, with the defaults of the method's options, columns as indices, and the lam that was used.
@@ -170,10 +176,14 @@ class Selection:
         Name of the weights of the rows.
     plan : dict, optional
         Planned and measured passes, bytes_read, tasks, worker_memory and seconds.
+    fill : ndarray of shape (s,), optional
+        The values that replace NaN in the chosen columns: their means, if `missing` is "mean".
+    flat_target : bool
+        Whether Y had one dimension. Predictions then have one, too.
     """
 
     indices: tuple[int, ...]
-    labels: tuple[str, ...]
+    labels: list[str]
     request: SelectionRequest
     error: float
     r2: float
@@ -200,6 +210,18 @@ class Selection:
     path: tuple[PathRow, ...] = ()
     weights: str | None = None
     plan: dict[str, Any] | None = None
+    fill: NDArray[np.float64] | None = None
+    flat_target: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Selection):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return (
+            json.dumps(self.as_dict(), sort_keys=True) == json.dumps(other.as_dict(), sort_keys=True)
+            and mine.keys() == theirs.keys()
+            and all(np.array_equal(array, theirs[name][0]) for name, (array, _) in mine.items())
+        )
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -249,6 +271,101 @@ class Selection:
 
         return render(self).rstrip()
 
+    def transform(self, X: Any) -> Any:
+        """Return the chosen columns of X, in the order of `indices`.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
+            The data; a path names a store. Where X has labels, the columns are found by label, in any order and among
+            others. Without labels X has the n columns that the selection was made from.
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame, Dask or xarray object
+            The same kind as X, shape (m, s). It is lazy if X is: a Dask object, or a store (an xarray DataArray).
+
+        Raises
+        ------
+        DataError
+            If X lacks chosen columns; the error names them.
+
+        Examples
+        --------
+        >>> import dsel
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(200, 20))
+        >>> selection = dsel.select(X, X[:, 3] - 2 * X[:, 7], k=2)
+        >>> np.array_equal(selection.transform(X), X[:, [7, 3]])
+        True
+        """
+        from dsel.selection.apply import transform
+
+        return transform(self, X)
+
+    def predict(self, X: Any) -> Any:
+        """Return the targets that the chosen columns of X predict, in the units of Y.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object, str or Path
+            The data, as for `transform`.
+
+        Returns
+        -------
+        array, Series, DataFrame, Dask or xarray object
+            ``intercept + X[:, indices] @ coefficients``, shape (m, N), or (m,) where Y had one dimension. Its kind is
+            that of X; it is lazy if X is.
+
+        Raises
+        ------
+        DataError
+            If X lacks chosen columns, or they hold something else than numbers.
+
+        Notes
+        -----
+        NaN in a chosen column is replaced by the mean of the column if the selection was made with ``missing="mean"``,
+        and gives NaN otherwise. Where Y = X, the prediction approximates all n columns.
+
+        Examples
+        --------
+        >>> import dsel
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(200, 20))
+        >>> y = X[:, 3] - 2 * X[:, 7] + 5
+        >>> np.allclose(dsel.select(X, y, k=2).predict(X), y)
+        True
+        """
+        from dsel.selection.apply import predict
+
+        return predict(self, X)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the chosen columns as a pandas DataFrame, one row each, in the order of `indices`.
+
+        Returns
+        -------
+        DataFrame
+            Labels are the index. The columns are `index`, `included`, and `coefficient`, or `coefficient_TARGET` for
+            each of several targets. There are no coefficients where Y = X.
+        """
+        from dsel.selection.tables import to_frame
+
+        return to_frame(self)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the arrays of the selection as an xarray Dataset with labels.
+
+        Returns
+        -------
+        Dataset
+            Variables `indices`, `coefficients`, `intercept`, `front_size`, `front_error`, `front_r2`, `front_members`
+            and `trace`, and the request and the figures as attributes. The saved selection.zarr holds the same.
+        """
+        from dsel.selection.tables import to_xarray
+
+        return to_xarray(self)
+
     def save(self, path: str | AnyPath, *, overwrite: bool = False) -> AnyPath:
         """Write the selection to a folder: selection.zarr with the large arrays, and selection.json with the rest.
 
@@ -285,43 +402,68 @@ class Selection:
         return folder
 
     def _write(self, folder: AnyPath) -> None:
-        import zarr
+        from dsel.selection.tables import write_group
 
         before = read_json(folder / SELECTION)
         remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
         staging = staging_tree(folder, _ZARR)
         text = json.dumps({**self.as_dict(), "arrays": published_name(staging, _ZARR)}, indent=1) + "\n"
         try:
-            group = zarr.create_group(zarr_store(staging), zarr_format=3)
-            for name, (array, dims) in self._arrays().items():
-                group.create_array(name, data=array, dimension_names=dims)
+            write_group(zarr_store(staging), self.arrays(), self.attributes())
             with staged_write(folder / SELECTION, text.encode()) as put:
                 publish_tree(staging, _ZARR)
                 put()
         finally:
             discard_tree(staging)
 
-    def _arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
+    def arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
+        """Return the arrays of selection.zarr with their dimensions."""
         width = max((row.size for row in self.front), default=1) or 1
         members = np.full((len(self.front), width), -1, np.int64)
         for i, row in enumerate(self.front):
             members[i, : row.size] = row.indices
         trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
-        return {
+        arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
+            "selected": (np.array(self.labels, dtype=object), ("selected",)),
             "indices": (np.asarray(self.indices, np.int64), ("selected",)),
             "coefficients": (self.coefficients, ("selected", "target")),
             "intercept": (self.intercept, ("target",)),
             "front_size": (np.array([row.size for row in self.front], np.int64), ("front",)),
             "front_error": (np.array([row.error for row in self.front], np.float64), ("front",)),
+            "front_r2": (np.array([row.r2 for row in self.front], np.float64), ("front",)),
             "front_members": (members, ("front", "place")),
             "trace": (trace, ("improvement", "iteration_size_error")),
         }
+        if self.targets:
+            arrays["target"] = (np.array(self.targets, dtype=object), ("target",))
+        if self.fill is not None:
+            arrays["fill"] = (self.fill, ("selected",))
+        return arrays
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what was asked and the main figures, as the attributes of selection.zarr.
+
+        Returns
+        -------
+        dict
+            JSON types.
+        """
+        return {
+            "method": self.method, "k": self.k, "lam": self.lam, "preprocess": self.preprocess,
+            "missing": self.request.missing, "seed": self.seed, "error": self.error, "r2": self.r2,
+            "shape": list(self.shape), "source": self.source, "ended": self.ended,
+            "dsel_version": self.versions.get("dsel", ""),
+        }  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything except coefficients, intercept and trace, ready for JSON."""
+        """Return everything except the trace, ready for JSON. Coefficients are left out where they are many."""
         values = asdict(self)
-        for name in ("coefficients", "intercept", "trace"):
-            del values[name]
+        few = self.coefficients.size <= _JSON_COEFFICIENTS
+        for name in ("coefficients", "intercept", "fill"):
+            array = values.pop(name)
+            if few and array is not None:
+                values[name] = array.tolist()
+        del values["trace"]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}
 
 
@@ -368,12 +510,13 @@ def open_selection(path: str | AnyPath) -> Selection:
         group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
+        values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
         trace = np.asarray(group["trace"])
         values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         values["certificate"] = tuple(values.get("certificate", ()))
-        for name in ("indices", "labels", "shape", "targets", "constant", "notes"):
+        for name in ("indices", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
         return Selection(**values)

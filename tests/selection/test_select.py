@@ -28,7 +28,7 @@ def test_a_selection_says_what_was_chosen_and_how_good_it_is() -> None:
     s = dsel.select(X, Y, k=6)
     assert set(s.indices) == TRUE
     assert s.k == len(s) == 6
-    assert s.labels == tuple(f"x{j}" for j in s.indices)
+    assert s.labels == [f"x{j}" for j in s.indices]
     fitted = s.intercept + X[:, s.indices] @ s.coefficients
     residual = ((Y - fitted) ** 2).sum()
     total = ((Y - Y.mean()) ** 2).sum()

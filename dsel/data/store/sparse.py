@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -120,6 +121,11 @@ class SparseStore:
         """Return the row blocks."""
         edges = zip(self.row_bounds, self.row_bounds[1:], self.ends, self.ends[1:], strict=False)
         return [SparseRows(str(self.path), a, b, first, last, self.shape[1]) for a, b, first, last in edges]
+
+    def ends_at(self, rows: Sequence[int]) -> list[int]:
+        """Return the number of values before each of these rows."""
+        ends = StoredArray(str(self.path), _INDPTR).read(0, self.shape[0] + 1)
+        return [int(ends[row]) for row in rows]
 
     def column(self, name: str, argument: str) -> StoredArray:
         """Return a column of obs. Raises OptionError if it does not exist, DataError if it has no numbers."""

@@ -1,0 +1,280 @@
+"""Use a selection on other rows: take its columns, and predict its targets.
+
+The optional libraries are recognised by the name of a type, so that none of them is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten
+from dsel._lib.types import Floats, Ints
+from dsel.data import schema
+from dsel.data.blocks import load_block
+from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.labels import default_labels
+from dsel.data.store.reader import Store
+from dsel.errors import DataError
+from dsel.selection.result import Selection
+from dsel.storage.paths import AnyPath
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """The function from the chosen columns to the targets: x (r, s) to intercept + x @ coefficients.
+
+    Parameters
+    ----------
+    labels : list of str
+        Labels of the chosen columns, for messages.
+    coefficients : (s, N) array
+        Coefficients for the data in their own units.
+    intercept : (N,) array
+        Intercept.
+    fill : (s,) array, optional
+        The values that replace NaN.
+    flat : bool
+        Whether the result has one dimension.
+    """
+
+    labels: list[str]
+    coefficients: Floats
+    intercept: Floats
+    fill: Floats | None = None
+    flat: bool = False
+
+    @classmethod
+    def of(cls, selection: Selection) -> LinearModel:
+        """Return the model of a selection."""
+        flat = selection.flat_target and selection.coefficients.shape[1] == 1
+        return cls(selection.labels, selection.coefficients, selection.intercept, selection.fill, flat)
+
+    def __call__(self, x: Any) -> Floats:
+        """Return predictions (r,) or (r, N) for rows of the chosen columns."""
+        z = _as_float(x, self.labels)
+        if self.fill is not None:
+            rows, columns = np.nonzero(np.isnan(z))
+            z[rows, columns] = self.fill[columns]
+        found = z @ self.coefficients + self.intercept
+        return found[:, 0] if self.flat else found
+
+
+def transform(selection: Selection, X: Any) -> Any:
+    """Return the chosen columns of X. See `Selection.transform`."""
+    X = _opened(X)
+    places = column_positions(selection, _labels(X), X.n if isinstance(X, Dataset) else X.shape[1])
+    if isinstance(X, Dataset):
+        return _stored_columns(X, places)
+    if _is(X, "xarray", "DataArray"):
+        return X.isel({X.dims[1]: places})
+    if _is_frame(X):
+        return X.iloc[:, places] if hasattr(X, "iloc") else X[[X.columns[i] for i in places]]
+    return X.tocsc()[:, places].asformat(X.format) if hasattr(X, "tocsc") else X[:, places]
+
+
+def predict(selection: Selection, X: Any) -> Any:
+    """Return the targets that the chosen columns of X predict. See `Selection.predict`."""
+    X, model = _opened(X), LinearModel.of(selection)
+    x = transform(selection, X)
+    targets = list(selection.targets) or reconstructed_labels(selection, _labels(X))
+    if _is(x, "xarray", "DataArray"):
+        return _as_data_array(x, _predict_matrix(x.data, model), targets, model.flat)
+    if _is(x, "polars", "DataFrame"):
+        return _as_polars(model(x.to_numpy()), targets, model.flat)
+    if _is_dask_frame(x):
+        meta = _as_pandas(x._meta, model(np.zeros((0, len(selection)))), targets, model.flat)
+        return x.map_partitions(_predict_frame, model, targets, meta=meta)
+    if _is_frame(x):
+        return _predict_frame(x, model, targets)
+    return _predict_matrix(x, model)
+
+
+def column_positions(selection: Selection, labels: Sequence[Any] | None, count: int) -> Ints:
+    """Return the places of the chosen columns among `count` columns, in their order.
+
+    labels: of those columns. Without labels, or with the default ones (x0, x1, ...), there must be as many columns as
+    the selection was made from. Errors: DataError naming the columns that are missing or occur twice.
+    """
+    n, chosen = selection.shape[1], selection.labels
+    names = None if labels is None else [str(label) for label in labels]
+    if names is None or names == default_labels("x", count):
+        if count != n:
+            raise DataError(
+                f"X has {count} columns without labels, and the selection was made from {n}.",
+                "Give all of these columns in their order, or give the columns their labels.",
+            )
+        return np.asarray(selection.indices, np.int64)
+    place = {name: i for i, name in enumerate(names)}
+    missing = [label for label in chosen if label not in place]
+    if missing:
+        unlabelled = chosen == [f"x{j}" for j in selection.indices]
+        remedy = "Rename the columns of X."
+        if unlabelled and count == n:
+            remedy = "The selection was made from data without labels: pass X without them, such as X.to_numpy()."
+        raise DataError(
+            f"X lacks {len(missing)} of the {len(chosen)} chosen columns: {shorten(missing)}. It has "
+            f"{shorten(names, 8)}.",
+            remedy,
+        )
+    twice = [label for label in chosen if names.count(label) > 1] if len(place) < len(names) else []
+    if twice:
+        raise DataError(f"X has several columns called {shorten(twice)}.", "Give every column a unique name.")
+    return np.array([place[label] for label in chosen], np.int64)
+
+
+def _opened(X: Any) -> Any:
+    """Return X as a Dataset of a store, a DataArray (samples first), a DataFrame, or a matrix of two dimensions."""
+    if isinstance(X, str | AnyPath):
+        return as_dataset(X, unsupervised=True, sample_weight=False)
+    if isinstance(X, Dataset) or _is_frame(X):
+        return X
+    if _is(X, "xarray", "Dataset"):
+        if "X" not in X:
+            raise DataError(f"The Dataset has no variable X, only {shorten(map(str, X.variables))}.")
+        X = X["X"]
+    if not (hasattr(X, "tocsr") or _is(X, "dask", "Array") or _is(X, "xarray", "DataArray")):
+        X = np.asanyarray(X)
+    if X.ndim != 2:
+        raise DataError(f"X has shape {X.shape}.", "It must have two dimensions: samples x features.")
+    return X.transpose() if _is(X, "xarray", "DataArray") and X.dims[0] == "feature" else X
+
+
+def _labels(X: Any) -> list[str] | None:
+    """Return the labels of the columns of what `_opened` returned, None if it has none."""
+    if isinstance(X, Dataset):
+        return [str(label) for label in X.features]
+    if _is(X, "xarray", "DataArray"):
+        return [str(label) for label in X.coords[X.dims[1]].values.tolist()] if X.dims[1] in X.coords else None
+    return [str(label) for label in X.columns] if _is_frame(X) else None
+
+
+def _stored_columns(dataset: Dataset, places: Ints) -> Any:
+    """Return columns of a store as a DataArray whose row blocks are read when they are computed."""
+    import dask.array as da
+    import xarray as xr
+    from dask.delayed import delayed
+
+    assert dataset.store is not None
+    dtype = schema.stored_dtype(dataset.store.dtype)
+    load = delayed(_load_columns, pure=True)
+    blocks = [
+        da.from_delayed(load(block.x, places), (block.stop - block.start, places.size), dtype=dtype)  # type: ignore[no-untyped-call]
+        for block in dataset.blocks
+    ]
+    coords: dict[str, Any] = {"feature": dataset.features[places]}
+    samples = dataset.store.samples if isinstance(dataset.store, Store) else None
+    if samples is not None:
+        coords["sample"] = samples
+    values = da.concatenate(blocks)  # type: ignore[no-untyped-call]
+    return xr.DataArray(values, dims=("sample", "feature"), coords=coords, name="X")
+
+
+def _load_columns(part: Any, places: Ints) -> Any:
+    """Return columns of a block of a store as a dense array."""
+    rows = load_block(part, np.sort(places))
+    rows = rows.toarray() if hasattr(rows, "toarray") else rows
+    return rows[:, np.argsort(np.argsort(places))]
+
+
+def reconstructed_labels(selection: Selection, labels: list[str] | None) -> list[str]:
+    """Return labels of the columns that a selection with Y = X approximates: those of X if its order is the same."""
+    count = selection.coefficients.shape[1]
+    if labels is not None and len(labels) == count and [labels[j] for j in selection.indices] == selection.labels:
+        return labels
+    return default_labels("x", count)
+
+
+def _predict_matrix(x: Any, model: LinearModel) -> Any:
+    """Return predictions for the chosen columns as an array or a Dask array."""
+    if not _is(x, "dask", "Array"):
+        return model(x)
+    x = x.rechunk({1: -1})
+    if model.flat:
+        return x.map_blocks(model, drop_axis=1, dtype=np.float64, meta=np.empty(0))
+    width = model.coefficients.shape[1]
+    return x.map_blocks(model, chunks=(x.chunks[0], (width,)), dtype=np.float64, meta=np.empty((0, 0)))
+
+
+def _as_data_array(x: Any, values: Any, targets: list[str], flat: bool) -> Any:
+    import xarray as xr
+
+    sample = x.dims[0]
+    coords = {name: coord for name, coord in x.coords.items() if coord.dims in ((sample,), ())}
+    if flat:
+        return xr.DataArray(values, coords, dims=(sample,), name=targets[0])
+    return xr.DataArray(values, {**coords, "target": targets}, dims=(sample, "target"), name="prediction")
+
+
+def _predict_frame(x: Any, model: LinearModel, targets: list[str]) -> Any:
+    return _as_pandas(x, model(_frame_values(x)), targets, model.flat)
+
+
+def _as_pandas(x: Any, values: Floats, targets: list[str], flat: bool) -> Any:
+    import pandas as pd
+
+    if flat:
+        return pd.Series(values, index=x.index, name=targets[0])
+    return pd.DataFrame(values, index=x.index, columns=targets)
+
+
+def _as_polars(values: Floats, targets: list[str], flat: bool) -> Any:
+    import polars as pl
+
+    if flat:
+        return pl.Series(targets[0], values)
+    return pl.DataFrame(values, schema=targets)
+
+
+def _frame_values(x: Any) -> Floats:
+    """Return the chosen columns of a pandas DataFrame as float64, NaN where values are missing. Errors: DataError."""
+    values = np.empty(x.shape)
+    for j, name in enumerate(x.columns):
+        try:
+            values[:, j] = x.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError) as error:
+            raise _not_numbers(str(name), error) from error
+    return values
+
+
+def _as_float(x: Any, labels: list[str]) -> Floats:
+    """Return rows as a new float64 array, NaN where they were masked. Errors: DataError naming the column."""
+    x = x.toarray() if hasattr(x, "toarray") else x
+    if isinstance(x, np.ma.MaskedArray):
+        x = np.ma.filled(x.astype(np.float64), np.nan)
+    try:
+        return np.array(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        columns = np.asarray(x, dtype=object).T
+        raise _not_numbers(
+            next((n for n, c in zip(labels, columns, strict=True) if _is_text(c)), "X"), error
+        ) from error
+
+
+def _is_text(column: NDArray[Any]) -> bool:
+    try:
+        column.astype(np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
+def _not_numbers(name: str, error: Exception) -> DataError:
+    return DataError(f"Column {name} does not hold numbers: {error}.", "Convert it as the data of the selection were.")
+
+
+def _is_frame(value: Any) -> bool:
+    return type(value).__name__ == "DataFrame" and hasattr(value, "columns")
+
+
+def _is_dask_frame(value: Any) -> bool:
+    return _is_frame(value) and hasattr(value, "to_dask_array")
+
+
+def _is(value: Any, module: str, name: str) -> bool:
+    kind = type(value)
+    return kind.__name__ == name and kind.__module__.split(".")[0] == module

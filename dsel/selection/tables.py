@@ -1,0 +1,62 @@
+"""A selection as a pandas DataFrame, as an xarray Dataset, and as a Zarr group."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from dsel.selection.result import Selection
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+#: Arrays by name, each with its dimensions.
+Arrays = dict[str, tuple[NDArray[Any], tuple[str, ...]]]
+
+
+def to_frame(selection: Selection) -> pd.DataFrame:
+    """Return the chosen columns as a DataFrame, one row each. See `Selection.to_frame`."""
+    import pandas as pd
+
+    included = [index in selection.include for index in selection.indices]
+    columns: dict[str, Any] = {"index": list(selection.indices), "included": included}
+    if len(selection.targets) == 1:
+        columns["coefficient"] = selection.coefficients[:, 0]
+    for place, target in enumerate(selection.targets if len(selection.targets) > 1 else ()):
+        columns[f"coefficient_{target}"] = selection.coefficients[:, place]
+    return pd.DataFrame(columns, index=pd.Index(selection.labels, name="feature", dtype=object))
+
+
+def to_xarray(selection: Selection) -> xr.Dataset:
+    """Return the arrays of a selection as a Dataset. See `Selection.to_xarray`."""
+    import xarray as xr
+
+    variables = {name: (dims, array) for name, (array, dims) in selection.arrays().items()}
+    coordinates = {name: variables.pop(name) for name in ("selected", "target") if name in variables}
+    return xr.Dataset(variables, coordinates, selection.attributes())
+
+
+def write_group(store: Any, arrays: Arrays, attributes: dict[str, Any]) -> None:
+    """Write arrays as a Zarr group that xarray opens without a warning."""
+    import zarr
+
+    group = zarr.create_group(store, zarr_format=3, attributes=attributes)
+    for name, (array, dims) in arrays.items():
+        if array.dtype == object:
+            labels = group.create_array(name, shape=array.shape, dtype="string", dimension_names=dims)
+            labels[...] = array
+        else:
+            group.create_array(name, data=array, dimension_names=dims)
+    consolidate(store)
+
+
+def consolidate(store: Any) -> None:
+    """Write the metadata of all arrays into those of the group, where xarray looks for them first."""
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the specification of version 3 does not have them yet
+        zarr.consolidate_metadata(store, zarr_format=3)

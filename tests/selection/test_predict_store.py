@@ -1,0 +1,128 @@
+"""Predictions for a store: they are those of the arrays, whole or absent, whatever the chunks."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import xarray as xr
+import zarr
+
+import dsel
+from dsel.data.ingest import ingest_arrays
+from dsel.errors import DataError, OutputError
+from dsel.passes.accounting import log_passes
+from dsel.selection import predict_store as module
+from dsel.selection.predict_store import predict_store
+from tests.stores import count_reads, make_store, reads_so_far, regression
+
+X, Y = regression(m=200, n=20)
+TWO = np.column_stack([Y[:, 0], X[:, 3] - 2 * X[:, 8] + 4])
+SELECTION = dsel.select(X, TWO, k=4, method="forward")
+
+
+def opened(path: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return xr.open_zarr(path)
+
+
+@pytest.mark.parametrize("chunks", [(64, 5), (7, 20), (200, 1), (1, 20)])
+@pytest.mark.parametrize("chunk_bytes", [16 << 20, 2000])
+def test_they_are_those_of_the_arrays(
+    tmp_path: Path, chunks: tuple[int, int], chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
+    store = make_store(tmp_path / "s.zarr", X, chunks=chunks)
+    report = predict_store(SELECTION, store, tmp_path / "p.zarr")
+    found = opened(tmp_path / "p.zarr").prediction
+    np.testing.assert_allclose(found.values, SELECTION.predict(X), rtol=1e-12)
+    assert found.dims == ("sample", "target")
+    assert report.shape == (200, 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"s.zarr", "p.zarr"}
+
+
+def test_labels_of_rows_and_targets_are_kept_and_columns_are_found_by_label(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(20)
+    names, samples = [f"x{j}" for j in order], [f"row {i}" for i in range(200)]
+    store = tmp_path / "s.zarr"
+    ingest_arrays(X[:, order], store, features=names, samples=samples, chunks=(64, 5))
+    predict_store(SELECTION, store, tmp_path / "p.zarr")
+    found = opened(tmp_path / "p.zarr").prediction
+    assert found.sample.values.tolist() == samples
+    assert found.target.values.tolist() == ["y0", "y1"]
+    np.testing.assert_allclose(found.values, SELECTION.predict(X), rtol=1e-12)
+
+
+def test_sparse_stores_are_read_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.data.test_sparse import write
+
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
+    sparse = scipy.sparse.csr_matrix(np.where(X > 0.5, X, 0.0))
+    predict_store(SELECTION, write(tmp_path / "s.zarr", sparse), tmp_path / "p.zarr")
+    np.testing.assert_allclose(
+        opened(tmp_path / "p.zarr").prediction.values, SELECTION.predict(sparse.toarray()), rtol=1e-12
+    )
+
+
+def test_only_chunks_with_chosen_columns_are_read_and_once(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X, chunks=(50, 4))
+    count_reads()
+    with log_passes() as made:
+        report = predict_store(SELECTION, store, tmp_path / "p.zarr")
+    reads = {key: times for key, times in reads_so_far().items() if key.startswith("X/c/")}
+    assert set(reads.values()) == {1}
+    assert {int(key.split("/")[-1]) for key in reads} == {j // 4 for j in SELECTION.indices}
+    assert made.bytes_read == report.bytes_read
+
+
+def test_what_exists_is_not_replaced_without_being_told(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X, chunks=(50, 4))
+    out = tmp_path / "p.zarr"
+    predict_store(SELECTION, store, out)
+    with pytest.raises(OutputError, match="exists already"):
+        predict_store(SELECTION, store, out)
+    other = dsel.select(X, Y, k=2, method="forward")
+    predict_store(other, store, out, overwrite=True)
+    np.testing.assert_allclose(opened(out).prediction.values, other.predict(X), rtol=1e-12)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError, match="not a Zarr store"):
+        predict_store(SELECTION, store, tmp_path / "folder", overwrite=True)
+    with pytest.raises(OutputError, match="in each other"):
+        predict_store(SELECTION, store, store / "p.zarr")
+    with pytest.raises(OutputError, match="in each other"):
+        predict_store(SELECTION, store, store, overwrite=True)
+
+
+def test_nothing_is_left_where_it_fails(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X, chunks=(50, 20))
+    out = tmp_path / "p.zarr"
+    (store / "X" / "c" / "2" / "0").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="rows 100 to 150"):
+        predict_store(SELECTION, store, out)
+    assert not out.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["s.zarr"]
+
+
+def test_missing_columns_are_named_before_anything_is_written(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X[:, :7], chunks=(50, 4))
+    with pytest.raises(DataError, match="7 columns without labels, and the selection was made from 20"):
+        predict_store(SELECTION, store, tmp_path / "p.zarr")
+    ingest_arrays(X[:, :7], tmp_path / "t.zarr", features=[f"x{j}" for j in range(1, 8)])
+    with pytest.raises(DataError, match="lacks"):
+        predict_store(SELECTION, tmp_path / "t.zarr", tmp_path / "p.zarr")
+    assert not (tmp_path / "p.zarr").exists()
+
+
+def test_where_y_is_x_all_columns_are_written(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "s.zarr", X, chunks=(50, 4))
+    s = dsel.select(store, k=3, method="forward")
+    predict_store(s, store, tmp_path / "p.zarr")
+    found = opened(tmp_path / "p.zarr").prediction
+    assert found.target.values.tolist() == [f"x{j}" for j in range(20)]
+    np.testing.assert_allclose(found.values, s.predict(X), rtol=1e-12)
+    assert zarr.open_group(tmp_path / "p.zarr", mode="r").attrs["columns"] == s.labels
