@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
+from dsel.data.alignment import align
 from dsel.data.blocks import Block, StoredRows, array_bytes, part_bytes
 from dsel.data.inputs import (
     as_matrix,
     column_labels,
-    is_pandas,
     is_xarray_dataset,
-    require_same_index,
     row_blocks,
     xarray_variables,
 )
@@ -170,13 +169,12 @@ def as_dataset(
         return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     if is_xarray_dataset(X):
         X, Y, sample_weight = xarray_variables(X, Y, unsupervised, sample_weight)
-    dataset = _from_arrays(X, None if unsupervised else Y)
+    X, Y, sample_weight = align(X, None if unsupervised else Y, sample_weight)
+    dataset = _from_arrays(X, Y)
     if targets is not None:
         dataset = _with_targets(dataset, targets)
     if sample_weight is None or sample_weight is False:
         return dataset
-    if is_pandas(X) and is_pandas(sample_weight):
-        require_same_index(X, sample_weight, "sample_weight")
     return _with_weights(dataset, array_weights(sample_weight, dataset.m))
 
 
@@ -188,8 +186,6 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
         raise DataError(f"X is empty: its shape is {x.shape}.", "It needs rows and columns.")
     if y is not None and y.shape[0] != m:
         raise DataError(f"X has {m} rows and Y has {y.shape[0]}.", "Y needs one row for each sample of X.")
-    if is_pandas(X) and is_pandas(Y):
-        require_same_index(X, Y, "Y")
     N = 0 if y is None else int(y.shape[1])
     if y is not None and not N:
         raise DataError("Y has no columns.", "Leave Y out to have Y = X.")

@@ -26,6 +26,11 @@ def is_pandas(data: Any) -> bool:
     return _is(data, "pandas", "DataFrame") or _is(data, "pandas", "Series")
 
 
+def is_data_array(data: Any) -> bool:
+    """Return whether `data` is an xarray DataArray."""
+    return _is(data, "xarray", "DataArray")
+
+
 def is_xarray_dataset(data: Any) -> bool:
     """Return whether `data` is an xarray Dataset."""
     return _is(data, "xarray", "Dataset")
@@ -44,7 +49,7 @@ def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: An
         name = weight_variable(sample_weight, has_default="weight" in dataset)
         if name is not None and name not in dataset:
             raise DataError(f"The Dataset has no variable {name}, only {shorten(map(str, dataset.variables))}.")
-        sample_weight = sample_weight if name is None else dataset[name].data
+        sample_weight = sample_weight if name is None else dataset[name]
     return dataset["X"], Y, sample_weight
 
 
@@ -54,7 +59,7 @@ def column_labels(data: Any, prefix: str, count: int) -> Labels:
     names: Any = default_labels(prefix, count)
     if _is(data, "pandas", "DataFrame"):
         names = [str(name) for name in data.columns]
-    elif _is(data, "xarray", "DataArray") and data.ndim == 2 and data.dims[1] in data.coords:
+    elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
     elif count == 1 and _is_named(data):
         names = [data.name]
@@ -78,9 +83,7 @@ def as_matrix(data: Any, what: str) -> Any:
         raise DataError(f"{what} is a Dask {type(data).__name__}.", "Pass its .to_dask_array(lengths=True).")
     if is_pandas(data):
         data = data.to_numpy()
-    if _is(data, "xarray", "DataArray"):
-        if data.ndim == 2 and tuple(data.dims) in (("feature", "sample"), ("target", "sample")):
-            raise DataError(f"{what} has dimensions {data.dims}.", "Transpose it: samples come first.")
+    if is_data_array(data):
         data = data.data
     sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")
     if sparse and what == "Y":
@@ -108,19 +111,6 @@ def _require_real_matrix(data: Any, what: str) -> None:
         raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
         raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
-
-
-def require_same_index(X: Any, other: Any, name: str) -> None:
-    """Raise DataError if two pandas objects have indexes that differ."""
-    if len(other) != len(X) or other.index.equals(X.index):
-        return
-    pairs = enumerate(zip(X.index, other.index, strict=True))
-    row = next((i for i, (a, b) in pairs if repr(a) != repr(b)), 0)
-    raise DataError(
-        f"The indexes of X and {name} differ: row {row} is {X.index[row]!r} in X and {other.index[row]!r} in {name}.",
-        f"Give them the same order ({name}.loc[X.index]), or pass {name}.to_numpy() if the rows belong together as "
-        "they are.",
-    )
 
 
 def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:

@@ -1,0 +1,84 @@
+"""Rows of X, Y and weights that have labels are brought together by their labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import dsel
+from dsel.errors import DataError
+
+rng = np.random.default_rng(3)
+A = rng.normal(size=(40, 6))
+Y = 2 * A[:, 3]
+TIME = np.arange(40) * 10
+X = xr.DataArray(A, dims=("time", "column"), coords={"time": TIME})
+TARGET = xr.DataArray(Y, dims=("time",), coords={"time": TIME})
+SHUFFLED = rng.permutation(40)
+
+
+def chosen(*data: Any, **options: Any) -> tuple[list[int], float]:
+    selection = dsel.select(*data, k=1, method="forward", **options)
+    return list(selection.indices), round(selection.r2, 6)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (X, TARGET),
+        (X, TARGET[::-1]),
+        (X, TARGET[SHUFFLED]),
+        (X[SHUFFLED], TARGET),
+        (X.T, TARGET[SHUFFLED]),
+        (X.T, TARGET.expand_dims(target=["a"])),
+        (X, TARGET.expand_dims(target=["a"])[:, SHUFFLED]),
+        (X.drop_vars("time"), TARGET),
+        (X.T.drop_vars("time"), TARGET),
+        (X.chunk(time=7)[SHUFFLED], TARGET.chunk(time=7)),
+        (xr.DataArray(A.T, dims=("feature", "sample")), Y),
+        (xr.DataArray(A.T, dims=("anything", "sample")), Y),
+        (X, Y),
+        (A, TARGET.drop_vars("time")),
+        (A, TARGET.drop_vars("time").expand_dims("target").rename(time="sample")),
+        (xr.Dataset({"X": X.T, "Y": TARGET[SHUFFLED]}), None),
+        (xr.Dataset({"X": X}), TARGET[SHUFFLED]),
+        (X, pd.Series(Y, index=TIME)),
+    ],
+)
+def test_rows_are_matched_by_dimension_and_coordinate(x: Any, y: Any) -> None:
+    assert chosen(x, y) == ([3], 1.0)
+
+
+def test_weights_are_matched_as_the_targets_are() -> None:
+    noisy = TARGET + 3 * xr.DataArray(rng.normal(size=40), dims="time")
+    weights = xr.DataArray(rng.random(40), dims=("time",), coords={"time": TIME})
+    expected = chosen(A, noisy.values, sample_weight=weights.values)
+    assert chosen(X, noisy[SHUFFLED], sample_weight=weights[::-1]) == expected
+    assert chosen(xr.Dataset({"X": X, "Y": noisy[SHUFFLED], "weight": weights[::-1]})) == expected
+    assert chosen(X, noisy, sample_weight=weights.values) == expected
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "match"),
+    [
+        (X, TARGET.assign_coords(time=TIME + 5), "Y has no rows for 40 of the 40 samples of X: 0, 10"),
+        (X, TARGET.assign_coords(time=[*TIME[:-1], 500]), "Y has no rows for 1 of the 40 samples of X: 390"),
+        (X.assign_coords(time=TIME // 20), TARGET, "labels occur more than once"),
+        (X, xr.DataArray(A, dims=("time", "column")), "share the dimensions column, time with X"),
+        (X, pd.Series(Y, index=TIME[::-1]), "indexes of X and Y differ: row 0 is 0 in X and 390 in Y"),
+        (X, TARGET[:-1], "X has 40 rows and Y has 39"),
+    ],
+)
+def test_rows_that_cannot_be_matched_are_refused(x: Any, y: Any, match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        chosen(x, y)
+
+
+def test_weights_of_other_samples_are_refused() -> None:
+    weights = xr.DataArray(np.ones(40), dims=("time",), coords={"time": TIME + 1})
+    with pytest.raises(DataError, match="sample_weight has no rows for 40 of the 40 samples"):
+        chosen(X, TARGET, sample_weight=weights)
