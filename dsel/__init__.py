@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsel.api import plan, select
+    from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
     from dsel.selection.result import Selection, open_selection
 
-__all__ = ["CrossValidated", "Selection", "ingest", "open_selection", "open_store", "plan", "select"]
+__all__ = ["CrossValidated", "Selection", "SizeRule", "ingest", "open_selection", "open_store", "plan", "select"]
 
 _HOMES = {
     "CrossValidated": "dsel.criteria",
     "Selection": "dsel.selection.result",
+    "SizeRule": "dsel.config.size_rule",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",

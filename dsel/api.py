@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
+from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
@@ -24,7 +25,9 @@ def select(
     X: Any,
     Y: Any = None,
     *,
-    k: int,
+    k: int | Literal["auto"],
+    max_k: int | None = None,
+    choose_k: SizeRule | SizeCriterion | dict[str, Any] | None = None,
     method: str = "poss",
     lam: float = 0.0,
     preprocess: Preprocess = "standardize",
@@ -46,8 +49,13 @@ def select(
         The data: m samples of n features. A path or URL names a store. A store or a Dataset may hold its own Y.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, optional
         The targets. Without any targets, columns are selected for X itself (Y = X: column subset selection).
-    k : int
-        The number of columns to choose at most, with the included ones.
+    k : int or "auto"
+        The number of columns to choose at most, with the included ones. "auto": chosen as `choose_k` says.
+    max_k : int, optional
+        The upper limit of ``k="auto"``; by default 30, or fewer where there are few rows or columns.
+    choose_k : SizeRule, dict or {"folds", "held-out", "bic", "ebic", "path"}, optional
+        How ``k="auto"`` chooses: by the error on left-out folds (default), or the keys of a `SizeRule`, such as
+        ``{"folds": 10, "one_standard_error": True}``.
     method : str
         One of
 
@@ -119,9 +127,9 @@ def select(
     (7, 3)
     """
     request = _request(
-        k=k, method=method, lam=lam, preprocess=preprocess, include=include, exclude=exclude, seed=seed,
-        missing=missing, targets=targets, unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion,
-        **options,
+        k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
+        exclude=exclude, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        sample_weight=sample_weight, criterion=criterion, **options,
     )  # fmt: skip
     dataset = _dataset(X, Y, request)
     validated = validate(dataset, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.criterion_data import ColumnData
 from dsel.errors import MissingExtraError, OptionError
 from dsel.search.pareto.archive import Subset
@@ -23,6 +24,11 @@ class CrossValidated:
         Number of folds, or a splitter of scikit-learn. Give a shuffling splitter a `random_state`.
     scoring : str or callable, optional
         As for `sklearn.model_selection.cross_val_score`, where more is better. Default: the score of the estimator.
+    split : {"random", "blocks", "forward"}
+        With a number of folds: the default folds of scikit-learn, which are stratified for a classifier; blocks of
+        consecutive rows; or a time series, where each block but the first is predicted from the blocks before it.
+    row_groups : str or (m,) array, optional
+        The group of each row. All rows of a group are in one fold. A store names a variable over its samples.
 
     Raises
     ------
@@ -40,6 +46,16 @@ class CrossValidated:
     estimator: Any
     folds: Any = 5
     scoring: Any = None
+    split: RowSplit = "random"
+    row_groups: Any = None
+
+    def __post_init__(self) -> None:
+        try:
+            check_split(self.split, 1, self.row_groups)
+        except ValueError as error:
+            raise OptionError(f"CrossValidated: {error}.") from error
+        if self.split != "random" and not isinstance(self.folds, int):
+            raise OptionError(f"CrossValidated: split {self.split} needs a number of folds, not a splitter.")
 
     def __call__(self, S: Subset, data: ColumnData) -> float:
         try:
@@ -49,7 +65,20 @@ class CrossValidated:
         if not data.n_targets:
             raise OptionError("There are no targets to predict.", "Give Y.")
         Y = data.Y if data.n_targets > 1 else data.Y[:, 0]
+        groups = None if self.row_groups is None else data.row_groups(self.row_groups)
         scores = cross_val_score(
-            self.estimator, data.columns(S), Y, cv=self.folds, scoring=self.scoring, error_score="raise"
-        )
+            self.estimator, data.columns(S), Y, cv=self._splitter(), scoring=self.scoring, groups=groups,
+            error_score="raise",
+        )  # fmt: skip
         return -float(scores.mean())
+
+    def _splitter(self) -> Any:
+        """Return what scikit-learn divides the rows by."""
+        from sklearn.model_selection import GroupKFold, KFold, TimeSeriesSplit
+
+        if not isinstance(self.folds, int):
+            return self.folds
+        if self.row_groups is not None:
+            return GroupKFold(self.folds)
+        splitters = {"blocks": KFold, "forward": TimeSeriesSplit}
+        return splitters[self.split](self.folds) if self.split in splitters else self.folds

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dsel.cli.application import LogFormat, app
-from dsel.cli.options import Cluster, Folder, Log, Out
+from dsel.cli.options import ChooseK, Cluster, Folder, K, Log, MaxK, Out, changes
 
 
 @app.command()
@@ -16,6 +16,9 @@ def run(
     job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
     out: Out = None,
     cluster: Cluster = None,
+    k: K = None,
+    max_k: MaxK = None,
+    choose_k: ChooseK = None,
     log_format: Log = LogFormat.text,
 ) -> None:
     """Run a job. An interrupted job continues; a finished one is not run again."""
@@ -28,7 +31,8 @@ def run(
     typer.echo(
         render(
             run_job(
-                read_job(job, None if out is None else as_path(out), cluster), Reporter.for_terminal(log_format.value)
+                read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k)),
+                Reporter.for_terminal(log_format.value),
             )
         )
     )
@@ -39,6 +43,9 @@ def plan(
     job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
     out: Out = None,
     cluster: Cluster = None,
+    k: K = None,
+    max_k: MaxK = None,
+    choose_k: ChooseK = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
@@ -49,7 +56,7 @@ def plan(
     from dsel.planning.calibration import calibrated
     from dsel.storage.paths import as_path
 
-    made, dataset = plan_job(read_job(job, None if out is None else as_path(out), cluster))
+    made, dataset = plan_job(read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k)))
     made = calibrated(made, dataset)
     typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
     made.require()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +22,7 @@ from pydantic import (
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.config.secrets import refuse_passwords
+from dsel.config.size_rule import SizeRule
 from dsel.config.types import Duration, Float, Int, first_error, parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
@@ -101,6 +103,15 @@ class JobFile(SelectionRequest):
             raise ValueError("it must be the name of a variable, or false for none")
         return weight
 
+    @field_validator("choose_k")
+    @classmethod
+    def _rows_by_name(cls, rule: SizeRule | None) -> SizeRule | None:
+        if rule is not None and not (rule.row_groups is None or isinstance(rule.row_groups, str)):
+            raise ValueError("row_groups must be the name of a variable over the samples")
+        if rule is not None and not (rule.held_out is None or isinstance(rule.held_out, str | float)):
+            raise ValueError("held_out must be a share of the rows, or a store")
+        return rule
+
     @field_validator("criterion")
     @classmethod
     def _by_path(cls, criterion: Any) -> Any:
@@ -123,7 +134,8 @@ class JobFile(SelectionRequest):
     def identity(self) -> dict[str, Any]:
         """Return what the result depends on besides the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
-        exclude |= {name for name in ("certify", "sample_weight") if getattr(self, name) is None}
+        later = ("certify", "sample_weight", "max_k", "choose_k")  # results of older versions do not have them
+        exclude |= {name for name in later if getattr(self, name) is None}
         return self.model_dump(mode="json", exclude=exclude)
 
 
@@ -131,7 +143,9 @@ class JobFile(SelectionRequest):
 _OPTIONS = "Options of the method go under options."
 
 
-def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None) -> JobFile:
+def read_job(
+    path: Path, out: AnyPath | None = None, cluster: Path | None = None, changes: Mapping[str, Any] | None = None
+) -> JobFile:
     """Read and validate a job file.
 
     Parameters
@@ -142,6 +156,8 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
         Takes the place of the key `out`.
     cluster : Path, optional
         A file whose section `cluster` takes the place of the one in the job file.
+    changes : mapping, optional
+        Keys that take the place of those in the file. None leaves a key as it is.
 
     Returns
     -------
@@ -160,6 +176,7 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
         raise OptionError(f"{path} has no keys.", "It needs at least store and k.")
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
+    values |= {key: value for key, value in (changes or {}).items() if value is not None}
     refuse_passwords(values)
     try:
         job = JobFile.model_validate(values)
@@ -171,6 +188,9 @@ def read_job(path: Path, out: AnyPath | None = None, cluster: Path | None = None
     if isinstance(job.options.get("held_out"), str):  # a store, too
         held_out = _from_folder(folder, as_path(job.options["held_out"]))
         resolved["options"] = {**job.options, "held_out": str(held_out)}
+    if job.choose_k is not None and isinstance(job.choose_k.held_out, str):
+        held_out = _from_folder(folder, as_path(job.choose_k.held_out))
+        resolved["choose_k"] = job.choose_k.model_copy(update={"held_out": str(held_out)})
     resolved["cluster"] = job.cluster.resolved_against((cluster or path).absolute().parent)
     job = job.model_copy(update=resolved)
     if out is not None:

@@ -7,8 +7,17 @@ import numbers
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from dsel.config.size_rule import SizeRule, size_rule
 from dsel.config.types import Bool, Float, Int, first_error
 from dsel.errors import OptionError
 
@@ -36,6 +45,19 @@ def _columns(value: Any) -> Any:
     return tuple(column if isinstance(column, str) else int(column) for column in columns)
 
 
+def _size(value: Any) -> Any:
+    """Validate k at once, so that an error is one sentence."""
+    if isinstance(value, str) and value == "auto":
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise ValueError("it must be a whole number, or auto")
+    if value < 1:
+        raise ValueError("it must be at least 1, or auto")
+    return int(value)
+
+
+#: A number of columns, or "auto".
+Size = Annotated[int | Literal["auto"], BeforeValidator(_size)]
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
 
 
@@ -44,8 +66,12 @@ class SelectionRequest(BaseModel):
 
     Parameters
     ----------
-    k : int
-        The number of columns to choose at most, with the included ones.
+    k : int or "auto"
+        The number of columns to choose at most, with the included ones. "auto": `choose_k` chooses it.
+    max_k : int, optional
+        The upper limit of ``k="auto"``; by default 30, or fewer where there are few rows or columns.
+    choose_k : SizeRule, optional
+        How ``k="auto"`` chooses; by default by folds. The name of a criterion stands for a rule with that `by`.
     method : str
         The name of a method.
     options : dict
@@ -74,7 +100,9 @@ class SelectionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    k: Int = Field(ge=1)
+    k: Size
+    max_k: Int | None = Field(None, ge=1)
+    choose_k: Annotated[SizeRule | None, BeforeValidator(size_rule)] = None
     method: str = "poss"
     options: dict[str, Any] = Field(default_factory=dict)
     targets: Columns | None = None
@@ -101,6 +129,24 @@ class SelectionRequest(BaseModel):
             return cls(**values)
         except ValidationError as error:
             raise OptionError(first_error(error, cls)) from error
+
+    @property
+    def limit(self) -> int:
+        """The most columns to choose: k, or the upper limit of an automatic k."""
+        limit = self.max_k if self.k == "auto" else self.k
+        assert isinstance(limit, int), "validation sets the limit of an automatic k"
+        return limit
+
+    @model_validator(mode="after")
+    def _automatic_size(self) -> Self:
+        given = [name for name in ("max_k", "choose_k") if getattr(self, name) is not None]
+        if self.k != "auto" and given:
+            raise ValueError(f"{' and '.join(given)} cannot be used with k {self.k}: write k: auto")
+        if self.k == "auto" and self.criterion is not None:
+            raise ValueError(
+                "k is auto, but a criterion compares subsets of all sizes itself: give the largest size as k"
+            )
+        return self
 
     @field_validator("options")
     @classmethod

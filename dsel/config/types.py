@@ -132,7 +132,13 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
         found = _MUST_BE[kind].format(**problem.get("ctx", {}))
     else:
         found = problem["msg"].removeprefix("Value error, ").removesuffix(".")
-    return f"{key!r} is {problem['input']!r}: {found}."
+    return f"{key!r} is {_short(problem['input'])}: {found}."
+
+
+def _short(value: Any, limit: int = 200) -> str:
+    """Return how a value is written, without the middle of a long one, such as an array."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 4 :]}"
 
 
 def _model_at(model: type[BaseModel], place: list[str]) -> type[BaseModel]:

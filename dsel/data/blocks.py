@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.sparse import ObsColumns, SparseRows
 from dsel.data.weights import as_weights
@@ -28,6 +29,23 @@ class StoredRows:
     def bytes_read(self, columns: NDArray[np.int64] | None = None) -> int:
         """Return the uncompressed bytes of the chunks that this reads."""
         return self.array.bytes_read(self.start, self.stop, columns)
+
+
+@dataclass(frozen=True)
+class PartWeights:
+    """The weights of rows [start, stop): 0 for held-out rows, or with `held_out` for all others."""
+
+    weights: Any
+    partition: RowPartition
+    held_out: bool
+    start: int
+    stop: int
+
+    def read(self) -> NDArray[np.float64]:
+        """Return the weights. Without weights of the data they are 1 and 0."""
+        there = (self.partition.of_rows(self.start, self.stop) > 0) == self.held_out
+        weights = load_weights(self.weights)
+        return there.astype(np.float64) if weights is None else np.where(there, weights, 0.0)
 
 
 @dataclass(frozen=True)
@@ -61,13 +79,15 @@ def load_weights(part: Any) -> NDArray[np.float64] | None:
     """Return w of a block, or None if all weights are 1."""
     if part is None:
         return None
-    return as_weights(part.read() if isinstance(part, StoredRows) else part)
+    return as_weights(part.read() if isinstance(part, StoredRows | PartWeights) else part)
 
 
 def part_bytes(part: Any, columns: NDArray[np.int64] | None = None) -> int:
     """Return the bytes that loading x, y or w reads: uncompressed, in whole chunks; of data in memory all of it."""
     if part is None:
         return 0
+    if isinstance(part, PartWeights):
+        return part_bytes(part.weights)
     if isinstance(part, StoredRows):
         return part.bytes_read(columns)
     if isinstance(part, SparseRows | ObsColumns):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dsel.data.blocks import dense_rows, load_block
 from dsel.data.dataset import Dataset
+from dsel.data.divide_rows import group_codes
 from dsel.data.labels import Labels
 from dsel.errors import OptionError
 
@@ -56,9 +57,10 @@ class ColumnData:
         self._dataset = dataset
         self._key = dataset.fingerprint
         self._own: dict[str, NDArray[np.float64]] = {}
+        self._groups: dict[str, NDArray[np.int64]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_own": {}}
+        return {**self.__dict__, "_own": {}, "_groups": {}}
 
     def columns(self, S: Sequence[int]) -> NDArray[np.float64]:
         """Return the columns S of X as a new array, shape (m, len(S)).
@@ -76,6 +78,16 @@ class ColumnData:
     def Y(self) -> NDArray[np.float64]:
         """The targets, shape (m, N); (m, 0) if there are none."""
         return self._cached("y") if self.n_targets else np.empty((self.m, 0))
+
+    def row_groups(self, groups: Any) -> NDArray[np.int64]:
+        """Return the number of the group of each row, shape (m,), from a label for each row or the name of a variable.
+
+        Raises OptionError and DataError as `dsel.data.divide_rows.group_codes` does.
+        """
+        key = f"groups {groups}" if isinstance(groups, str) else f"groups {id(groups)}"
+        if key not in self._groups:
+            self._groups[key] = group_codes(self._dataset, groups)
+        return self._groups[key]
 
     def cleanup(self) -> tuple[Callable[[], None], ...]:
         """Return functions that free, in any process, the memory that these data take there."""

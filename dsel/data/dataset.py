@@ -8,6 +8,7 @@ Notation: X is the data matrix, m samples by n features; Y holds the N targets. 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,6 +29,7 @@ from dsel.data.inputs import (
     xarray_variables,
 )
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
+from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.sparse import ObsColumns, SparseStore, is_sparse, open_sparse
@@ -60,6 +62,10 @@ class Dataset:
         The weights of the samples; None if all are 1.
     flat_target : bool
         Whether Y was given with one dimension.
+    row_part : RowPartition, optional
+        The division of which only some rows count, by the weights of the blocks.
+    held_out : bool
+        Whether these are the held-out rows of that division. If not, they are the others.
     """
 
     name: str
@@ -75,6 +81,13 @@ class Dataset:
     target_columns: NDArray[np.int64] | None = None
     weights: Weights | None = None
     flat_target: bool = False
+    row_part: RowPartition | None = None
+    held_out: bool = False
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights, perhaps 0 for those that do not count."""
+        return self.weights is not None or self.row_part is not None
 
     @property
     def in_memory(self) -> bool:
@@ -103,14 +116,23 @@ class Dataset:
         """A digest that changes with the stored data and with the choice of targets and weights; None in memory."""
         if self.store is None:
             return None
+        return self._stored_fingerprint(self.store) + self._part_digest
+
+    @property
+    def _part_digest(self) -> str:
+        if self.row_part is None:
+            return ""
+        return f"-{'held-out' if self.held_out else 'training'}:{json.dumps(self.row_part.key, sort_keys=True)}"
+
+    def _stored_fingerprint(self, store: Store | SparseStore) -> str:
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))
         weight = "" if self.weights is None else self.weights.name
-        if isinstance(self.store, SparseStore):
+        if isinstance(store, SparseStore):
             columns = [*self.targets.tolist(), *([weight] if weight else [])]
-            return f"{self.store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if weight else ''}"
-        weighted = f"-weight:{weight}" if weight else "-unweighted" if self.store.has_weight else ""
+            return f"{store.fingerprint(*columns)}-{len(self.targets)}{'-weight' if weight else ''}"
+        weighted = f"-weight:{weight}" if weight else "-unweighted" if store.has_weight else ""
         targets = "-unsupervised" if not self.n_targets else chosen
-        return self.store.fingerprint(*([weight] if weight else [])) + targets + weighted
+        return store.fingerprint(*([weight] if weight else [])) + targets + weighted
 
 
 def as_dataset(

@@ -103,7 +103,10 @@ def certify_selection(
             "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
         )
     context = context or RunContext()
+    if selection.size_curve is not None:  # the proof is about the size that was chosen
+        request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
     validated = validate(dataset, request)
+    dataset = validated.training or dataset
     with log_passes() as made:
         statistics = cached_gram_statistics(dataset, request, context.cache, context.engine)
     whole = statistics.objective(request.preprocess, request.lam)
@@ -129,7 +132,7 @@ def _prove(
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return a certificate for each size, smallest first, until the proof is interrupted."""
     base = len(objective.included)
-    k = min(request.k - base, objective.n)
+    k = min(selection.k - base, objective.n)
     if k == 0:
         return {base: nothing_to_choose(objective)}
     incumbents = _incumbents(objective, selection, k, budget.sizes)

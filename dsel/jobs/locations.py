@@ -32,6 +32,8 @@ def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
     """Return everything that the result depends on: what was asked, and the fingerprints of the data."""
     identity = {"job": job.identity(), "fingerprint": dataset.fingerprint}
     held_out = job.options.get("held_out")
+    if job.choose_k is not None and held_out is None:
+        held_out = job.choose_k.held_out
     if isinstance(held_out, str):
         identity["held_out"] = held_out_store(dataset, held_out).fingerprint
     return identity

@@ -115,7 +115,7 @@ class ColumnBlocks:
     @cached_property
     def root(self) -> Floats | None:
         """Return (m,) the square roots of the weights, None without weights. They are read once."""
-        if self.dataset.weights is None:
+        if not self.dataset.weighted:
             return None
         began = time.perf_counter()
         found = ((load_weights(b.w), b.stop - b.start) for b in self.dataset.blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
@@ -158,6 +159,40 @@ class Statistics(ColumnScales):
             return DenseObjective(K, None, float(np.trace(K)), lam)
         B, c = self.targets(preprocess, self.B)
         return DenseObjective(K, B, c, lam)
+
+
+def combined(parts: Sequence[Statistics], counts: Sequence[float] | None = None) -> Statistics:
+    """Return the statistics of the rows of several parts together. O(n^2) for each.
+
+    counts: how often each part counts, by default once.
+    """
+    times = np.ones(len(parts)) if counts is None else np.asarray(counts, np.float64)
+    used = [(part, t) for part, t in zip(parts, times.tolist(), strict=True) if t > 0.0]
+    weight = sum(t * part.weight for part, t in used)
+    share = np.array([t * part.weight / weight for part, t in used])
+    mean_x = share @ np.stack([part.mean_x for part, _ in used])
+    mean_y = share @ np.stack([part.mean_y for part, _ in used])
+    n, N = used[0][0].mean_x.size, used[0][0].mean_y.size
+    K, B, yy = np.zeros((n, n)), np.zeros((n, used[0][0].B.shape[1])), np.zeros(N)
+    for part, t in used:
+        d_x, d_y = part.mean_x - mean_x, part.mean_y - mean_y
+        K += t * (part.K + part.weight * np.outer(d_x, d_x))
+        B += t * (part.B + part.weight * np.outer(d_x, d_y)[:, : B.shape[1]])
+        yy += t * (part.yy + part.weight * d_y**2)
+    constant = _constant_in_all([(part.constant, part.mean_x) for part, _ in used])
+    constant_y = _constant_in_all([(part.constant_y, part.mean_y) for part, _ in used])
+    first = used[0][0]
+    return Statistics(
+        round(sum(t * part.m for part, t in used)), weight, np.where(constant, first.mean_x, mean_x),
+        np.where(constant_y, first.mean_y, mean_y), K, B, yy, constant, constant_y,
+    )  # fmt: skip
+
+
+def _constant_in_all(parts: list[tuple[NDArray[np.bool_], Floats]]) -> NDArray[np.bool_]:
+    """Return which columns have the same one value in all parts. A constant column's mean is its value."""
+    first = parts[0][1]
+    rounding = 8.0 * np.finfo(np.float64).eps * np.abs(first)
+    return np.asarray(np.all([constant & (np.abs(mean - first) <= rounding) for constant, mean in parts], axis=0))
 
 
 def constant_columns(low: Floats, high: Floats, squares: Floats, weight: float) -> NDArray[np.bool_]:

@@ -240,7 +240,7 @@ def make_plan(
     OptionError
         If a cache of rows is asked for and the workers share no folder for it.
     """
-    shape = ProblemShape.of(dataset, validated.request.k, validated.requirements)
+    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements)
     found = candidates(shape, available)
     lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:
@@ -284,7 +284,7 @@ def _stages(
     """Yield the costs of the passes that are still to be made, in their order."""
     yield from chosen.costs(dataset, validated, saved)
     yield from round_costs(dataset, validated, state, rewrite_every)
-    if validated.held_out is not None and number_of_rounds(dataset, validated):
+    if validated.held_out is not None and (validated.size_rule is not None or number_of_rounds(dataset, validated)):
         yield held_out_cost(validated.held_out, validated)
     yield chosen.check_cost(dataset, validated)
 

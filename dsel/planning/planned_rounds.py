@@ -23,7 +23,7 @@ COMPILED = 64 << 20
 
 def number_of_rounds(dataset: Dataset, validated: ValidatedRequest) -> int:
     """Return how many rounds the method makes, at least: columns to insert, or to remove."""
-    cv, included, k = validated.requirements.cross_validation, validated.include.size, validated.request.k
+    cv, included, k = validated.requirements.cross_validation, validated.include.size, validated.request.limit
     if cv is None or k == included:
         return 0
     free = dataset.n - validated.exclude.size
@@ -69,7 +69,7 @@ def _cached(cost: PassCost, dataset: Dataset, since: int) -> PassCost:
 
 def held_out_cost(held_out: Dataset, validated: ValidatedRequest) -> PassCost:
     """Return the cost of the pass over held-out rows, if it reads all of their columns."""
-    k = validated.request.k
+    k = validated.request.limit
     return held_out_pass(held_out, k + 1, k).cost()
 
 
@@ -86,7 +86,7 @@ def rewrite_interval(
     if cv is None or cv.folds:
         return None, 0
     asked = cv.rewrite_every
-    if dataset.weights is not None and asked != "never":
+    if dataset.weighted and asked != "never":
         return None, 0
     if isinstance(asked, int) and isolated_cluster:
         raise OptionError(
@@ -94,7 +94,7 @@ def rewrite_interval(
             "Leave it out (then nothing is cached), or use slurm with out on a file system that all nodes share.",
         )
     every = rounds_between_rewrites(
-        asked, dataset, validated.include.size, validated.request.k, scratch, loss=cv.loss, direction=cv.direction
+        asked, dataset, validated.include.size, validated.request.limit, scratch, loss=cv.loss, direction=cv.direction
     )
     return every, 0 if every is None else bytes_on_disk(dataset, cv.loss)
 
@@ -103,6 +103,6 @@ def round_worker_bytes(dataset: Dataset, validated: ValidatedRequest) -> int:
     """Return the memory limit that a worker needs for a round; 0 without rounds."""
     if validated.requirements.cross_validation is None:
         return 0
-    arrays = 3 * 8 * dataset.n * (validated.request.k + dataset.n_targets)
+    arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)
     return math.ceil((INTERPRETER + COMPILED + arrays + 3 * block) / TASK_SHARE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,17 @@ from pydantic import ValidationError
 
 from dsel.config.import_path import load_function
 from dsel.config.request import SelectionRequest
+from dsel.config.size_rule import SizeRule
 from dsel.config.suggestions import suggest_option
 from dsel.config.types import first_error
 from dsel.data.dataset import Dataset
+from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels, resolve_labels
+from dsel.data.row_partition import RowPartition
 from dsel.errors import OptionError
 from dsel.passes.cross_validation.held_out import held_out_dataset
 from dsel.passes.cross_validation.rows import check_intercept
-from dsel.passes.folds import require_rows
+from dsel.planning.automatic_size import plan_size
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 from dsel.search.options import Options
 from dsel.search.registry import find_method, methods_with
@@ -31,7 +34,7 @@ class ValidatedRequest:
     Parameters
     ----------
     request : SelectionRequest
-        What was asked.
+        What was asked. An automatic k has its upper limit.
     method : Method
         The method of that name.
     options : Options
@@ -44,6 +47,12 @@ class ValidatedRequest:
         The user's criterion.
     held_out : Dataset, optional
         Rows that every step of the method is tested on.
+    training : Dataset, optional
+        The rows to select on, where a share of the rows is held out.
+    size_rule : SizeRule, optional
+        How the number of columns is chosen, with `by` resolved.
+    partition : RowPartition, optional
+        The parts of the rows whose Gram matrices the pass sums.
     """
 
     request: SelectionRequest
@@ -54,6 +63,9 @@ class ValidatedRequest:
     requirements: Requirements
     criterion: Callable[..., float] | None = None
     held_out: Dataset | None = None
+    training: Dataset | None = None
+    size_rule: SizeRule | None = None
+    partition: RowPartition | None = None
 
 
 def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
@@ -83,22 +95,34 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     method = find_method(request.method)
     options = _options(method, request)
     n = dataset.n
-    if request.k > n:
+    if request.k != "auto" and request.limit > n:
         raise OptionError(f"k is {request.k}, and X has {n} columns.", f"k is a whole number from 1 to {n}.")
     if method.unsupervised_only and dataset.n_targets:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
     include, exclude = _columns(dataset, request)
+    size = plan_size(dataset, request, method, options, include.size, exclude.size)
+    request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(
-        dataset.m, n, dataset.n_targets, request.k, include.size, exclude.size, request.lam, criterion is not None
+        dataset.m, n, dataset.n_targets, request.limit, include.size, exclude.size, request.lam, criterion is not None
     )
-    requirements = method.requirements(summary, options)
-    held_out = None
-    if requirements.cross_validation is not None:
-        held_out = _held_out(dataset, request, requirements.cross_validation)
-    return ValidatedRequest(request, method, options, include, exclude, requirements, criterion, held_out)
+    requirements = method.requirements(summary, size.options(options))
+    partition, held_out, training = size.partition, size.held_out, None
+    scored = requirements.cross_validation
+    if scored is not None:
+        _check_scoring(dataset, request, scored)
+        training, held_out = _held_out(dataset, request, scored)
+        partition = _folds_of_method(training or dataset, request, scored)
+    if partition is not None:
+        requirements = replace(
+            requirements, whole_gram=True, gram_sums=partition.parts * partition.repeats,
+            row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
+        )  # fmt: skip
+    return ValidatedRequest(
+        request, method, options, include, exclude, requirements, criterion, held_out, training, size.rule, partition
+    )
 
 
 def _options(method: Method, request: SelectionRequest) -> Options:
@@ -135,21 +159,47 @@ def _columns(dataset: Dataset, request: SelectionRequest) -> tuple[NDArray[np.in
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
-    if include.size > request.k:
-        raise OptionError(f"{include.size} columns are included, and k is {request.k}.", "Raise k or include fewer.")
+    limit = request.max_k if request.k == "auto" else request.limit
+    if limit is not None and include.size > limit:
+        name = "max_k" if request.k == "auto" else "k"
+        raise OptionError(
+            f"{include.size} columns are included, and {name} is {limit}.", f"Raise {name} or include fewer."
+        )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.")
     return include, exclude
 
 
-def _held_out(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> Dataset | None:
-    """Return the held-out rows, if there are any, after the checks of cross-validation that need no data."""
+def _check_scoring(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> None:
+    """Check how a method scores subsets on left-out rows."""
     check_intercept(scored.intercept, request.preprocess)
-    if scored.folds:
-        require_rows(dataset, scored.folds)
-    if isinstance(scored.rewrite_every, int) and dataset.weights is not None:
+    if isinstance(scored.rewrite_every, int) and (dataset.weighted or isinstance(scored.held_out, float)):
+        why = "weights" if dataset.weighted else "a share of held-out rows"
         raise OptionError(
-            f"fold_every is {scored.rewrite_every}, but the cache of {request.method} does not support weights.",
+            f"fold_every is {scored.rewrite_every}, but the cache of {request.method} does not support {why}.",
             "Set fold_every: never, or leave out fold_every or the weights.",
         )
-    return None if scored.held_out is None else held_out_dataset(dataset, scored.held_out)
+
+
+def _held_out(
+    dataset: Dataset, request: SelectionRequest, scored: CrossValidation
+) -> tuple[Dataset | None, Dataset | None]:
+    """Return the rows to select on, where they are not all, and the rows that every step is tested on."""
+    if scored.held_out is None:
+        return None, None
+    if not isinstance(scored.held_out, float):
+        return None, held_out_dataset(dataset, scored.held_out)
+    partition = partition_rows(
+        dataset, split=scored.split, row_groups=scored.row_groups, held_out=scored.held_out, seed=request.seed
+    )
+    return split_held_out(dataset, partition)
+
+
+def _folds_of_method(dataset: Dataset, request: SelectionRequest, scored: CrossValidation) -> RowPartition | None:
+    """Return the folds that a method scores subsets on."""
+    if not scored.folds:
+        return None
+    return partition_rows(
+        dataset, folds=scored.folds, split=scored.split, row_groups=scored.row_groups, repeats=scored.repeats,
+        seed=request.seed,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dsel.config.size_rule import RowSplit
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.leave_one_out import Intercept
 from dsel.objective.cross_validation.losses import Loss
@@ -112,12 +113,16 @@ class CrossValidation:
         Leave-one-out takes a pass for each round.
     repeats : int
         How often the rows are divided into folds.
+    split : {"random", "blocks", "forward"}
+        How the rows are divided into folds.
+    row_groups : str or array, optional
+        The group of each row. All rows of a group are in one fold.
     direction : {"forward", "backward", "floating"}
         Whether rounds insert columns, remove them, or do both.
     penalties : int
         How many values of lam are compared before the first round; 0 where lam is given.
-    held_out : str, AnyPath or pair of arrays, optional
-        Rows that every step is tested on.
+    held_out : float, str, AnyPath or pair of arrays, optional
+        Rows that every step is tested on, or the share of the rows.
     loss : {"squared", "zero-one"}
         The loss of a left-out row.
     intercept : {"center", "column", "none"}, optional
@@ -128,17 +133,14 @@ class CrossValidation:
 
     folds: int | None = None
     repeats: int = 1
+    split: RowSplit = "random"
+    row_groups: Any = None
     direction: Direction = "forward"
     penalties: int = 0
     held_out: Any = None
     loss: Loss = "squared"
     intercept: Intercept | None = None
     rewrite_every: Any = "never"
-
-    @property
-    def gram_sums(self) -> int:
-        """How many Gram matrices one partial result of the pass holds."""
-        return self.repeats * (self.folds or 1)
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,10 @@ class Requirements:
         The time limit of the search.
     cross_validation : CrossValidation, optional
         How subsets are scored on left-out rows, for a method that uses rows.
+    gram_sums : int
+        How many Gram matrices one partial result of the pass holds: one for each part of the rows, or one.
+    row_bytes : int
+        Bytes of the parts of the rows, which every worker holds.
     notes : tuple of str
         Remarks for the user of the plan.
     """
@@ -172,12 +178,9 @@ class Requirements:
     iterations: int | None = None
     seconds: float | None = None
     cross_validation: CrossValidation | None = None
+    gram_sums: int = 1
+    row_bytes: int = 0
     notes: tuple[str, ...] = ()
-
-    @property
-    def gram_sums(self) -> int:
-        """How many Gram matrices one partial result of the pass holds: one for each fold."""
-        return 1 if self.cross_validation is None else self.cross_validation.gram_sums
 
 
 def no_requirements(problem: ProblemSummary, options: Any) -> Requirements:
@@ -217,6 +220,8 @@ class Method:
         The search sends tasks to workers through ``SearchTask.executor``.
     uses_rows : bool
         The method scores subsets on left-out rows, in rounds. It needs targets. A checkpoint follows each round.
+    every_size : bool
+        One run for k columns finds a subset of each size up to k. For ``k="auto"``, other methods run for each size.
 
     Examples
     --------
@@ -239,3 +244,4 @@ class Method:
     takes_criterion: bool = False
     on_workers: bool = False
     uses_rows: bool = False
+    every_size: bool = False

@@ -23,6 +23,7 @@ from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
+from dsel.selection.size_curve import SizeCurve
 from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
@@ -33,10 +34,10 @@ _AGREEMENT = 1e-6
 class Found:
     """What a run found.
 
-    validated: the request, with the penalty that was used. statistics: of the columns. objective: over the columns that
-    could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those that depend on
-    others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the method scored
-    subsets on. whole: the objective over all columns.
+    validated: the request, with the k and the penalty that were used. statistics: of the columns. objective: over the
+    columns that could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those
+    that depend on others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the
+    method scored subsets on. whole: the objective over all columns. curve: along which k was chosen.
     """
 
     validated: ValidatedRequest
@@ -49,11 +50,12 @@ class Found:
     whole: Objective
     path: tuple[PathRow, ...] = ()
     rows: DatasetRows | None = None
+    curve: SizeCurve | None = None
 
     @property
     def best(self) -> FrontPoint:
         """Return the best subset of at most k columns."""
-        return self.outcome.best(self.validated.request.k - len(self.objective.included))
+        return self.outcome.best(self.validated.request.limit - len(self.objective.included))
 
     @property
     def by_criterion(self) -> bool:
@@ -70,7 +72,7 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
     return Selection(
         indices=tuple(int(j) for j in S),
         labels=[str(dataset.features[j]) for j in S],
-        request=_resolved(dataset, found.validated),
+        request=_resolved(dataset, found),
         error=fit.error,
         r2=1.0 - fit.rss / fit.total,
         coefficients=coefficients,
@@ -93,6 +95,7 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         weights=None if dataset.weights is None else dataset.weights.name,
         fill=found.statistics.mean_x[S] if request.missing == "mean" else None,
         flat_target=dataset.flat_target,
+        size_curve=found.curve,
     )
 
 
@@ -117,6 +120,8 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
         yield "error and r2 are those of the chosen columns without the column of ones"
     if not found.by_criterion and abs(fit.error - found.best.value) > _AGREEMENT * fit.total:
         yield f"the error recomputed from the data differs from the search's by more than {_AGREEMENT:g} of ||Y||^2"
+    if dataset.row_part is not None:
+        yield f"{dataset.row_part.description}: they take no part in the selection and in the fit"
     if found.by_criterion and not np.isfinite(found.best.value):
         yield "the criterion is +inf for every subset that was evaluated"
     if not found.chosen.size and not dependent.size:
@@ -149,11 +154,17 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
     return 1.0 - (f - penalty) / whole.total
 
 
-def _resolved(dataset: Dataset, validated: ValidatedRequest) -> SelectionRequest:
+def _resolved(dataset: Dataset, found: Found) -> SelectionRequest:
     """Return the request with all options, columns as indices, and nothing that JSON cannot hold."""
-    criterion = validated.request.criterion
+    validated = found.validated
+    criterion, rule = validated.request.criterion, validated.size_rule
+    if rule is not None:
+        plain = {name: _as_json(getattr(rule, name)) for name in ("row_groups", "held_out")}
+        rule = rule.model_copy(update=plain)
     return validated.request.model_copy(
         update={
+            "k": validated.request.k if rule is None else "auto",
+            "choose_k": rule,
             "options": _as_text(validated.options),
             "include": tuple(int(j) for j in validated.include),
             "exclude": tuple(int(j) for j in validated.exclude),
@@ -165,13 +176,13 @@ def _resolved(dataset: Dataset, validated: ValidatedRequest) -> SelectionRequest
 
 def _as_text(options: Options) -> dict[str, Any]:
     """Return options as JSON types: functions by their import path."""
+    return {name: _as_json(value) for name, value in options}
 
-    def text(value: Any) -> Any:
-        if callable(value):
-            return import_path(value)
-        return value if value is None or isinstance(value, str | int | float) else _plain(value)
 
-    return {name: text(value) for name, value in options}
+def _as_json(value: Any) -> Any:
+    if callable(value):
+        return import_path(value)
+    return value if value is None or isinstance(value, str | int | float) else _plain(value)
 
 
 def _plain(value: Any) -> Any:

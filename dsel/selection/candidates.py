@@ -42,8 +42,8 @@ def candidates_of(
     keep = np.flatnonzero(allowed)
     if not keep.size:
         raise OptionError("No column is left to choose from: all are constant or excluded.")
-    if keep.size < request.k:
-        notes.append(f"k is {request.k}, but only {keep.size} columns can be chosen")
+    if keep.size < request.limit:
+        notes.append(f"k is {request.limit}, but only {keep.size} columns can be chosen")
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, validated.include).tolist()), tuple(notes)
 

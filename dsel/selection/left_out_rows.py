@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset
 from dsel.passes.cross_validation.disk_cache import CachedRows
 from dsel.passes.cross_validation.fold_rows import FoldRows
@@ -33,7 +34,11 @@ def scored_rows(
     assert isinstance(statistics, Statistics)
     fill = statistics.mean_x if request.missing == "mean" else None
     if prepared.folds is not None:
-        return FoldRows(dataset, statistics, request.preprocess, prepared.folds, fill=fill, engine=context.engine)
+        assert validated.partition is not None
+        return FoldRows(
+            dataset, statistics, request.preprocess, prepared.folds, validated.partition, fill=fill,
+            engine=context.engine,
+        )  # fmt: skip
     if rewrite_every is None:
         return DatasetRows(
             dataset, statistics, request.preprocess, loss=cv.loss, intercept=cv.intercept, fill=fill,
@@ -47,20 +52,26 @@ def scored_rows(
     )  # fmt: skip
 
 
+def held_out_path(
+    validated: ValidatedRequest, rows: DatasetRows, outcome: SearchOutcome, context: RunContext
+) -> Floats:
+    """Return the error of each step on held-out rows, in one pass over them."""
+    held_out = validated.held_out
+    assert held_out is not None
+    start = [int(j) for j in validated.include]
+    if outcome.path and outcome.path[0].action == "remove":
+        start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
+    problem = rows.problem(validated.request.lam)
+    return held_out_errors(held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine)
+
+
 def path_rows(
     dataset: Dataset, validated: ValidatedRequest, rows: DatasetRows, outcome: SearchOutcome, context: RunContext
 ) -> tuple[PathRow, ...]:
     """Return the steps of a search, with their errors on held-out rows if there are any (one pass over those)."""
     tests: list[float | None] = [None] * len(outcome.path)
-    held_out = validated.held_out
-    if held_out is not None:
-        start = [int(j) for j in validated.include]
-        if outcome.path and outcome.path[0].action == "remove":
-            start = sorted({*start, *(p.column for p in outcome.path), *(outcome.chosen or ())})
-        problem = rows.problem(validated.request.lam)
-        tests = held_out_errors(
-            held_out, fits_along(problem, outcome.path, start), rows.transform, context.engine
-        ).tolist()
+    if validated.held_out is not None:
+        tests = held_out_path(validated, rows, outcome, context).tolist()
     labelled = rows.transform.loss == "zero-one"
     N = dataset.n_targets
 

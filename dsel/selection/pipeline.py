@@ -12,25 +12,22 @@ import numpy as np
 
 from dsel._lib.types import Ints
 from dsel.config.request import SelectionRequest
-from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
-from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.base import Resources
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.method import SearchTask
-from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.search.parallel.worker_tasks import bind, takes_data
-from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Found, assemble
 from dsel.selection.candidates import by_gain, candidates_of, require_variation
 from dsel.selection.context import RunContext
 from dsel.selection.left_out_rows import path_rows, scored_rows
 from dsel.selection.result import Selection
+from dsel.selection.run_method import run_method
+from dsel.selection.search_sizes import search_sizes
 
 log = logging.getLogger("dsel")
 
@@ -62,6 +59,7 @@ def run_selection(dataset: Dataset, request: SelectionRequest, context: RunConte
 
 def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunContext) -> Selection:
     """Select columns. Errors that do not depend on the data are raised before the first pass."""
+    dataset = validated.training or dataset
     plan = plan_selection(dataset, validated, context).require()
     if plan.seconds is None and plan.bytes_read >= CALIBRATED_BYTES:
         plan = calibrated(plan, dataset)
@@ -81,6 +79,7 @@ def plan_selection(
 
     available: workers and memory to plan for, by default those of the engine. certified: whether a proof follows.
     """
+    dataset = validated.training or dataset
     if available is None:
         engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
@@ -98,7 +97,12 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
         rows = scored_rows(dataset, validated, prepared, plan.fold_every, context)
-        outcome = _search(dataset, objective, validated, context, rows)
+        choice = None
+        if validated.size_rule is None:
+            outcome = run_method(dataset, objective, validated, context, rows)
+        else:
+            choice = search_sizes(dataset, validated, prepared, objective, context, rows)
+            validated, outcome = choice.validated, choice.outcome
         if outcome.lam is not None and outcome.lam != validated.request.lam:
             request = validated.request.model_copy(update={"lam": outcome.lam})
             validated = replace(validated, request=request)
@@ -107,35 +111,18 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
         chosen, dependent = _answer(validated, outcome, objective, whole)
-        path = () if rows is None else path_rows(dataset, validated, rows, outcome, context)
+        path = () if choice is None else choice.path
+        if rows is not None and choice is None:
+            path = path_rows(dataset, validated, rows, outcome, context)
         outcome = replace(outcome, counts={**outcome.counts, **prepared.counts, **objective.counts()})
         if rows is not None:  # an interrupted run keeps its cache for the next one
             rows.close()
     with timer.stage("check"):
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
-    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows)
+    curve = None if choice is None else choice.curve
+    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve)
     return assemble(dataset, found, notes, timer.seconds)
-
-
-def _search(
-    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext, rows: DatasetRows | None
-) -> SearchOutcome:
-    """Run the method, unless the included columns leave nothing to choose."""
-    request = validated.request
-    criterion = validated.criterion
-    data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    k = min(request.k - validated.include.size, objective.n)
-    if k == 0:
-        included = tuple(sorted(objective.included))
-        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
-        return SearchOutcome((FrontPoint(0, value, ()),))
-    task = SearchTask(
-        objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
-        criterion=criterion, rows=rows, data=data, executor=context.engine.executor, journal=context.journal,
-        shared_folder=context.shared_folder,
-    )  # fmt: skip
-    return validated.method.run(task)
 
 
 def _answer(
@@ -144,5 +131,5 @@ def _answer(
     """Return the chosen columns of the data in their order, and apart those that depend on others."""
     if outcome.chosen is not None:
         return np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
-    best = outcome.best(validated.request.k - validated.include.size)
+    best = outcome.best(validated.request.limit - validated.include.size)
     return by_gain(whole, objective.included, [int(objective.columns[j]) for j in best.members])

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 from dsel.selection.result import Selection
+from dsel.selection.size_curve import SizeCurve
 
 
 def render(selection: Selection, width: int = 100) -> str:
@@ -38,6 +39,9 @@ def render(selection: Selection, width: int = 100) -> str:
     else:
         console.print("Best subset found of each size:")
         console.print(table)
+    if selection.size_curve is not None:
+        console.print(f"k = {selection.k}: {selection.size_curve.description}")
+        console.print(_size_curve(selection.size_curve))
     console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {', '.join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate, selection.lam > 0.0))
@@ -66,6 +70,21 @@ def _path(selection: Selection) -> Any:
             continue
         figures = [f"{getattr(row, name):.6g}" for name in ("error", *extra)]
         table.add_row(str(row.size), row.action, row.label, *figures)
+    return table
+
+
+def _size_curve(curve: SizeCurve) -> Any:
+    """Return the curve of an automatic k as a table."""
+    from rich.table import Table
+
+    with_errors = any(point.standard_error is not None for point in curve.points)
+    table = Table(box=None, pad_edge=False)
+    for name in ("size", "value", *(["standard error"] if with_errors else [])):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for point in curve.points:
+        error = [] if not with_errors else [f"{point.standard_error:.3g}"]
+        table.add_row(str(point.size), f"{point.value:.6g}", *error, "<-" if point.size == curve.k else "")
     return table
 
 

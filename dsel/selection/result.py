@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
+from dsel.selection.size_curve import SizeCurve
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import (
     AnyPath,
@@ -180,6 +181,8 @@ class Selection:
         The values that replace NaN in the chosen columns: their means, if `missing` is "mean".
     flat_target : bool
         Whether Y had one dimension. Predictions then have one, too.
+    size_curve : SizeCurve, optional
+        How ``k="auto"`` chose the number of columns: the rule, and its value for each size.
     """
 
     indices: tuple[int, ...]
@@ -212,6 +215,7 @@ class Selection:
     plan: dict[str, Any] | None = None
     fill: NDArray[np.float64] | None = None
     flat_target: bool = False
+    size_curve: SizeCurve | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -228,8 +232,8 @@ class Selection:
 
     @property
     def k(self) -> int:
-        """The size limit."""
-        return self.request.k
+        """The size limit, or the size that was chosen automatically."""
+        return self.request.limit if self.size_curve is None else self.size_curve.k
 
     @property
     def method(self) -> str:
@@ -515,6 +519,8 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
+        curve = values.get("size_curve")
+        values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
         values["certificate"] = tuple(values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.row_partition import RowPartition
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.passes.accounting import log_passes
 from dsel.passes.base import Pass, PassCost
@@ -43,7 +44,7 @@ def agrees(one: Pass, **arguments: Any) -> Any:
 def test_passes_over_rows(dataset: Dataset) -> None:
     agrees(gram_pass(dataset))
     agrees(means_pass(dataset))
-    agrees(fold_pass(dataset, 3, 2, seed=0))
+    agrees(fold_pass(dataset, RowPartition(200, 3, repeats=2)))
     for one in tile_passes(dataset, plan_tiles(60, 8 * 32 * 32)):
         agrees(one)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
+from dsel.data.row_partition import RowPartition
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
@@ -15,7 +16,7 @@ from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_
 from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.folds import FoldStatistics
-from dsel.passes.statistics import Statistics
+from dsel.passes.statistics import Statistics, combined
 
 
 class FoldRows(DatasetRows):
@@ -25,16 +26,29 @@ class FoldRows(DatasetRows):
     """
 
     def __init__(
-        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics, *,
-        fill: Floats | None = None, engine: Engine = THREADS,
+        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, folds: FoldStatistics,
+        partition: RowPartition, *, fill: Floats | None = None, engine: Engine = THREADS,
     ) -> None:  # fmt: skip
         super().__init__(dataset, statistics, preprocess, fill=fill, engine=engine)
-        self._repeats = 1 + max(repetition for repetition, _ in folds)
+        self._repeats = partition.repeats
+        self._tested = 0.0
         unusable = statistics.unusable(preprocess)
-        self._folds = [
-            self._fold(statistics, folds[key], preprocess in ("standardize", "center"), unusable)
-            for key in sorted(folds)
-        ]
+        self._folds: list[Fold] = []
+        for model in partition.tests():
+            (tested,) = model.test
+            if tested not in folds:
+                continue
+            train = [folds[part] for part in model.train if part in folds]
+            known = statistics  # the rows of the fold and those that it is predicted from
+            if partition.split == "forward":
+                known = combined([*train, folds[tested]])
+            self._folds.append(self._fold(known, folds[tested], preprocess in ("standardize", "center"), unusable))
+            self._tested += folds[tested].weight / self._repeats
+
+    @property
+    def weight(self) -> float:
+        """Return the sum of the weights of the rows that errors are summed over."""
+        return self._tested
 
     def errors(self, round: LooRound) -> Floats:
         """Return the cross-validated errors of a round."""

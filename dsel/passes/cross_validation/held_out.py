@@ -27,20 +27,28 @@ def held_out_pass(dataset: Dataset, subsets: int, size: int, columns: Ints | Non
     Arguments: W, intercepts, transform.
     """
     flops = 2 * dataset.m * size * size * max(1, dataset.n_targets)
-    return RowPass("held-out rows", dataset, _block_held_out, np.add, 8 * subsets, flops, columns, share=True)
+    return RowPass("held-out rows", dataset, _block_held_out, np.add, 16 * subsets, flops, columns, share=True)
 
 
 def held_out_errors(
     dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], transform: RowTransform,
     engine: Engine = THREADS,
 ) -> Floats:  # fmt: skip
-    """Return (len(subsets),) the errors per row (of weight 1), in one pass over the columns of the subsets.
+    """Return (len(subsets),) the errors per row (of weight 1). See `held_out_moments`."""
+    return held_out_moments(dataset, subsets, transform, engine)[0]
+
+
+def held_out_moments(
+    dataset: Dataset, subsets: Sequence[tuple[Ints, Floats, Floats]], transform: RowTransform,
+    engine: Engine = THREADS,
+) -> tuple[Floats, Floats]:  # fmt: skip
+    """Return (len(subsets),) the errors per row and their standard errors, in one pass over the columns of the subsets.
 
     subsets: (members, coefficients (s, N), intercept (N,)) in preprocessed units. Errors: DataError for NaN or infinite
     values in these columns or in Y, and with the zero-one loss for values that are not labels.
     """
     if not subsets:
-        return np.empty(0)
+        return np.empty(0), np.empty(0)
     columns = np.unique(np.concatenate([members for members, _, _ in subsets]))
     N = subsets[0][1].shape[1]
     W = np.zeros((columns.size, len(subsets), N))
@@ -53,7 +61,10 @@ def held_out_errors(
     )  # fmt: skip
     one = held_out_pass(dataset, len(subsets), columns.size, columns)
     total = one.run(engine, W=W, intercepts=intercepts, transform=narrow)
-    return np.asarray(total[:-1] / total[-1])
+    weight = total[0, -1]
+    mean = total[0, :-1] / weight
+    variance = np.maximum(total[1, :-1] / weight - mean**2, 0.0)
+    return mean, np.sqrt(variance / weight)
 
 
 def held_out_store(dataset: Dataset, store: str | AnyPath) -> Dataset:
@@ -96,8 +107,8 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
     targets, labels = transform.targets(y, where)
     s, subsets, N = W.shape
     weights = np.ones(x.shape[0]) if block.w is None else block.w
-    errors = np.zeros(subsets + 1)  # and the weight, last
-    errors[-1] = weights.sum()
+    errors = np.zeros((2, subsets + 1))  # of the errors and of their squares; and the weight, last
+    errors[0, -1] = weights.sum()
     step = max(16, (8 << 20) // (8 * max(s, subsets * N, 1)))
     for start in range(0, x.shape[0], step):
         w = weights[start : start + step]
@@ -109,10 +120,12 @@ def _block_held_out(x: Any, y: Any, block: Block, W: Floats, intercepts: Floats,
             )
         e = targets[start : start + step, None, :] - (z @ W.reshape(s, -1)).reshape(-1, subsets, N) - intercepts
         if transform.loss == "squared":
-            errors[:-1] += w @ np.square(e).sum(axis=2)
+            row_errors = np.square(e).sum(axis=2)
         else:
             flip = labels[start : start + step, None, :] * transform.scale_y * THRESHOLD
-            errors[:-1] += w @ np.count_nonzero(flip * e >= 1.0, axis=2)
+            row_errors = np.count_nonzero(flip * e >= 1.0, axis=2).astype(np.float64)
+        errors[0, :-1] += w @ row_errors
+        errors[1, :-1] += w @ np.square(row_errors)
     return errors
 
 

@@ -57,6 +57,8 @@ class ProblemShape:
         Rows and columns of a chunk of X.
     gram_sums : int
         Gram matrices in one partial sum: one per fold.
+    row_bytes : int
+        Bytes of the parts of the rows, which every worker holds.
     table_slots : int
         Subsets for which the search keeps tables of n numbers.
     lookahead : int
@@ -74,6 +76,7 @@ class ProblemShape:
     k: int
     chunk: tuple[int, int]
     gram_sums: int = 1
+    row_bytes: int = 0
     table_slots: int = 1
     lookahead: int = 0
     whole_gram: bool = False
@@ -87,7 +90,8 @@ class ProblemShape:
         itemsize = max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n)))
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
-            requirements.table_slots, requirements.lookahead, requirements.whole_gram, requirements.eigen_factor,
+            requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
+            requirements.eigen_factor,
         )  # fmt: skip
 
     @property
@@ -315,7 +319,7 @@ class Representation(ABC):
 
     def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
         """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store."""
-        k, columns = validated.request.k, None
+        k, columns = validated.request.limit, None
         if dataset.store is not None and dataset.n_targets:
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])

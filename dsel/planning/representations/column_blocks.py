@@ -89,7 +89,7 @@ class ColumnRepresentation(Representation):
         """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
         if dataset.n_targets:
             return super().check_cost(dataset, validated)
-        k = validated.request.k
+        k = validated.request.limit
         last = residual_pass(self._blocks(dataset), k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
         return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)

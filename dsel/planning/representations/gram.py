@@ -40,7 +40,8 @@ class GramMatrix(Representation):
     @property
     def worker_bytes(self) -> int:
         """Return the limit of a worker: some partial sums and two row blocks."""
-        return worker_limit((FAN_IN + 2) * self._partial_bytes + 2 * self.shape.row_block_bytes)
+        sums = (FAN_IN + 2) * self._partial_bytes
+        return worker_limit(sums + 2 * self.shape.row_block_bytes + self.shape.row_bytes)
 
     @property
     def client_bytes(self) -> int:
@@ -69,13 +70,13 @@ class GramMatrix(Representation):
 
     def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of all rows, and of all folds if the method needs them."""
-        request, cv, fingerprint = validated.request, validated.requirements.cross_validation, dataset.fingerprint
+        request, partition, fingerprint = validated.request, validated.partition, dataset.fingerprint
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
         keys = [StatisticsCache.key(fingerprint, kind="gram", missing=request.missing)]
-        if cv is not None and cv.folds:
-            whole, parts = fold_keys(fingerprint, request.missing, cv.folds, cv.repeats, request.seed)
+        if partition is not None:
+            whole, parts = fold_keys(fingerprint, request.missing, partition)
             keys = [whole, *parts.values()]
         complete = all(map(cache.has, keys))
         return Saved(complete, disk_bytes=0 if complete else len(keys) * size)
@@ -91,10 +92,10 @@ class GramMatrix(Representation):
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
     ) -> Prepared:
         """Compute the Gram matrix, or load it from the cache; for cross-validation also those of the folds."""
-        request, cv, folds = validated.request, validated.requirements.cross_validation, None
-        if cv is not None and cv.folds:
+        request, folds = validated.request, None
+        if validated.partition is not None:
             statistics, folds = cached_fold_statistics(
-                dataset, cv.folds, cv.repeats, request.seed, cache, missing=request.missing, engine=engine
+                dataset, validated.partition, cache, missing=request.missing, engine=engine
             )
         else:
             statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
@@ -115,9 +116,8 @@ class GramMatrix(Representation):
         return None
 
     def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
-        cv = validated.requirements.cross_validation
-        if cv is not None and cv.folds:
-            return fold_pass(dataset, cv.folds, cv.repeats, validated.request.seed).cost()
+        if validated.partition is not None:
+            return fold_pass(dataset, validated.partition).cost()
         return gram_pass(dataset).cost()
 
 

@@ -56,4 +56,5 @@ METHOD = Method(
     "Start from all columns and delete the one that raises the error least.",
     run,
     requirements=whole_gram,
+    every_size=True,
 )

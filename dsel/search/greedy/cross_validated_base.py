@@ -7,8 +7,9 @@ from numbers import Real
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, field_validator
 
+from dsel.config.size_rule import is_share
 from dsel.search.greedy.cross_validated_rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import SearchTask
 from dsel.search.options import Options
@@ -44,14 +45,20 @@ class CrossValidationOptions(Options):
     direction : {"forward", "backward", "floating"}
         Insert columns; or delete columns, starting from all of them; or delete columns after each insertion as long as
         that gives a better subset of its size.
-    held_out : str, AnyPath or pair (X, Y), optional
-        Rows on which the test error of every step is reported. A store has its targets and weights under the names
-        that the data have.
+    held_out : float, str, AnyPath or pair (X, Y), optional
+        Rows on which the test error of every step is reported. A number is the share of the rows that are drawn at
+        random and take no part in the selection. A store has its targets and weights under the names that the data
+        have.
     """
 
     lam_grid: LamGrid = None
     direction: Direction = "forward"
     held_out: Any = None
+
+    @field_validator("held_out")
+    @classmethod
+    def _share(cls, value: Any) -> Any:
+        return float(value) if is_share(value) else value
 
     @property
     def penalties(self) -> tuple[float, ...]:

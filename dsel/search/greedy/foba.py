@@ -96,5 +96,9 @@ def run(task: SearchTask) -> SearchOutcome:
 
 
 METHOD = Method(
-    "foba", "Insert columns as omp does, and delete those that cost little (FoBa).", run, options=FobaOptions
+    "foba",
+    "Insert columns as omp does, and delete those that cost little (FoBa).",
+    run,
+    options=FobaOptions,
+    every_size=True,
 )

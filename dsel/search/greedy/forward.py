@@ -27,4 +27,4 @@ def run(task: SearchTask) -> SearchOutcome:
     return forward(task.objective, task.k)
 
 
-METHOD = Method("forward", "Insert the column that lowers the error most, k times.", run)
+METHOD = Method("forward", "Insert the column that lowers the error most, k times.", run, every_size=True)

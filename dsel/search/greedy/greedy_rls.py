@@ -67,4 +67,5 @@ METHOD = Method(
     options=GreedyRlsOptions,
     requirements=requirements,
     uses_rows=True,
+    every_size=True,
 )

@@ -40,4 +40,4 @@ def run(task: SearchTask) -> SearchOutcome:
     return omp(task.objective, task.k)
 
 
-METHOD = Method("omp", "Insert the column that correlates most with the residuals, k times.", run)
+METHOD = Method("omp", "Insert the column that correlates most with the residuals, k times.", run, every_size=True)

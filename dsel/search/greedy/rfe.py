@@ -89,4 +89,5 @@ METHOD = Method(
     "Start from all columns and delete the one with the smallest coefficients.",
     run,
     requirements=whole_gram,
+    every_size=True,
 )

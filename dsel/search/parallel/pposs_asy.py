@@ -79,4 +79,5 @@ METHOD = Method(
     resumable=True,
     takes_criterion=True,
     on_workers=True,
+    every_size=True,
 )

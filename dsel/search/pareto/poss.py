@@ -124,4 +124,5 @@ METHOD = Method(
     requirements=requirements,
     resumable=True,
     takes_criterion=True,
+    every_size=True,
 )

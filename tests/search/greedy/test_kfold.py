@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import dsel
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
+from dsel.data.row_partition import folds_of
 from dsel.errors import OptionError
-from dsel.passes.folds import folds_of
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection

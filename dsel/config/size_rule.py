@@ -1,0 +1,135 @@
+"""How ``k="auto"`` chooses the number of columns, and how rows are divided for it."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from dsel.config.types import Bool, Float, Int
+
+#: How rows are divided into folds: by a hash of their numbers, or into blocks of consecutive rows. With "forward" each
+#: block is predicted from those before it.
+RowSplit = Literal["random", "blocks", "forward"]
+SizeCriterion = Literal["folds", "held-out", "bic", "ebic", "path"]
+_FOLD_OPTIONS = ("folds", "split", "repeats", "row_groups")
+
+
+def _row_groups(value: Any) -> Any:
+    """Validate the name of a variable, or one label for each row."""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if isinstance(value, str | bytes | Real | bool | dict):
+        raise ValueError("it must be the name of a variable over the samples, or one label for each row")
+    found = np.asarray(value.compute() if hasattr(value, "compute") else value)
+    if found.ndim != 1:
+        raise ValueError(f"it has shape {found.shape}; it must have one label for each row")
+    return found
+
+
+#: The group of each row: the name of a variable of the store, or an array of m labels.
+RowGroups = Annotated[Any, BeforeValidator(_row_groups)]
+
+
+def check_split(split: RowSplit, repeats: int, row_groups: Any) -> None:
+    """Raise ValueError for options that exclude each other."""
+    if row_groups is not None and split != "random":
+        raise ValueError(f"row_groups and split {split} exclude each other: groups are divided at random")
+    if repeats > 1 and split != "random":
+        raise ValueError(f"repeats goes with split random: blocks (split {split}) are the same each time")
+
+
+def is_share(value: Any) -> bool:
+    """Return whether a value of `held_out` is a share of the rows. Raise ValueError unless it is between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    if not 0.0 < float(value) < 1.0:
+        raise ValueError(f"{value} is not a share of the rows: it must be above 0 and below 1")
+    return True
+
+
+class SizeRule(BaseModel):
+    """How ``k="auto"`` chooses the number of columns.
+
+    Parameters
+    ----------
+    by : {"folds", "held-out", "bic", "ebic", "path"}, optional
+        "folds": the error on left-out folds; the search runs again on the rows outside each fold. "held-out": the
+        error on held-out rows. "bic", "ebic": an information criterion of the subsets that the search finds on all
+        rows. "path": the errors on left-out rows along the path of ``greedy-rls`` or ``kfold``. The default is "path"
+        for these two methods, "held-out" where `held_out` is given, and "folds" otherwise.
+    folds : int
+        The number of folds.
+    split : {"random", "blocks", "forward"}
+        Divide the rows at random, or into blocks of consecutive rows. With "forward" each block but the first is
+        predicted from the blocks before it, as for a time series.
+    row_groups : str or (m,) array, optional
+        The group of each row. All rows of a group are in one fold. A store names a variable over its samples.
+    repeats : int
+        How often the rows are divided at random.
+    held_out : float, str, AnyPath or pair (X, Y), optional
+        A share of the rows, a store, or arrays. With split "blocks" or "forward" the share is that of the last rows.
+    one_standard_error : bool
+        Choose the smallest size whose error is at most one standard error above the least.
+    gamma : float
+        The weight of the number of subsets in EBIC, from 0 (BIC) to 1.
+
+    Notes
+    -----
+    The errors of folds come from the same pass over the data as the Gram matrix. EBIC: Chen and Chen, "Extended
+    Bayesian information criteria for model selection with large model spaces", Biometrika 95, 2008.
+
+    Examples
+    --------
+    >>> SizeRule(by="folds", folds=10, one_standard_error=True).folds
+    10
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: SizeCriterion | None = None
+    folds: Int = Field(5, ge=2)
+    split: RowSplit = "random"
+    row_groups: RowGroups = None
+    repeats: Int = Field(1, ge=1)
+    held_out: Any = None
+    one_standard_error: Bool = False
+    gamma: Float = Field(1.0, ge=0, le=1)
+
+    @field_validator("held_out")
+    @classmethod
+    def _share(cls, value: Any) -> Any:
+        return float(value) if is_share(value) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_split(self.split, self.repeats, self.row_groups)
+        if self.by == "held-out" and self.held_out is None:
+            raise ValueError("by held-out needs held_out: a share of the rows, a store, or a pair X, Y")
+        if self.held_out is not None and self.by not in (None, "held-out"):
+            raise ValueError(f"held_out goes with by held-out, not with by {self.by}")
+        if self.one_standard_error and self.by in ("bic", "ebic", "path"):
+            raise ValueError(
+                f"one_standard_error needs folds or held-out rows: there is no standard error by {self.by}"
+            )
+        given = [name for name in _FOLD_OPTIONS if self._is_changed(name)]
+        if given and self.by in ("bic", "ebic", "path"):
+            raise ValueError(f"{', '.join(given)} cannot be used by {self.by}: it divides no rows")
+        if self.held_out is not None and ("folds" in given or "repeats" in given):
+            raise ValueError("folds and repeats cannot be used with held_out: give one of them")
+        if self.held_out is not None and given and not isinstance(self.held_out, float):
+            raise ValueError(f"{', '.join(given)} cannot be used with held-out rows of their own")
+        if self._is_changed("gamma") and self.by != "ebic":
+            raise ValueError("gamma goes with by ebic")
+        return self
+
+    def _is_changed(self, name: str) -> bool:
+        value, default = getattr(self, name), type(self).model_fields[name].default
+        return isinstance(value, np.ndarray) or bool(value != default)
+
+
+def size_rule(value: Any) -> Any:
+    """Return the keys of a rule for its short form, the name of the criterion."""
+    return {"by": value} if isinstance(value, str) else value

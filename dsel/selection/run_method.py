@@ -1,0 +1,35 @@
+"""Run the method of a request on an objective."""
+
+from __future__ import annotations
+
+from dsel.data.criterion_data import ColumnData
+from dsel.data.dataset import Dataset
+from dsel.objective.base import Objective
+from dsel.passes.cross_validation.rows import DatasetRows
+from dsel.planning.validation import ValidatedRequest
+from dsel.search.method import SearchTask
+from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.parallel.worker_tasks import bind, takes_data
+from dsel.search.pareto.criterion import CriterionPoss
+from dsel.selection.context import RunContext
+
+
+def run_method(
+    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext,
+    rows: DatasetRows | None = None,
+) -> SearchOutcome:  # fmt: skip
+    """Run the method, unless the included columns leave nothing to choose."""
+    request = validated.request
+    criterion = validated.criterion
+    data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
+    k = min(request.limit - validated.include.size, objective.n)
+    if k == 0:
+        included = tuple(sorted(objective.included))
+        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
+        return SearchOutcome((FrontPoint(0, value, ()),))
+    task = SearchTask(
+        objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
+        criterion=criterion, rows=rows, data=data, executor=context.engine.executor, journal=context.journal,
+        shared_folder=context.shared_folder,
+    )  # fmt: skip
+    return validated.method.run(task)

@@ -1,0 +1,296 @@
+"""Search for subsets of every size, and choose the number of columns (``k="auto"``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dsel.data.dataset import Dataset
+from dsel.errors import DataError, OptionError
+from dsel.objective.base import Objective
+from dsel.objective.cross_validation.losses import RowTransform
+from dsel.objective.information_criterion import bayesian_criterion, residual_and_freedom
+from dsel.passes.cross_validation.held_out import held_out_moments
+from dsel.passes.cross_validation.rows import DatasetRows
+from dsel.passes.cross_validation.subset_errors import SubsetErrors
+from dsel.passes.statistics import Statistics, combined
+from dsel.planning.representations.base import Prepared
+from dsel.planning.validation import ValidatedRequest
+from dsel.search.anytime import AnytimeSearch
+from dsel.search.greedy.fits import members_along
+from dsel.search.method import OnSlice
+from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.selection.candidates import candidates_of
+from dsel.selection.context import RunContext
+from dsel.selection.left_out_rows import path_rows
+from dsel.selection.result import PathRow
+from dsel.selection.run_method import run_method
+from dsel.selection.size_curve import SizeCurve, SizePoint
+
+log = logging.getLogger("dsel")
+
+#: Subsets by size: the columns of the data, without those that are always included.
+Subsets = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """The request with the chosen k, what the search found for it, the curve, and the path of methods that have one."""
+
+    validated: ValidatedRequest
+    outcome: SearchOutcome
+    curve: SizeCurve
+    path: tuple[PathRow, ...] = ()
+
+
+def search_sizes(
+    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, objective: Objective, context: RunContext,
+    rows: DatasetRows | None,
+) -> SizeChoice:  # fmt: skip
+    """Choose the number of columns, and return the subset of this size.
+
+    By folds, or a held-out share of the rows, the search runs on each training set first, and then on all rows for the
+    chosen size. By another rule it runs once, and the size is chosen along its front or path.
+    """
+    if rows is not None:
+        return _along_path(dataset, validated, prepared, objective, context, rows)
+    if validated.partition is not None:
+        errors = _FoldErrors(dataset, validated, prepared, context)
+        curve = _chosen(validated, errors.points(), validated.partition.description)
+        validated = _with_size(validated, curve.k)
+        outcome = run_method(dataset, objective, validated, errors.context_of_answer(), rows)
+        return SizeChoice(validated, outcome, curve)
+    outcome, subsets = _every_size(dataset, objective, validated, context)
+    whole = prepared.objective(validated.request.lam)
+    if validated.held_out is not None:
+        points = _held_out_points(validated, prepared, whole, subsets, context)
+        curve = _chosen(validated, points, "the error on held-out rows")
+    else:
+        curve = _by_criterion(validated, objective, whole, subsets, prepared.statistics.weight, dataset.n_targets)
+    return SizeChoice(_with_size(validated, curve.k), outcome, curve)
+
+
+def _with_size(validated: ValidatedRequest, k: int) -> ValidatedRequest:
+    log.info("k = %d is chosen", k)
+    return replace(validated, request=validated.request.model_copy(update={"k": k}))
+
+
+def _chosen(validated: ValidatedRequest, points: Sequence[SizePoint], description: str) -> SizeCurve:
+    rule = validated.size_rule
+    assert rule is not None
+    assert rule.by is not None
+    near = rule.one_standard_error
+    words = "the smallest size within one standard error of the least error" if near else "the size of least error"
+    return SizeCurve.choose(rule.by, f"{words}, by {description}", tuple(points), near)
+
+
+def _every_size(
+    dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext
+) -> tuple[SearchOutcome, Subsets]:
+    """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
+    base = validated.include.size
+    most = min(validated.request.limit - base, objective.n)
+    outcome = run_method(dataset, objective, _limited(validated, base + most), context)
+    if most and not validated.method.every_size:
+        points = [FrontPoint(0, objective.c, ())]
+        for size in range(1, most):
+            points += run_method(dataset, objective, _limited(validated, base + size), context).front
+        outcome = replace(outcome, front=tuple(_best_of_sizes([*points, *outcome.front])))
+    best = [outcome.best(size).members if outcome.front[0].size <= size else () for size in range(most + 1)]
+    return outcome, [tuple(int(objective.columns[j]) for j in members) for members in best]
+
+
+def _limited(validated: ValidatedRequest, limit: int) -> ValidatedRequest:
+    return replace(validated, request=validated.request.model_copy(update={"k": limit}))
+
+
+def _best_of_sizes(points: list[FrontPoint]) -> list[FrontPoint]:
+    best: dict[int, FrontPoint] = {}
+    for point in points:
+        if point.size not in best or point.value < best[point.size].value:
+            best[point.size] = point
+    return [best[size] for size in sorted(best)]
+
+
+class _Inside:
+    """A search on the rows outside a fold, whose state includes the errors on the folds before it."""
+
+    def __init__(self, search: AnytimeSearch, folds: list[Any], resumable: bool) -> None:
+        self._search, self._folds, self._resumable = search, folds, resumable
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._search, name)
+
+    def state(self) -> dict[str, Any]:
+        return {"folds": self._folds, "search": self._search.state() if self._resumable else None}
+
+
+class _FoldErrors:
+    """The errors on each part of the rows of the subsets that the search finds without it."""
+
+    def __init__(self, dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, context: RunContext) -> None:
+        assert isinstance(prepared.statistics, Statistics)
+        assert prepared.folds is not None
+        self._dataset, self._validated, self._context = dataset, validated, context
+        self._whole, self._parts = prepared.statistics, prepared.folds
+        state = context.state or {}
+        #: For each finished model the errors of every size on each of its tested parts.
+        self._found: list[list[list[float]]] = state.get("folds", [])
+        self._state: dict[str, Any] | None = state.get("search")
+
+    def points(self) -> list[SizePoint]:
+        """Return the curve. The standard error is that of the mean over the parts."""
+        partition = self._validated.partition
+        assert partition is not None
+        errors, weights = [], []
+        for place, model in enumerate(partition.tests()):
+            tested = [part for part in model.test if part in self._parts]
+            if place >= len(self._found):
+                log.info("choice of k: model %d", place + 1)
+                self._found.append(self._errors(place, model.train, tested))
+                self._state = None
+            errors += self._found[place]
+            weights += [self._parts[part].weight for part in tested]
+        if not errors:
+            raise DataError("No fold has a row of weight above 0.", "Check the weights, or choose other folds.")
+        table, weight = np.array(errors), np.array(weights)
+        values = table.sum(axis=0) / weight.sum()
+        spread = np.zeros(values.size)
+        if len(weight) > 1:
+            spread = (table / weight[:, None]).std(axis=0, ddof=1) / np.sqrt(len(weight))
+        base = self._validated.include.size
+        return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
+
+    def _errors(self, place: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
+        validated = self._validated
+        request = validated.request
+        parts = [self._parts[part] for part in train if part in self._parts]
+        if not parts:
+            raise DataError(f"The rows that model {place + 1} is trained on have no weight.", "Choose other folds.")
+        trained = combined(parts)
+        try:
+            whole = trained.objective(request.preprocess, request.lam)
+            objective, _ = candidates_of(self._dataset, validated, trained, whole)
+        except (DataError, OptionError) as error:
+            raise type(error)(
+                f"Model {place + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
+                f"{error.remedy} Or choose fewer or other folds.".strip(),
+            ) from error
+        _, subsets = _every_size(self._dataset, objective, validated, self._inside(self._state))
+        base = [int(j) for j in validated.include]
+        most = request.limit - len(base)
+        members = [[*base, *subsets[min(size, len(subsets) - 1)]] for size in range(most + 1)]
+        errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
+        return [errors.errors(self._parts[part], members).tolist() for part in tested]
+
+    def _inside(self, state: dict[str, Any] | None) -> RunContext:
+        return replace(self._context, state=state, on_slice=self._on_slice())
+
+    def _on_slice(self) -> OnSlice | None:
+        outer, resumable = self._context.on_slice, self._validated.method.every_size
+        if outer is None:
+            return None
+
+        def on_slice(search: AnytimeSearch) -> None:
+            inside: Any = _Inside(search, self._found, resumable)
+            outer(inside)
+
+        return on_slice
+
+    def context_of_answer(self) -> RunContext:
+        """Return the context of the search on all rows."""
+        inside = self._inside(self._state)
+        on_slice = self._context.on_slice
+
+        def keep(search: AnytimeSearch) -> None:
+            assert on_slice is not None
+            last: Any = _Inside(search, self._found, True)
+            on_slice(last)
+
+        return inside if on_slice is None else replace(inside, on_slice=keep)
+
+
+def _held_out_points(
+    validated: ValidatedRequest, prepared: Prepared, whole: Objective, subsets: Subsets, context: RunContext
+) -> list[SizePoint]:
+    """Return the errors on other rows, from one pass over the columns of all subsets."""
+    assert validated.held_out is not None
+    request, statistics = validated.request, prepared.statistics
+    scaling = statistics.scaling(request.preprocess)
+    fill = statistics.mean_x if request.missing == "mean" else None
+    transform = RowTransform(
+        scaling.center_x, scaling.scale_x, scaling.center_y, scaling.scale_y, "squared",
+        np.zeros(scaling.center_y.size, bool), fill,
+    )  # fmt: skip
+    base = [int(j) for j in validated.include]
+    fits = []
+    for members in subsets:
+        S = np.asarray(sorted([*base, *members]), np.int64)
+        whole.fetch_rows(S.tolist())
+        assert whole.cross is not None
+        w = np.asarray(np.linalg.solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S]), np.float64)
+        fits.append((S, w, np.zeros(w.shape[1])))
+    values, errors = held_out_moments(validated.held_out, fits, transform, context.engine)
+    return [SizePoint(len(base) + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
+
+
+def _by_criterion(
+    validated: ValidatedRequest, objective: Objective, whole: Objective, subsets: Subsets, weight: float,
+    n_targets: int,
+) -> SizeCurve:  # fmt: skip
+    """Return the curve of an information criterion."""
+    rule = validated.size_rule
+    assert rule is not None
+    assert rule.by is not None
+    base, gamma = [int(j) for j in validated.include], rule.gamma if rule.by == "ebic" else 0.0
+    points = []
+    for members in subsets:
+        rss, freedom = residual_and_freedom(whole, [*base, *members])
+        chosen = len(members), objective.n
+        value = bayesian_criterion(rss, whole.total, freedom, weight, n_targets, chosen, gamma)
+        points.append(SizePoint(len(base) + len(members), value))
+    name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
+    return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
+
+
+def _along_path(
+    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, objective: Objective, context: RunContext,
+    rows: DatasetRows,
+) -> SizeChoice:  # fmt: skip
+    """Choose the size along the path of a method that scores subsets on left-out rows."""
+    rule = validated.size_rule
+    assert rule is not None
+    outcome = run_method(dataset, objective, validated, context, rows)
+    lam = validated.request.lam if outcome.lam is None else outcome.lam
+    at_lam = replace(validated, request=validated.request.model_copy(update={"lam": lam}))
+    path = path_rows(dataset, at_lam, rows, outcome, context)
+    start = [int(j) for j in validated.include]
+    best: dict[int, tuple[float, list[int]]] = {}
+    for row, members in zip(path, members_along(outcome.path, start), strict=True):
+        error = row.test_error if rule.by == "held-out" else row.error
+        assert error is not None
+        if row.size not in best or error < best[row.size][0]:
+            best[row.size] = error, members
+    if rule.by in ("bic", "ebic") or not best:
+        best.setdefault(len(start), (np.inf, start))
+        subsets = [tuple(j for j in best[size][1] if j not in start) for size in sorted(best)]
+        whole = prepared.objective(lam)
+        curve = _by_criterion(validated, objective, whole, subsets, prepared.statistics.weight, dataset.n_targets)
+    else:
+        points = [SizePoint(size, best[size][0]) for size in sorted(best)]
+        words = "the errors on left-out rows along the path" if rule.by == "path" else "the error on held-out rows"
+        curve = _chosen(validated, points, words)
+    outcome = _ending_with(outcome, objective, best[curve.k][1])
+    return SizeChoice(_with_size(validated, curve.k), outcome, curve, path)
+
+
+def _ending_with(outcome: SearchOutcome, objective: Objective, chosen: list[int]) -> SearchOutcome:
+    """Return the outcome of a path with another subset of it as the answer."""
+    local = {int(column): place for place, column in enumerate(objective.columns)}
+    members = tuple(local[j] for j in chosen if j in local)
+    point = FrontPoint(len(members), objective.value(members), members)
+    return replace(outcome, front=(point,), chosen=tuple(chosen))

@@ -1,0 +1,387 @@
+"""``k="auto"``: the curve is that of models fitted by scikit-learn on the rows, and the rule chooses along it."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+from sklearn.preprocessing import StandardScaler
+
+import dsel
+from dsel.config.job import read_job
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.data.divide_rows import partition_rows
+from dsel.data.ingest import ingest_arrays
+from dsel.data.row_partition import folds_of
+from dsel.errors import DataError, Interrupted, OptionError
+from dsel.jobs.runner import run_job
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
+from dsel.selection.render import render
+from dsel.selection.size_curve import SizeCurve, SizePoint
+from tests.cli_runner import call
+from tests.stores import make_store
+
+
+def problem(m: int = 120, n: int = 9, noise: float = 1.0, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n)) * rng.uniform(0.5, 3.0, n) + rng.normal(size=n)
+    X[:, 1] += 0.7 * X[:, 0]
+    y = 2.0 * X[:, 1] - X[:, 4] + 0.6 * X[:, 6] + noise * rng.normal(size=m)
+    return X, y[:, None]
+
+
+def forward_path(X: Any, y: Any, most: int) -> list[list[int]]:
+    """Forward selection by least squares on the rows."""
+    S: list[int] = []
+    path: list[list[int]] = [[]]
+    for _ in range(most):
+        errors = {}
+        for j in set(range(X.shape[1])) - set(S):
+            Z = X[:, [*S, j]] - X[:, [*S, j]].mean(axis=0)
+            t = y - y.mean(axis=0)
+            errors[j] = float(((t - Z @ np.linalg.lstsq(Z, t, rcond=None)[0]) ** 2).sum())
+        S = [*S, min(errors, key=lambda j: errors[j])]
+        path.append(S)
+    return path
+
+
+def fold_curve(X: Any, y: Any, splits: Any, most: int) -> tuple[Any, Any]:
+    """The curve and its standard errors by models of scikit-learn, one for each fold and size."""
+    errors, rows = [], []
+    for train, test in splits:
+        found = []
+        for S in forward_path(X[train], y[train], most):
+            if S:
+                p = LinearRegression().fit(X[np.ix_(train, S)], y[train]).predict(X[np.ix_(test, S)])
+            else:
+                p = y[train].mean(axis=0)
+            found.append(float(((y[test] - p) ** 2 / y.var(axis=0)).sum()))
+        errors.append(found)
+        rows.append(len(test))
+    table, count = np.array(errors), np.array(rows)
+    each = table / count[:, None]
+    return table.sum(axis=0) / count.sum(), each.std(axis=0, ddof=1) / np.sqrt(len(rows))
+
+
+def random_splits(m: int, folds: int, seed: int = 0) -> list[tuple[Any, Any]]:
+    fold = folds_of(0, m, folds, seed, 0)
+    return [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(folds)]
+
+
+def agrees(selection: dsel.Selection, values: Any, errors: Any) -> None:
+    curve = selection.size_curve
+    assert curve is not None
+    assert [point.size for point in curve.points] == list(range(len(values)))
+    assert [point.value for point in curve.points] == pytest.approx(list(values), rel=1e-8)
+    assert [point.standard_error for point in curve.points] == pytest.approx(list(errors), rel=1e-7)
+    assert selection.k == len(selection) == int(np.argmin(values))
+
+
+@pytest.mark.parametrize("chunk", [17, 120])
+def test_random_folds(tmp_path: Path, chunk: int) -> None:
+    X, y = problem()
+    store = make_store(tmp_path / "s.zarr", X, y, (chunk, 9))
+    found = dsel.select(str(store), k="auto", max_k=6, method="forward", choose_k={"folds": 4})
+    agrees(found, *fold_curve(X, y, random_splits(120, 4), 6))
+    assert found.passes == 2  # the Gram matrices of the folds, and the check
+    assert found.indices == dsel.select(X, y, k=found.k, method="forward").indices
+    assert found.plan is not None
+    assert found.plan["planned"]["passes"] == 2
+
+
+def test_folds_of_whole_groups() -> None:
+    X, y = problem()
+    groups = np.array([f"patient {i}" for i in np.random.default_rng(1).integers(0, 15, 120)])
+    partition = partition_rows(as_dataset(X, y), folds=5, row_groups=groups)
+    part = partition.of_rows(0, 120)
+    assert all(np.unique(part[groups == name]).size == 1 for name in np.unique(groups))
+    sizes = [
+        np.sort(np.bincount([f for f, (_, test) in enumerate(GroupKFold(5).split(X, groups=groups)) for _ in test]))
+    ]
+    assert np.ptp(np.bincount(part)) <= np.ptp(sizes) + 1  # as balanced as scikit-learn's
+    splits = [(np.flatnonzero(part != f), np.flatnonzero(part == f)) for f in range(5)]
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k={"row_groups": groups})
+    agrees(found, *fold_curve(X, y, splits, 5))
+
+
+def test_blocks_and_forward_chaining() -> None:
+    X, y = problem()
+    rule = {"split": "forward", "folds": 4}
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k=rule)
+    agrees(found, *fold_curve(X, y, TimeSeriesSplit(4).split(X), 5))
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k={"split": "blocks", "folds": 4})
+    blocks = [(np.r_[: 30 * f, 30 * f + 30 : 120], np.arange(30 * f, 30 * f + 30)) for f in range(4)]
+    agrees(found, *fold_curve(X, y, blocks, 5))
+
+
+def test_a_held_out_share_and_held_out_rows() -> None:
+    X, y = problem(m=200)
+    found = dsel.select(X, y, k="auto", max_k=5, method="forward", choose_k={"held_out": 0.25, "split": "blocks"})
+    values, _ = fold_curve(X, y, [(np.arange(150), np.arange(150, 200))] * 2, 5)
+    assert found.size_curve is not None
+    assert [point.value for point in found.size_curve.points] == pytest.approx(values, rel=1e-8)
+    other = dsel.select(
+        X[:150], y[:150], k="auto", max_k=5, method="forward", choose_k={"held_out": (X[150:], y[150:])}
+    )
+    assert other.size_curve is not None
+    values = values * y.var() / y[:150].var()
+    assert [point.value for point in other.size_curve.points] == pytest.approx(values, rel=1e-8)
+    squares = (y[150:, 0] - other.intercept - X[150:][:, other.indices] @ other.coefficients[:, 0]) ** 2 / y[:150].var()
+    assert other.size_curve.points[other.k].standard_error == pytest.approx(squares.std() / np.sqrt(50))
+
+
+def test_a_random_share_is_as_large_as_asked_for() -> None:
+    for share, m in ((0.2, 60), (0.25, 1000), (0.5, 999)):
+        part = partition_rows(as_dataset(np.ones((m, 1))), held_out=share).of_rows(0, m)
+        assert abs((part > 0).mean() - share) < 0.02
+        assert np.unique(part).size == 6
+
+
+def test_ridge_with_its_own_scales_in_each_fold() -> None:
+    X, y = problem()
+    found = dsel.select(X, y, k="auto", max_k=1, method="forward", lam=7.0, include=[1], choose_k={"folds": 3})
+    total, count = 0.0, 0
+    for train, test in random_splits(120, 3):
+        scaler = StandardScaler().fit(X[np.ix_(train, [1])])
+        model = Ridge(7.0).fit(scaler.transform(X[np.ix_(train, [1])]), y[train] / y[train].std())
+        p = model.predict(scaler.transform(X[np.ix_(test, [1])])).reshape(-1, 1) * y[train].std()
+        total, count = total + float(((y[test] - p) ** 2 / y.var()).sum()), count + len(test)
+    assert found.size_curve is not None
+    assert found.size_curve.points[0].value == pytest.approx(total / count, rel=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["bic", "ebic"])
+def test_information_criteria_choose_the_best_of_all_subsets(rule: Any) -> None:
+    X, y = problem(m=60, n=7, noise=2.0)
+    found = dsel.select(X, y, k="auto", max_k=7, method="branch-and-bound", choose_k=rule)
+    m, t = 60, (y - y.mean()) / y.std()
+    best: dict[int, float] = {}
+    for s in range(8):
+        for S in combinations(range(7), s):
+            Z = (X[:, S] - X[:, S].mean(axis=0)) if S else np.zeros((m, 1))
+            rss = float(((t - Z @ np.linalg.lstsq(Z, t, rcond=None)[0]) ** 2).sum())
+            value = m * np.log(rss / m) + s * np.log(m)
+            if rule == "ebic":
+                value += 2.0 * np.log(sum(1 for _ in combinations(range(7), s)))
+            best[s] = min(best.get(s, np.inf), value)
+    assert found.size_curve is not None
+    assert {p.size: pytest.approx(p.value, rel=1e-9) for p in found.size_curve.points} == best
+    assert found.k == min(best, key=lambda s: best[s])
+
+
+def test_the_one_standard_error_rule_takes_the_smallest_size_near_the_best() -> None:
+    points = tuple(SizePoint(s, v, 0.3) for s, v in enumerate([4.0, 2.0, 1.25, 1.0, 1.1]))
+    assert SizeCurve.choose("folds", "", points).k == 3
+    assert SizeCurve.choose("folds", "", points, one_standard_error=True).k == 2
+    X, y = problem(noise=3.0)
+    rule = dsel.SizeRule(folds=6, one_standard_error=True)
+    near, best = (dsel.select(X, y, k="auto", method="forward", choose_k=r) for r in (rule, {"folds": 6}))
+    assert near.size_curve is not None
+    least = min(near.size_curve.points, key=lambda p: p.value)
+    assert near.k <= best.k == least.size
+    assert near.size_curve.points[near.k].value <= least.value + (least.standard_error or 0.0)
+
+
+@pytest.mark.parametrize(
+    "method", ["poss", "forward", "omp", "foba", "backward", "rfe", "exchange", "branch-and-bound"]
+)
+def test_every_method_finds_the_true_columns(method: str) -> None:
+    X, y = problem(m=300, n=7, noise=0.3)
+    found = dsel.select(X, y, k="auto", max_k=5, method=method, choose_k={"folds": 3, "one_standard_error": True})
+    assert {1, 4, 6} <= set(found.indices)
+    assert found.k == len(found) <= 4
+
+
+def test_columns_for_x_itself() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 3)) @ rng.normal(size=(3, 8)) + 0.05 * rng.normal(size=(90, 8))
+    found = dsel.select(X, k="auto", max_k=6, method="forward", preprocess="center", choose_k={"folds": 3})
+    assert found.size_curve is not None
+    values = []
+    for size in range(1, 3):
+        total = 0.0
+        for train, test in random_splits(90, 3):
+            S = list(dsel.select(X[train], k=size, method="forward", preprocess="center").indices)
+            p = LinearRegression().fit(X[np.ix_(train, S)], X[train]).predict(X[np.ix_(test, S)])
+            total += float(((X[test] - p) ** 2).sum())
+        values.append(total / 90)
+    assert [found.size_curve.points[s].value for s in (1, 2)] == pytest.approx(values)
+    assert found.k >= 3
+
+
+@pytest.mark.parametrize("method", ["kfold", "greedy-rls"])
+def test_a_path_of_errors_on_left_out_rows(method: str) -> None:
+    X, y = problem()
+    options: dict[str, Any] = {"method": method, "lam": 1.0}
+    found = dsel.select(X, y, k="auto", max_k=8, **options)
+    whole = dsel.select(X, y, k=8, **options)
+    assert found.path == whole.path
+    assert found.k == len(found) == min(whole.path, key=lambda row: row.error).size
+    assert found.indices == dsel.select(X, y, k=found.k, **options).indices
+    assert found.size_curve is not None
+    assert [p.value for p in found.size_curve.points] == [row.error for row in whole.path]
+    by_test = dsel.select(X, y, k="auto", max_k=8, choose_k={"held_out": 0.3}, **options)
+    assert by_test.k == min(by_test.path, key=lambda row: row.test_error or np.inf).size
+    assert dsel.select(X, y, k="auto", max_k=8, choose_k="bic", **options).k <= 8
+
+
+def test_the_method_kfold_by_groups_and_by_time() -> None:
+    X, y = problem()
+    groups = np.arange(120) // 8
+    for options, splits in (
+        ({"split": "forward", "folds": 3}, list(TimeSeriesSplit(3).split(X))),
+        ({"row_groups": groups, "folds": 3}, None),
+    ):
+        found = dsel.select(X, y, k=2, method="kfold", lam=2.0, preprocess="center", **options)
+        if splits is None:
+            part = partition_rows(as_dataset(X, y), folds=3, row_groups=groups).of_rows(0, 120)
+            splits = [(np.flatnonzero(part != f), np.flatnonzero(part == f)) for f in range(3)]
+        first, S = found.path[0], [found.path[0].index]
+        errors = [
+            (y[b] - Ridge(2.0).fit(X[np.ix_(a, S)], y[a]).predict(X[np.ix_(b, S)]).reshape(-1, 1)) ** 2
+            for a, b in splits
+        ]
+        assert first.error == pytest.approx(float(np.concatenate(errors).mean()))
+
+
+def test_a_share_of_the_rows_takes_no_part_in_the_selection() -> None:
+    X, y = problem()
+    found = dsel.select(X, y, k=3, method="kfold", lam=1.0, folds=4, held_out=0.25)
+    there = partition_rows(as_dataset(X, y), held_out=0.25).of_rows(0, 120) == 0
+    expected = dsel.select(X, y, k=3, method="kfold", lam=1.0, folds=4, sample_weight=there.astype(float))
+    assert found.indices == expected.indices
+    assert found.coefficients == pytest.approx(expected.coefficients)
+    p = found.intercept + X[~there][:, found.indices] @ found.coefficients
+    assert found.path[-1].test_error == pytest.approx(float(((y[~there] - p) ** 2).mean() / y[there].var()))
+    assert any("held out" in note for note in found.notes)
+
+
+def test_noise_alone_selects_nothing_or_little() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(200, 10)), rng.normal(size=200)
+    found = dsel.select(X, y, k="auto", method="forward", choose_k={"folds": 10, "one_standard_error": True})
+    assert found.k == len(found) == 0
+    assert found.coefficients.shape == (0, 1)
+
+
+@pytest.mark.parametrize("stop", [2, 5, 9])
+def test_an_interrupted_search_continues_at_its_fold(stop: int) -> None:
+    dataset = as_dataset(*problem())
+    request = SelectionRequest(k="auto", max_k=5, choose_k={"folds": 3}, options={"iterations": 3000})
+    whole = run_selection(dataset, request)
+    states: list[dict[str, Any]] = []
+
+    def interrupt(search: Any) -> None:
+        states.append(json.loads(json.dumps(search.state())))
+        if len(states) == stop:
+            raise Interrupted("stopped", "Start it again.")
+
+    context = RunContext(on_slice=interrupt)
+    while True:
+        try:
+            found = run_selection(dataset, request, context)
+            break
+        except Interrupted:
+            context = RunContext(state=states[-1])
+    assert found.size_curve == whole.size_curve
+    assert found.indices == whole.indices
+    assert len(states) >= stop
+
+
+def test_a_job_saves_the_curve(tmp_path: Path) -> None:
+    X, y = problem()
+    store = tmp_path / "data.zarr"
+    ingest_arrays(X, store, y=y, chunks=(40, 9))
+    import zarr
+
+    labels = np.arange(120) // 10
+    array = zarr.open_group(store, mode="r+").create_array("patient", data=labels, dimension_names=("sample",))
+    assert array.shape == (120,)
+    text = "store: data.zarr\nk: auto\nmax_k: 5\nmethod: poss\noptions: {iterations: 400}\n"
+    (tmp_path / "job.yaml").write_text(
+        text + "choose_k: {folds: 3, row_groups: patient}\ncluster: {local: {workers: 1}}\n"
+    )
+    job = read_job(tmp_path / "job.yaml")
+    found = run_job(job)
+    saved = dsel.open_selection(job.out)
+    assert saved.size_curve is not None
+    assert saved.size_curve == found.size_curve
+    assert saved.k == found.k == len(saved)
+    assert saved.request.k == "auto"
+    rule = json.loads((tmp_path / "job.result" / "selection.json").read_text())["size_curve"]
+    assert rule["rule"] == "folds"
+    assert "random folds of whole groups" in render(saved)
+    assert "standard error" in render(saved)
+    expected = dsel.select(
+        X, y, k="auto", max_k=5, iterations=400, choose_k={"folds": 3, "row_groups": labels}
+    )  # fmt: skip
+    assert expected.size_curve is not None
+    values = [point.value for point in expected.size_curve.points]
+    assert [point.value for point in saved.size_curve.points] == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"k": "automatic"}, "whole number, or auto"),
+        ({"k": 3, "max_k": 4}, "max_k cannot be used with k 3"),
+        ({"choose_k": "aic"}, "choose_k.by"),
+        ({"choose_k": "held-out"}, "by held-out needs held_out"),
+        ({"choose_k": {"by": "bic", "folds": 3}}, "folds cannot be used by bic"),
+        ({"choose_k": {"by": "bic", "one_standard_error": True}}, "no standard error by bic"),
+        ({"choose_k": {"split": "blocks", "row_groups": np.arange(120)}}, "exclude each other"),
+        ({"choose_k": {"held_out": 1.5}}, "share of the rows"),
+        ({"choose_k": {"folds": 121}}, "too few"),
+        ({"choose_k": {"row_groups": np.zeros(120)}}, "1 groups, too few for 5 folds"),
+        ({"choose_k": {"row_groups": np.zeros(119)}}, "120 rows"),
+        ({"choose_k": {"row_groups": "patient"}}, "one label for each row"),
+        ({"choose_k": "path"}, "scores no subset"),
+        ({"choose_k": "folds", "method": "kfold"}, "Choose by path"),
+        ({"method": "greedy-rls", "direction": "backward", "lam": 1.0}, "direction backward"),
+        ({"criterion": sum}, "give the largest size as k"),
+        ({"max_k": 2, "include": [1, 2, 3]}, "3 columns are included, and max_k is 2"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
+    X, y = problem()
+    with pytest.raises((OptionError, DataError), match=message):
+        dsel.select(X, y, **{"k": "auto", "method": "forward", **arguments})
+
+
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
+def test_cross_validated_criterion_by_groups_and_by_time() -> None:
+    from sklearn.model_selection import cross_val_score
+
+    X, y = problem(n=7)
+    groups = np.array([f"{i // 8:02d}" for i in range(120)])
+    for arguments, cv in (
+        ({"folds": 4, "row_groups": groups}, GroupKFold(4)),
+        ({"folds": 4, "split": "forward"}, TimeSeriesSplit(4)),
+    ):
+        criterion = dsel.CrossValidated(LinearRegression(), **arguments)
+        found = dsel.select(X, y, k=2, criterion=criterion, iterations=60)
+        S = sorted(found.indices)
+        scores = cross_val_score(LinearRegression(), X[:, S], y[:, 0], cv=list(cv.split(X, y, groups)))
+        assert found.criterion == pytest.approx(-scores.mean())
+    with pytest.raises(OptionError, match="exclude"):
+        dsel.CrossValidated(LinearRegression(), split="forward", row_groups=groups)
+
+
+def test_the_command_line_takes_the_place_of_the_job_files_keys(tmp_path: Path) -> None:
+    X, y = problem()
+    make_store(tmp_path / "data.zarr", X, y)
+    (tmp_path / "job.yaml").write_text("store: data.zarr\nk: 3\nmethod: forward\n")
+    _, out, _ = call("plan", tmp_path / "job.yaml", "--k", "auto", "--max-k", "4")
+    assert "k is chosen by 5 random folds: their errors take no further pass" in out
+    assert "in all: 2 passes" in out
+    code, _, err = call("plan", tmp_path / "job.yaml", "--k", "auto", "--choose-k", "aic")
+    assert code == 64
+    assert "choose_k.by" in err
