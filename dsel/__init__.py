@@ -11,9 +11,20 @@ if TYPE_CHECKING:
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
+    from dsel.selection.report.page import report
     from dsel.selection.result import Selection, open_selection
 
-__all__ = ["CrossValidated", "Selection", "SizeRule", "ingest", "open_selection", "open_store", "plan", "select"]
+__all__ = [
+    "CrossValidated",
+    "Selection",
+    "SizeRule",
+    "ingest",
+    "open_selection",
+    "open_store",
+    "plan",
+    "report",
+    "select",
+]
 
 _HOMES = {
     "CrossValidated": "dsel.criteria",
@@ -23,6 +34,7 @@ _HOMES = {
     "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",
     "plan": "dsel.api",
+    "report": "dsel.selection.report.page",
     "select": "dsel.api",
 }
 

@@ -21,9 +21,11 @@ PUBLIC = [
     "dsel.Selection",
     "dsel.Selection.save",
     "dsel.Selection.predict",
+    "dsel.Selection.report",
     "dsel.Selection.to_frame",
     "dsel.Selection.to_xarray",
     "dsel.Selection.transform",
+    "dsel.report",
     "dsel.CrossValidated",
     "dsel.SizeRule",
     "dsel.selection.size_curve.SizeCurve",
@@ -86,11 +88,18 @@ PUBLIC = [
     "dsel.search.parallel.executor.TaskResult",
     "dsel.search.pareto.options.StopOptions",
     "dsel.search.registry.find_method",
+    "dsel.selection.chosen.ChosenStatistics",
     "dsel.selection.context.RunContext",
     "dsel.selection.export.export_text",
     "dsel.selection.export.write_export",
     "dsel.selection.predict_store.PredictionReport",
     "dsel.selection.predict_store.predict_store",
+    "dsel.selection.plots.accessor.SelectionPlots",
+    *(
+        f"dsel.selection.plots.accessor.SelectionPlots.{name}"
+        for name in ("front", "path", "subsets", "trace", "coefficients", "correlation")
+    ),
+    "dsel.selection.report.page.render_report",
 ]
 
 

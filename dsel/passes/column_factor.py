@@ -79,7 +79,9 @@ class ColumnFactor:
         Q, R = np.linalg.qr(np.vstack([self.columns(S), np.sqrt(lam) * np.eye(S.size)]))
         found: _Residuals = self._run(residual_pass(self._blocks, S.size), Q)
         w = scipy.linalg.solve_triangular(R, found.C[:, usable]) if S.size else found.C[:, usable]
-        return Fit(found.left, found.left - lam * float(np.vdot(w, w)), found.total, np.asarray(w))
+        rss = found.left - lam * float(np.vdot(w, w))
+        gains, gram = np.square(found.C[:, usable]).sum(axis=1), R.T @ R - lam * np.eye(S.size)
+        return Fit(found.left, rss, found.total, np.asarray(w), gains, gram)
 
     def row_gram(self) -> Floats:
         """Return (m, m) Z Z', in one pass over columns of full height. O(m^2 n)."""

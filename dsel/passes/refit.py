@@ -40,15 +40,18 @@ class QRFactors:
 
 @dataclass(frozen=True)
 class Fit:
-    """Least squares (or ridge) of the preprocessed Y on the chosen columns.
+    """Least squares (or ridge) of the preprocessed Y on the chosen columns, in their order.
 
-    error: f(S), with the ridge penalty. rss: without it. total: ||Y||^2. coefficients: (s, N).
+    error: f(S), with the ridge penalty. rss: without it. total: ||Y||^2. coefficients: (s, N). gains: (s,) by how much
+    each column lowers f after those before it. gram: (s, s) X_S'X_S of the preprocessed columns.
     """
 
     error: float
     rss: float
     total: float
     coefficients: Floats
+    gains: Floats
+    gram: Floats
 
 
 def factor(Z: Floats, T: Floats) -> QRFactors:
@@ -115,7 +118,21 @@ def refit(
     rss = penalized.left - lam * float(np.vdot(coefficients, coefficients))
     back = np.empty(S.size, np.int64)
     back[np.argsort(S, kind="stable")] = np.arange(S.size)
-    return Fit(penalized.left, rss, found.total, np.asarray(coefficients)[back])
+    P = found.R[:, back]
+    return Fit(
+        penalized.left, rss, found.total, np.asarray(coefficients)[back], _gains(P, found.C, lam), np.asarray(P.T @ P)
+    )
+
+
+def _gains(P: Floats, C: Floats, lam: float) -> Floats:
+    """Return (s,) by how much each column lowers f after those before it, from X_S = Q P and C = Q'Y."""
+    s = P.shape[1]
+    if lam > 0.0:
+        P, C = np.vstack([P, np.sqrt(lam) * np.eye(s)]), np.vstack([C, np.zeros((s, C.shape[1]))])
+    gains = np.zeros(s)
+    ordered = np.square(factor(P, C).C).sum(axis=1)
+    gains[: ordered.size] = ordered
+    return gains
 
 
 def refit_pass(dataset: Dataset, size: int, N: int, columns: Ints | None = None) -> RowPass:

@@ -14,6 +14,7 @@ from dsel.planning.representations.gram import prepare_gram
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.selection.assembly import explained_share, in_data_units
 from dsel.selection.candidates import by_gain
+from dsel.selection.chosen import chosen_statistics
 from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, Selection
 
@@ -66,7 +67,8 @@ def with_better_subset(
     whole = prepare_gram(dataset, request, statistics, context.engine).objective(request.lam)
     front = _better_front(selection, certificates, whole)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
-    selection = replace(selection, front=front)
+    labels = {j: str(dataset.features[j]) for row in front for j in row.indices}
+    selection = replace(selection, front=front, column_labels={**selection.column_labels, **labels})
     if set(best.indices) == set(selection.indices):
         return selection
     if not best.error < selection.error - _BETTER * objective.total:
@@ -107,4 +109,5 @@ def _with_answer(
         notes=(*selection.notes, note),
         passes=selection.passes + 1,
         fill=statistics.mean_x[S] if request.missing == "mean" else None,
+        statistics=chosen_statistics(statistics, request.preprocess, S, fit),
     )

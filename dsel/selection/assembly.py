@@ -22,12 +22,15 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.selection.chosen import chosen_statistics
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.selection.size_curve import SizeCurve
 from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
 _AGREEMENT = 1e-6
+#: So many excluded columns are named in the result.
+_EXCLUDED_LABELS = 100
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Found:
     columns that could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those
     that depend on others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the
     method scored subsets on. whole: the objective over all columns. curve: along which k was chosen.
+    forward: the path of forward selection, for comparison.
     """
 
     validated: ValidatedRequest
@@ -51,6 +55,7 @@ class Found:
     path: tuple[PathRow, ...] = ()
     rows: DatasetRows | None = None
     curve: SizeCurve | None = None
+    forward: tuple[FrontPoint, ...] = ()
 
     @property
     def best(self) -> FrontPoint:
@@ -63,8 +68,10 @@ class Found:
         return self.validated.request.criterion is not None
 
 
-def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: dict[str, float]) -> Selection:
-    """Return the Selection. notes: on the columns; seconds: by stage."""
+def assemble(
+    dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: dict[str, float], provenance: dict[str, str]
+) -> Selection:
+    """Return the Selection. notes: on the columns; seconds: by stage; provenance: when and where it was made."""
     request, outcome, fit = found.validated.request, found.outcome, found.fit
     S, coefficients, intercept = _coefficients(found)
     base, best = len(found.objective.included), found.best
@@ -77,7 +84,7 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         r2=1.0 - fit.rss / fit.total,
         coefficients=coefficients,
         intercept=intercept,
-        front=tuple(_front_row(found, point) for point in outcome.front),
+        front=tuple(_front_row(found, point, point.value) for point in outcome.front),
         trace=tuple(TraceRow(t.iteration, base + t.size, t.value) for t in outcome.trace),
         ended=outcome.ended,
         iterations=outcome.iterations,
@@ -96,6 +103,12 @@ def assemble(dataset: Dataset, found: Found, notes: tuple[str, ...], seconds: di
         fill=found.statistics.mean_x[S] if request.missing == "mean" else None,
         flat_target=dataset.flat_target,
         size_curve=found.curve,
+        statistics=chosen_statistics(
+            found.statistics, request.preprocess, found.chosen, fit, S.size - found.chosen.size
+        ),
+        forward=tuple(_front_row(found, point, None) for point in found.forward),
+        provenance=provenance,
+        column_labels=_column_labels(dataset, found),
     )
 
 
@@ -131,11 +144,12 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
 
 
-def _front_row(found: Found, point: FrontPoint) -> FrontRow:
+def _front_row(found: Found, point: FrontPoint, value: float | None) -> FrontRow:
+    """Return a row of a front. value: of the criterion, if that was minimized."""
     objective = found.objective
     f = objective.value(point.members)
     size = len(objective.included) + point.size
-    criterion = point.value if found.by_criterion and np.isfinite(point.value) else None
+    criterion = value if found.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
     return FrontRow(size, f, explained_share(found.whole, members, f), tuple(members), criterion)
 
@@ -152,6 +166,14 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
         A = np.linalg.inv(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
     return 1.0 - (f - penalty) / whole.total
+
+
+def _column_labels(dataset: Dataset, found: Found) -> dict[int, str]:
+    """Return the labels of the columns in the fronts, and of included and the first excluded ones."""
+    objective, validated = found.objective, found.validated
+    points = {j for point in (*found.outcome.front, *found.forward) for j in point.members}
+    columns = [*objective.in_data(points), *validated.include, *validated.exclude[:_EXCLUDED_LABELS]]
+    return {int(j): str(dataset.features[j]) for j in sorted(columns)}
 
 
 def _resolved(dataset: Dataset, found: Found) -> SelectionRequest:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from dsel._lib.types import Ints
+from dsel._lib.versions import now, provenance
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
@@ -24,6 +25,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Found, assemble
 from dsel.selection.candidates import by_gain, candidates_of, require_variation
 from dsel.selection.context import RunContext
+from dsel.selection.forward_reference import forward_reference
 from dsel.selection.left_out_rows import path_rows, scored_rows
 from dsel.selection.result import Selection
 from dsel.selection.run_method import run_method
@@ -90,7 +92,7 @@ def plan_selection(
 
 
 def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> Selection:
-    timer = StageTimer(context.on_stage)
+    timer, started = StageTimer(context.on_stage), now()
     with timer.stage("statistics"):
         prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
         whole = prepared.objective(validated.request.lam)
@@ -120,9 +122,12 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
     with timer.stage("check"):
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
+        reference = forward_reference(objective, validated.request.limit - len(objective.included))
     curve = None if choice is None else choice.curve
-    found = Found(validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve)
-    return assemble(dataset, found, notes, timer.seconds)
+    found = Found(
+        validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference
+    )  # fmt: skip
+    return assemble(dataset, found, notes, timer.seconds, provenance(started))
 
 
 def _answer(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
+from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.size_curve import SizeCurve
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import (
@@ -29,6 +30,8 @@ from dsel.storage.paths import (
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+    from dsel.selection.plots.accessor import SelectionPlots
 
 FORMAT = 2
 #: selection.json holds the coefficients, too, if there are at most this many.
@@ -183,6 +186,15 @@ class Selection:
         Whether Y had one dimension. Predictions then have one, too.
     size_curve : SizeCurve, optional
         How ``k="auto"`` chose the number of columns: the rule, and its value for each size.
+    statistics : ChosenStatistics, optional
+        Gains, standard deviations and correlations of the chosen columns. None for results of dsel 0.1.
+    forward : tuple of FrontRow
+        The path of forward selection up to k columns, for comparison. Empty where it is not cheap: without the whole
+        Gram matrix, or if n k^2 is above 10^9 or k above 500.
+    provenance : dict
+        When the run started and finished (UTC), and the name and the system of the host.
+    column_labels : dict of int to str
+        Labels of the columns in `front` and `forward`, and of included and excluded ones; see `label`.
     """
 
     indices: tuple[int, ...]
@@ -216,6 +228,10 @@ class Selection:
     fill: NDArray[np.float64] | None = None
     flat_target: bool = False
     size_curve: SizeCurve | None = None
+    statistics: ChosenStatistics | None = None
+    forward: tuple[FrontRow, ...] = ()
+    provenance: dict[str, str] = field(default_factory=dict)
+    column_labels: dict[int, str] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -224,7 +240,10 @@ class Selection:
         return (
             json.dumps(self.as_dict(), sort_keys=True) == json.dumps(other.as_dict(), sort_keys=True)
             and mine.keys() == theirs.keys()
-            and all(np.array_equal(array, theirs[name][0]) for name, (array, _) in mine.items())
+            and all(
+                np.array_equal(array, theirs[name][0], equal_nan=array.dtype.kind == "f")
+                for name, (array, _) in mine.items()
+            )
         )
 
     def __len__(self) -> int:
@@ -269,6 +288,53 @@ class Selection:
     def exclude(self) -> tuple[Column, ...]:
         """Columns that were never chosen, as indices."""
         return self.request.exclude
+
+    @property
+    def unsupervised(self) -> bool:
+        """Whether columns were chosen for X itself (Y = X)."""
+        return not self.targets
+
+    @property
+    def plot(self) -> SelectionPlots:
+        """Pictures of the selection: `plot.front()`, `plot.path()`, `plot.trace()` and others."""
+        from dsel.selection.plots.accessor import SelectionPlots
+
+        return SelectionPlots(self)
+
+    def label(self, index: int) -> str:
+        """Return the label of a column of the result, or its index as text if the label was not saved."""
+        if index in self.indices:
+            return self.labels[self.indices.index(index)]
+        return self.column_labels.get(index, str(index))
+
+    def report(self, out: str | AnyPath | None = None) -> AnyPath:
+        """Write the selection as one HTML page with pictures, and return its path.
+
+        Parameters
+        ----------
+        out : str, Path or Remote, optional
+            The file. By default report.html in the current folder. A file that exists is replaced.
+
+        Returns
+        -------
+        Path or Remote
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        from dsel.selection.report.page import write_report
+
+        return write_report(self, as_path("report.html" if out is None else out))
+
+    def _repr_html_(self) -> str:
+        from dsel.selection.report.notebook import notebook_html
+
+        return notebook_html(self)
 
     def __str__(self) -> str:
         from dsel.selection.render import render
@@ -437,6 +503,7 @@ class Selection:
             "front_r2": (np.array([row.r2 for row in self.front], np.float64), ("front",)),
             "front_members": (members, ("front", "place")),
             "trace": (trace, ("improvement", "iteration_size_error")),
+            **({} if self.statistics is None else self.statistics.arrays()),
         }
         if self.targets:
             arrays["target"] = (np.array(self.targets, dtype=object), ("target",))
@@ -460,14 +527,14 @@ class Selection:
         }  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything except the trace, ready for JSON. Coefficients are left out where they are many."""
+        """Return everything except trace and statistics, ready for JSON. Many coefficients are left out."""
         values = asdict(self)
         few = self.coefficients.size <= _JSON_COEFFICIENTS
         for name in ("coefficients", "intercept", "fill"):
             array = values.pop(name)
             if few and array is not None:
                 values[name] = array.tolist()
-        del values["trace"]
+        del values["trace"], values["statistics"]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}
 
 
@@ -516,7 +583,11 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
         trace = np.asarray(group["trace"])
-        values["front"] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in values["front"])
+        values["statistics"] = ChosenStatistics.from_arrays(group)
+        values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
+        for name in ("front", "forward"):
+            rows = values.get(name, ())
+            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
         curve = values.get("size_curve")

@@ -86,6 +86,10 @@ def test_every_representation_gives_the_same_answer(force: Force, kind: str, met
                 assert found.indices == expected.indices
                 np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=1e-7)
                 np.testing.assert_allclose(found.intercept, expected.intercept, atol=1e-6)
+                assert found.statistics is not None
+                assert expected.statistics is not None
+                np.testing.assert_allclose(found.statistics.gains, expected.statistics.gains, atol=1e-8)
+                np.testing.assert_allclose(found.statistics.correlation, expected.statistics.correlation, atol=1e-7)
                 assert [row.indices for row in found.front] == [row.indices for row in expected.front]
 
 

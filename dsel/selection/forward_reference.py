@@ -1,0 +1,23 @@
+"""Forward selection on the same objective: what a selection is compared with."""
+
+from __future__ import annotations
+
+from dsel.objective.base import Objective
+from dsel.search.greedy.forward import forward
+from dsel.search.outcome import FrontPoint
+
+#: Operations that forward selection may take: a second or two.
+_OPERATIONS = 1e9
+#: The largest subsets that are compared. The values of a path to k columns cost O(k^4).
+_LARGEST = 500
+
+
+def forward_reference(objective: Objective, k: int) -> tuple[FrontPoint, ...]:
+    """Return the best subset of each size on the path of forward selection, or nothing where that is not cheap.
+
+    It is cheap where the objective holds the Gram matrix and n k^2 is small. It reads no data.
+    """
+    k = min(k, objective.n)
+    if not objective.has_gram or not 0 < k <= _LARGEST or objective.n * k * k > _OPERATIONS:
+        return ()
+    return forward(objective, k).front

@@ -1,0 +1,150 @@
+"""`selection.plot`: the pictures of a selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+#: What the picture of the front can show.
+Quantity = Literal["r2", "error", "criterion"]
+
+
+@dataclass(frozen=True)
+class SelectionPlots:
+    """Pictures of a selection, by matplotlib (``pip install 'dsel[plots]'``).
+
+    Each method takes axes, or makes a figure, and returns the axes. Add titles and change limits as on any axes, and
+    save with ``ax.figure.savefig("front.svg")``.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection.
+
+    Examples
+    --------
+    >>> import numpy as np, dsel
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> selection = dsel.select(X, X[:, 3] - 2 * X[:, 7], k=2)
+    >>> ax = selection.plot.front()  # doctest: +SKIP
+    """
+
+    selection: Any
+
+    def __call__(self, ax: Any = None) -> Any:
+        """Draw the front: the same as `front`."""
+        return self.front(ax)
+
+    def front(self, ax: Any = None, *, quantity: Quantity | None = None) -> Any:
+        """Draw the quality of the best subset of each size.
+
+        Larger subsets than k, which the search found on its way, are paler. A dashed line shows forward selection, if
+        it differs. With a certificate, a band reaches from the best known to the best possible value, and a diamond
+        marks what is proved optimal.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+        quantity : {"r2", "error", "criterion"}, optional
+            What to draw. By default R^2, or the custom criterion if one was minimized.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.front import draw
+
+        return draw(self.selection, ax, quantity)
+
+    def path(self, ax: Any = None) -> Any:
+        """Draw what each chosen column adds.
+
+        For methods that minimize a cross-validated error, this is the error on left-out rows after each step, and on
+        held-out rows if there are any. For others it is the share that each column explains after those before it.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.path import draw
+
+        return draw(self.selection, ax)
+
+    def subsets(self, ax: Any = None) -> Any:
+        """Draw which columns the best subset of each size holds.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.subsets import draw
+
+        return draw(self.selection, ax)
+
+    def trace(self, ax: Any = None) -> Any:
+        """Draw the convergence: the best value against the iterations of the search.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.trace import draw
+
+        return draw(self.selection, ax)
+
+    def coefficients(self, ax: Any = None, *, standardized: bool = True) -> Any:
+        """Draw the coefficients of the first 40 columns, in order of gain: bars for one target, a matrix for several.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+        standardized : bool
+            Multiply each coefficient by the standard deviation of its column and divide it by that of the target, so
+            that they can be compared.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.coefficients import draw
+
+        return draw(self.selection, ax, standardized)
+
+    def correlation(self, ax: Any = None) -> Any:
+        """Draw the correlations of the chosen columns with each other.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.correlation import draw
+
+        return draw(self.selection, ax)

@@ -1,0 +1,84 @@
+"""The coefficients of the chosen columns: bars for one target, a matrix for several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats
+from dsel.errors import MissingInputError
+from dsel.selection.plots import style
+from dsel.selection.plots.labels import plain_text, short_labels
+from dsel.selection.result import Selection
+
+#: At most this many columns, in order of gain, and this many named targets.
+MOST_COLUMNS, MOST_TARGET_NAMES = 40, 16
+
+
+def draw(selection: Selection, ax: Any = None, standardized: bool = True) -> Any:
+    """Draw the coefficients in order of gain, and return the axes."""
+    values = shown_values(selection, standardized)
+    labels = selection.labels[: len(values)]
+    ax = style.axes(ax, height=1.2 + 0.25 * len(values))
+    if values.shape[1] == 1:
+        _draw_bars(ax, values[:, 0])
+        style.name_rows(ax, labels)
+        style.name_axes(ax, _measure(standardized), "")
+        return ax
+    limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    style.matrix(ax, values, limit, _measure(standardized))
+    ax.set_yticks(np.arange(len(labels)) + 0.5, [plain_text(label) for label in short_labels(labels)])
+    ax.tick_params(length=0)
+    _name_targets(ax, selection, values.shape[1])
+    return ax
+
+
+def _draw_bars(ax: Any, values: Floats) -> None:
+    """Draw a line with a dot for each value. The color repeats the sign."""
+    style.grid(ax, "x")
+    colors = [style.BLUE if value >= 0 else style.ORANGE for value in values]
+    ax.axvline(0.0, color=style.MUTED, linewidth=0.8)
+    ax.hlines(range(len(values)), 0.0, values, color=colors, linewidth=2.0)
+    ax.scatter(values, range(len(values)), color=colors, s=28, zorder=3)
+    ax.spines["left"].set_visible(False)
+    ax.margins(x=0.08)
+
+
+def _name_targets(ax: Any, selection: Selection, N: int) -> None:
+    if N <= MOST_TARGET_NAMES and selection.targets:
+        names = [plain_text(label) for label in short_labels(selection.targets, 14)]
+        ax.set_xticks(np.arange(N) + 0.5, names, rotation=90 if N > 5 else 0)
+        style.name_axes(ax, "", "")
+    else:
+        ax.set_xticks([])
+        style.name_axes(ax, f"{N:,} {'columns of X' if selection.unsupervised else 'targets'}, in their order", "")
+
+
+def _measure(standardized: bool) -> str:
+    return "coefficient, in standard deviations" if standardized else "coefficient, in units of the data"
+
+
+def shown_values(selection: Selection, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
+    """Return (s, N) coefficients of the first columns: for units of one standard deviation, or as they are."""
+    values = selection.coefficients[:most]
+    if not values.size:
+        raise MissingInputError("The selection has no coefficients to draw.", "Choose at least one column.")
+    if not standardized:
+        return values
+    found = selection.statistics
+    if found is None:
+        raise MissingInputError(
+            "The result has no standard deviations: dsel 0.1 saved it.",
+            "Run the job again with this version, or draw them with standardized=False.",
+        )
+    scale = np.where(found.target_std > 0.0, found.target_std, np.inf)
+    return np.asarray(values * found.std[: len(values), None] / scale)
+
+
+def describe(selection: Selection, standardized: bool = True) -> str:
+    """Return the picture in words."""
+    values = shown_values(selection, standardized)
+    i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
+    about = "" if values.shape[1] == 1 or not selection.targets else f" for {selection.targets[j]}"
+    return f"The largest coefficient is {values[i, j]:.3g}, of {selection.labels[i]}{about}."

@@ -1,0 +1,74 @@
+"""The correlations of the chosen columns with each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats
+from dsel.errors import MissingInputError
+from dsel.selection.plots import style
+from dsel.selection.plots.labels import plain_text, short_labels
+from dsel.selection.result import Selection
+
+#: At most this many columns get numbers, and names.
+_MOST_NUMBERS, _MOST_NAMES = 12, 40
+#: Numbers on darker cells than this are white.
+_DARK = 0.55
+
+
+def draw(selection: Selection, ax: Any = None) -> Any:
+    """Draw the correlation matrix in order of gain, and return the axes."""
+    values = correlations(selection)
+    s = len(values)
+    ax = style.axes(ax, height=5.4)
+    style.matrix(ax, values, 1.0, "correlation")
+    ax.set_aspect("equal")
+    ax.tick_params(length=0)
+    if s <= _MOST_NAMES:
+        names = [plain_text(label) for label in short_labels(selection.labels, 14)]
+        small = {"fontsize": "small"} if s <= 20 else {"fontsize": "xx-small"}
+        ax.set_yticks(np.arange(s) + 0.5, names, **small)
+        ax.set_xticks(np.arange(s) + 0.5, names, rotation=90, **small)
+    else:
+        style.name_axes(ax, "chosen columns, in order of gain", "")
+    if s <= _MOST_NUMBERS:
+        _write_numbers(ax, values)
+    return ax
+
+
+def correlations(selection: Selection) -> Floats:
+    """Return (s, s) the correlations of the chosen columns.
+
+    Raises
+    ------
+    MissingInputError
+        If the result was saved without them, or holds no column.
+    """
+    if selection.statistics is None:
+        raise MissingInputError(
+            "The result has no correlations: dsel 0.1 saved it.", "Run the job again with this version."
+        )
+    if not len(selection):
+        raise MissingInputError("The selection has no column to draw.", "Choose at least one column.")
+    return selection.statistics.correlation
+
+
+def _write_numbers(ax: Any, values: Floats) -> None:
+    for (i, j), value in np.ndenumerate(values):
+        if i != j and np.isfinite(value):
+            color = "#ffffff" if abs(value) > _DARK else style.INK
+            text = f"{value:.2f}".replace("0.", ".").replace("-", "−")
+            ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=color, fontsize="small")
+
+
+def describe(selection: Selection) -> str:
+    """Return the picture in words."""
+    values = np.abs(correlations(selection))
+    np.fill_diagonal(values, np.nan)
+    if len(values) < 2 or np.isnan(values).all():
+        return "There are no two columns to compare."
+    i, j = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    signed = correlations(selection)[i, j]
+    return f"The strongest correlation is {signed:.2f}, between {selection.labels[i]} and {selection.labels[j]}."

@@ -1,0 +1,129 @@
+"""The quality of the best subset of each size, compared with forward selection and with what is still possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dsel.errors import MissingInputError, OptionError
+from dsel.selection.plots import style
+from dsel.selection.plots.accessor import Quantity
+from dsel.selection.result import FrontRow, Selection
+
+_NAMES = {"r2": "share of Y explained, R²", "error": "error f(S)", "criterion": "criterion"}
+
+
+def draw(selection: Selection, ax: Any = None, quantity: Quantity | None = None) -> Any:
+    """Draw the quality against the number of columns, and return the axes."""
+    quantity = _quantity(selection, quantity)
+    rows = shown_rows(selection.front, quantity)
+    ax = style.axes(ax)
+    style.grid(ax, "y")
+    if quantity == "error" or (quantity == "r2" and not selection.lam):
+        _draw_certificates(ax, selection, quantity)
+    if quantity != "criterion":
+        _draw_forward(ax, [row for row in selection.forward if row.size], rows, quantity)
+    _draw_front(ax, selection, rows, quantity)
+    style.whole_numbers(ax.xaxis)
+    style.name_axes(ax, "number of columns", _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y"))
+    style.legend(ax, loc="lower right" if quantity == "r2" else "upper right")
+    return ax
+
+
+def _quantity(selection: Selection, quantity: Quantity | None) -> Quantity:
+    """Return what to draw: by default what was minimized, and R^2 where that is the same.
+
+    With a ridge penalty it is not: then a subset of larger R^2 can have a larger f, which certificates are about.
+    """
+    if quantity is None:
+        if selection.criterion is not None:
+            return "criterion"
+        return "error" if selection.lam else "r2"
+    if quantity not in _NAMES:
+        raise OptionError(f"quantity is {quantity!r}.", f"One of {', '.join(_NAMES)}.")
+    if quantity == "criterion" and selection.criterion is None:
+        raise OptionError("The selection was made without a custom criterion.", "Draw 'r2' or 'error'.")
+    return quantity
+
+
+def shown_rows(rows: Sequence[FrontRow], quantity: Quantity = "r2") -> list[FrontRow]:
+    """Return the subsets that have a column and a value.
+
+    Raises
+    ------
+    MissingInputError
+        If there is none.
+    """
+    shown = [row for row in rows if row.size and getattr(row, quantity) is not None]
+    if rows and not shown:
+        raise MissingInputError("The selection has no subset to draw.", "Choose at least one column.")
+    return shown
+
+
+def _draw_front(ax: Any, selection: Selection, rows: list[FrontRow], quantity: Quantity) -> None:
+    inside = [row for row in rows if row.size <= selection.k]
+    beyond = [row for row in rows if row.size >= selection.k]
+    marker = "o" if len(rows) <= style.MOST_MARKERS else ""
+    if len(beyond) > 1:  # larger subsets than were asked for: found on the way
+        ax.plot(*_points(beyond, quantity), color=style.BLUE, marker=marker, markersize=3.5, linewidth=1.2, alpha=0.35)
+    label = f"best found ({selection.method})"
+    ax.plot(*_points(inside, quantity), color=style.BLUE, marker=marker, markersize=4.5, linewidth=1.8, label=label)
+    chosen = next((row for row in rows if set(row.indices) == set(selection.indices)), None)
+    if chosen is not None:
+        value = getattr(chosen, quantity)
+        ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
+                markeredgewidth=2, label=f"chosen: {chosen.size} columns, {value:.4g}")  # fmt: skip
+
+
+def _draw_forward(ax: Any, forward: list[FrontRow], front: list[FrontRow], quantity: Quantity) -> None:
+    """Draw forward selection, unless it is the front itself."""
+    if forward and differs(forward, front):
+        ax.plot(*_points(forward, quantity), color=style.MUTED, linestyle="--", linewidth=1.2,
+                marker="s" if len(forward) <= style.MOST_MARKERS else "", markersize=3, label="forward selection",
+                markerfacecolor="none")  # fmt: skip
+
+
+def differs(forward: Sequence[FrontRow], front: Sequence[FrontRow]) -> bool:
+    """Return whether forward selection has another value than the front at some size."""
+    best = {row.size: row.error for row in front}
+    return any(abs(best.get(row.size, row.error) - row.error) > 1e-9 * abs(row.error) for row in forward)
+
+
+def _draw_certificates(ax: Any, selection: Selection, quantity: Quantity) -> None:
+    """Draw from the best value known to the proved bound, a step for each certified size."""
+    value, bound = ("r2", "r2_bound") if quantity == "r2" else ("value", "bound")
+    open_rows = [row for row in selection.certificate if not row["proven"] and row["size"]]
+    for row in open_rows:
+        edges = [row["size"] - 0.5, row["size"] + 0.5]
+        label = "still possible (certificate)" if row is open_rows[0] else None
+        ax.fill_between(edges, row[value], row[bound], color=style.ORANGE, alpha=0.18, linewidth=0, label=label)
+        ax.plot(edges, [row[bound]] * 2, color=style.ORANGE, linewidth=1.2)
+    proven = [row for row in selection.certificate if row["proven"] and row["size"]]
+    if proven:
+        ax.plot([row["size"] for row in proven], [row[value] for row in proven], "D", color=style.GREEN, markersize=7,
+                label="proved optimal", zorder=3)  # fmt: skip
+
+
+def _points(rows: list[FrontRow], quantity: Quantity) -> tuple[list[int], np.ndarray[Any, Any]]:
+    return [row.size for row in rows], np.array([getattr(row, quantity) for row in rows], float)
+
+
+def describe(selection: Selection) -> str:
+    """Return the picture in words."""
+    quantity = _quantity(selection, None)
+    name = {"r2": "R²", "error": "The error", "criterion": "The criterion"}[quantity]
+    rows = [row for row in shown_rows(selection.front, quantity) if row.size <= selection.k]
+    ends = getattr(rows[0], quantity), getattr(rows[-1], quantity)
+    text = f"{name} is {ends[0]:.4g} with {rows[0].size} and {ends[1]:.4g} with {rows[-1].size} columns."
+    if quantity != "criterion" and selection.forward:
+        end = selection.forward[-1]
+        text += f" Forward selection reaches {getattr(end, quantity):.4g} with {end.size}."
+    if selection.certificate and quantity != "criterion":
+        row = selection.certificate[-1]
+        limit = f"reach more than {row['r2_bound']:.4g}" if quantity == "r2" else f"have less than {row['bound']:.4g}"
+        text += f" With {row['size']} columns this is proved optimal." if row["proven"] else (
+            f" No {row['size']} columns {limit}."
+        )  # fmt: skip
+    return text

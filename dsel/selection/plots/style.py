@@ -1,0 +1,94 @@
+"""The style of the pictures: colors that color-blind readers can tell apart, quiet axes, clear text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from dsel.errors import MissingExtraError
+from dsel.selection.plots.labels import plain_text, short_labels
+
+#: Text, secondary text, and lines of the grid.
+INK, MUTED, GRID = "#1f2933", "#5f6b76", "#dde3e8"
+#: From the palette of Okabe and Ito. Pictures also differ in shape or dash where they differ in color.
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+#: More points than this on a line are drawn without markers.
+MOST_MARKERS = 40
+
+
+def import_matplotlib(module: str = "") -> Any:
+    """Import and return matplotlib, or a module of it, or raise MissingExtraError."""
+    try:
+        return import_module(f"matplotlib.{module}" if module else "matplotlib")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Pictures need matplotlib, which is not installed ({error}).", "pip install 'dsel[plots]'."
+        ) from error
+
+
+def axes(ax: Any, height: float = 4.0) -> Any:
+    """Return the axes, or those of a new figure of pyplot, `height` inches high."""
+    if ax is None:
+        _, ax = import_matplotlib("pyplot").subplots(figsize=(6.4, height), layout="constrained")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(MUTED)
+    ax.tick_params(color=MUTED, labelcolor=INK)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def grid(ax: Any, axis: str) -> None:
+    """Draw thin lines across one axis."""
+    ax.grid(axis=axis, color=GRID, linewidth=0.8)
+
+
+def name_axes(ax: Any, x: str, y: str) -> None:
+    """Write what the axes measure."""
+    ax.set_xlabel(x, color=MUTED)
+    ax.set_ylabel(y, color=MUTED)
+
+
+def whole_numbers(axis: Any) -> None:
+    """Put the ticks of an axis at whole numbers."""
+    axis.set_major_locator(import_matplotlib("ticker").MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def name_rows(ax: Any, labels: Sequence[str], width: int = 18) -> None:
+    """Name the rows 0, 1, ... of a picture from the top."""
+    ax.set_yticks(range(len(labels)), [plain_text(label) for label in short_labels(labels, width)])
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+
+
+def legend(ax: Any, **arguments: Any) -> None:
+    """Draw the legend, if more than one thing has a name."""
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(frameon=False, labelcolor=INK, fontsize="small", **arguments)
+
+
+def diverging_colormap() -> Any:
+    """Return a map from orange (-1) to blue (1). 0 is transparent, so that it suits light and dark pages."""
+    colors = import_matplotlib("colors")
+    ends = [(*colors.to_rgb(ORANGE), 1.0), (*colors.to_rgb(ORANGE), 0.0)]
+    ends += [(*colors.to_rgb(BLUE), 0.0), (*colors.to_rgb(BLUE), 1.0)]
+    return colors.LinearSegmentedColormap.from_list("dsel", list(zip((0.0, 0.5, 0.5, 1.0), ends, strict=True)))
+
+
+def matrix(ax: Any, values: Any, limit: float, label: str) -> Any:
+    """Draw a matrix, row 0 at the top, with a scale from -limit to limit."""
+    rows, columns = values.shape
+    few = rows * columns <= 2500  # as vectors; more would make the file large
+    image = (
+        ax.pcolormesh(values, cmap=diverging_colormap(), vmin=-limit, vmax=limit, rasterized=not few)
+        if few
+        else ax.imshow(values, cmap=diverging_colormap(), vmin=-limit, vmax=limit, interpolation="nearest",
+                       extent=(0, columns, rows, 0), aspect="auto")
+    )  # fmt: skip
+    ax.set_ylim(rows, 0)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=30, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(color=MUTED, labelcolor=INK, labelsize="small")
+    bar.set_label(label, color=MUTED, fontsize="small")
+    return image

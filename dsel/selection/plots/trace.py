@@ -1,0 +1,75 @@
+"""The convergence of a search: its best value against its iterations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsel.errors import MissingInputError
+from dsel.selection.plots import style
+from dsel.selection.result import Selection
+
+#: The axis of iterations is logarithmic if the last is this many times the first improvement.
+_LOGARITHMIC_FROM = 50
+
+
+def draw(selection: Selection, ax: Any = None) -> Any:
+    """Draw the best value after each improvement, and return the axes."""
+    iterations, values = improvements(selection)
+    ax = style.axes(ax)
+    style.grid(ax, "y")
+    end = max(selection.iterations, iterations[-1])
+    ax.step([*iterations, end], [*values, values[-1]], where="post", color=style.BLUE, linewidth=1.8)
+    if len(values) <= style.MOST_MARKERS:
+        ax.plot(iterations, values, "o", color=style.BLUE, markersize=4)
+    ax.plot([end], [values[-1]], "|", color=style.BLUE, markersize=12, markeredgewidth=2)
+    if end > _LOGARITHMIC_FROM * iterations[0]:
+        ax.set_xscale("log")
+    else:
+        style.whole_numbers(ax.xaxis)
+    style.name_axes(ax, "iteration", _measure(selection))
+    return ax
+
+
+def _measure(selection: Selection) -> str:
+    if selection.criterion is not None:
+        return "criterion, best so far"
+    if _total_square(selection) is None:
+        return "error f(S), best so far"
+    return "1 − f(S) / ‖Y‖², best so far" if selection.lam else "R², best so far"
+
+
+def improvements(selection: Selection) -> tuple[list[int], list[float]]:
+    """Return the iterations, from 1, and the best values: the share that is explained, the error, or the criterion.
+
+    Raises
+    ------
+    MissingInputError
+        If the search made no improvement.
+    """
+    trace = [row for row in selection.trace if row.size]
+    if not trace:
+        raise MissingInputError(
+            f"The method {selection.method} left no trace of its search.", "Use a method with iterations, such as poss."
+        )
+    total, values = _total_square(selection), [row.error for row in trace]
+    if total is not None and selection.criterion is None:
+        values = [1.0 - value / total for value in values]
+    return [max(row.iteration, 1) for row in trace], values
+
+
+def _total_square(selection: Selection) -> float | None:
+    """Return ||Y||^2 of the preprocessed data, or None if the result is too old to tell."""
+    if selection.statistics is None:
+        empty = [row.error for row in selection.front if not row.size and not selection.include]
+        return empty[0] if empty else None
+    left = 1.0 - float(selection.statistics.gains.sum())
+    return selection.error / left if left > 1e-9 else None
+
+
+def describe(selection: Selection) -> str:
+    """Return the picture in words."""
+    iterations, values = improvements(selection)
+    return (
+        f"{len(values)} improvements in {selection.iterations:,} iterations, from {values[0]:.4g} to {values[-1]:.4g}. "
+        f"The last came at iteration {iterations[-1]:,}."
+    )

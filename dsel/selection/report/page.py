@@ -1,0 +1,139 @@
+"""The report: one HTML page that works offline, with everything that a result says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsel._lib.versions import versions
+from dsel.errors import OutputError
+from dsel.selection.plots.labels import printable
+from dsel.selection.report import tables, wording
+from dsel.selection.report.figures import figures
+from dsel.selection.report.templating import fill
+from dsel.selection.result import Selection, open_selection
+from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A number at the top of the page. state: "good", "open" or empty."""
+
+    term: str
+    value: str
+    detail: str = ""
+    state: str = ""
+
+
+def render_report(selection: Selection) -> str:
+    """Return a selection as one HTML page.
+
+    Parameters
+    ----------
+    selection : Selection
+        The selection.
+
+    Returns
+    -------
+    str
+        The page. It loads nothing and runs no script. Labels are escaped.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    return fill(
+        "report.html",
+        title=wording.headline(selection),
+        source=printable(selection.source or "data in memory"),
+        selection=selection,
+        key_figures=_key_figures(selection),
+        rows=tables.chosen_rows(selection),
+        coefficient_heads=tables.coefficient_heads(selection),
+        many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
+        front=tables.front_rows(selection),
+        proofs=[wording.proof(row) for row in selection.certificate],
+        figures=figures(selection),
+        asked=tables.asked(selection),
+        plan=tables.plan_rows(selection),
+        provenance=tables.provenance(selection),
+        version=versions()["dsel"],
+    )
+
+
+def _key_figures(selection: Selection) -> list[KeyFigure]:
+    """Return the numbers that a reader looks for first."""
+    m, n = selection.shape
+    figures = [
+        KeyFigure("Columns", str(len(selection)), f"of {n:,}, at most {selection.k}"),
+        KeyFigure("R²", f"{selection.r2:.4f}".replace("-", "−"), f"error {wording.number(selection.error, 6)}"),
+        _proof_figure(selection),
+        KeyFigure("Rows", f"{m:,}", f"{selection.passes} passes over the data"),
+        KeyFigure("Time", wording.duration(sum(selection.seconds.values())), selection.method),
+    ]
+    if selection.criterion is not None:
+        figures.insert(1, KeyFigure("Criterion", wording.number(selection.criterion), "minimized"))
+    return figures
+
+
+def _proof_figure(selection: Selection) -> KeyFigure:
+    row = wording.certificate_of_choice(selection)
+    if selection.criterion is not None:
+        return KeyFigure("Certificate", "none", "for the squared error only")
+    if row is None:
+        return KeyFigure("Certificate", "none yet", "dsel certify proves a bound")
+    if row["proven"]:
+        return KeyFigure("Certificate", "optimal", "proved: nothing is better", "good")
+    return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
+
+
+def write_report(selection: Selection, out: AnyPath) -> AnyPath:
+    """Write the page of a selection to a file, which may exist, and return the file."""
+    page = render_report(selection)
+    try:
+        make_folder(out.parent)
+        write_bytes(out, page.encode())
+    except OSError as error:
+        raise OutputError(f"The report cannot be written to {out}: {error}.", "Choose another --out.") from error
+    return out
+
+
+def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) -> AnyPath:
+    """Write the report of a selection: one HTML page with pictures that works offline.
+
+    Parameters
+    ----------
+    result : Selection, str or Path
+        A selection, or the folder of a saved one.
+    out : str or Path, optional
+        The file. By default report.html in the result's folder, or in the current folder for a Selection. A file that
+        exists is replaced.
+
+    Returns
+    -------
+    Path or Remote
+        The file.
+
+    Raises
+    ------
+    MissingInputError
+        If there is no selection in the folder.
+    OutputError
+        If the file cannot be written.
+    MissingExtraError
+        If matplotlib is not installed: ``pip install 'dsel[plots]'``.
+
+    Notes
+    -----
+    The page has no script and loads nothing, so that it can be mailed or archived. Labels are escaped.
+
+    Examples
+    --------
+    >>> import dsel
+    >>> dsel.report("result")  # doctest: +SKIP
+    PosixPath('result/report.html')
+    """
+    if isinstance(result, Selection):
+        return result.report(out)
+    folder = as_path(result)
+    return write_report(open_selection(folder), folder / "report.html" if out is None else as_path(out))

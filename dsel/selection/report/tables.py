@@ -1,0 +1,178 @@
+"""The tables and lists of the report, as rows of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from dask.utils import format_bytes
+
+from dsel.selection.plots.coefficients import shown_values
+from dsel.selection.plots.labels import printable
+from dsel.selection.report.wording import duration, names, number
+from dsel.selection.result import FrontRow, Selection
+
+#: Coefficients of more targets than this are left to the pictures.
+MOST_TARGETS = 4
+
+
+@dataclass(frozen=True)
+class ChosenRow:
+    """One chosen column.
+
+    place: in order of gain, from 1. gain, total: shares of ||Y||^2, by this column and by all so far. width: of a bar,
+    in percent. coefficients: in units of the data, for each target. standardized: where there is one target.
+    """
+
+    place: int
+    label: str
+    index: int
+    gain: str
+    width: float
+    total: str
+    coefficients: tuple[str, ...]
+    standardized: str
+    std: str
+
+
+def chosen_rows(selection: Selection) -> list[ChosenRow]:
+    """Return the rows of the table of chosen columns."""
+    found, s = selection.statistics, len(selection)
+    gains = np.full(s, np.nan) if found is None else found.gains
+    totals = np.cumsum(gains)
+    largest = float(np.nanmax(gains, initial=0.0)) or 1.0
+    single = selection.coefficients.shape[1] == 1 and found is not None
+    standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
+    listed = selection.coefficients[:, : len(coefficient_heads(selection))]
+    return [
+        ChosenRow(
+            i + 1, printable(selection.labels[i]), selection.indices[i], number(gains[i]),
+            round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1), number(totals[i]),
+            tuple(number(value) for value in listed[i]), number(standardized[i], 3),
+            number(None if found is None else float(found.std[i])),
+        )
+        for i in range(s)
+    ]  # fmt: skip
+
+
+def coefficient_heads(selection: Selection) -> list[str]:
+    """Return the heads of the columns of coefficients; none for many targets."""
+    N = selection.coefficients.shape[1]
+    if N > MOST_TARGETS:
+        return []
+    return ["Coefficient"] if N == 1 else [f"Coefficient, {printable(target)}" for target in selection.targets]
+
+
+def front_rows(selection: Selection) -> list[dict[str, str]]:
+    """Return the best subset of each size, with what it changes in the one before."""
+    certified = {row["size"]: row for row in selection.certificate}
+    rows = [row for row in selection.front if row.size]
+    before = FrontRow(0, 0.0, 0.0, ())
+    made = []
+    for previous, row in pairwise([before, *rows]):
+        proof = certified.get(row.size)
+        made.append({
+            "size": str(row.size),
+            "criterion": number(row.criterion, 6),
+            "r2": f"{row.r2:.6f}".replace("-", "−"),
+            "error": number(row.error, 6),
+            "bound": "" if proof is None else "optimal" if proof["proven"] else f"{proof['r2_bound']:.6f}",
+            "change": _change(selection, previous, row),
+            "chosen": "yes" if set(row.indices) == set(selection.indices) else "",
+        })  # fmt: skip
+    return made
+
+
+def _change(selection: Selection, before: FrontRow, row: FrontRow) -> str:
+    came = [selection.label(j) for j in row.indices if j not in set(before.indices)]
+    left = [selection.label(j) for j in before.indices if j not in set(row.indices)]
+    return f"+ {names(came, 6)}" + (f"  − {names(left, 6)}" if left else "")
+
+
+def asked(selection: Selection) -> list[tuple[str, str]]:
+    """Return what was requested, as terms and values."""
+    request = selection.request
+    options = [f"{name}: {_option(value)}" for name, value in request.options.items() if value is not None]
+    facts = [
+        ("Data", selection.source or "arrays in memory"),
+        ("Size", f"{selection.shape[0]:,} rows, {selection.shape[1]:,} columns"),
+        ("Targets", "none: columns are chosen for X itself" if selection.unsupervised else names(selection.targets, 8)),
+        ("Columns to choose", _size(selection)),
+        ("Method", request.method),
+        ("Options", "; ".join(options) or "defaults"),
+        ("Preprocessing", request.preprocess),
+        ("Missing values", request.missing),
+        ("Ridge penalty", number(request.lam, 6)),
+        ("Weights of rows", selection.weights or "none"),
+        ("Always chosen", _columns(selection, request.include)),
+        ("Never chosen", _columns(selection, request.exclude)),
+        ("Constant, not chosen", names(selection.constant)),
+        ("Criterion", "squared error" if request.criterion is None else str(request.criterion)),
+        ("Seed", str(request.seed)),
+    ]
+    return [(term, value) for term, value in facts if value not in ("", "none")]
+
+
+def _size(selection: Selection) -> str:
+    if selection.size_curve is None:
+        return f"at most {selection.k}"
+    return f"automatic, at most {selection.request.limit}: {selection.size_curve.description}"
+
+
+def _option(value: Any) -> str:
+    return number(value, 6) if isinstance(value, float) else str(value)
+
+
+def _columns(selection: Selection, columns: tuple[Any, ...]) -> str:
+    return names([selection.label(j) if isinstance(j, int) else j for j in columns], 8)
+
+
+def plan_rows(selection: Selection) -> list[tuple[str, str, str]]:
+    """Return planned and measured figures."""
+    if selection.plan is None:
+        return []
+    planned, measured = selection.plan["planned"], selection.plan["measured"]
+    terms = {"bytes_read": "Bytes read", "worker_memory": "Memory of a worker", "seconds": "Time of the passes"}
+
+    def text(name: str, value: Any) -> str:
+        if value is None:
+            return "–"
+        if name in ("bytes_read", "worker_memory"):
+            return str(format_bytes(int(value)))
+        return duration(value) if name == "seconds" else f"{value:,}"
+
+    return [
+        (terms.get(name, name.replace("_", " ").capitalize()), text(name, value), text(name, measured.get(name)))
+        for name, value in planned.items()
+    ]
+
+
+def provenance(selection: Selection) -> list[tuple[str, str]]:
+    """Return when, where and with what the result was made."""
+    made, seconds = selection.provenance, selection.seconds
+    facts = [
+        ("Started", _moment(made.get("started", ""))),
+        ("Finished", _moment(made.get("finished", ""))),
+        ("Host", made.get("host", "")),
+        ("System", made.get("system", "")),
+        ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
+        ("Search", f"{selection.iterations:,} iterations, ended by {selection.ended}"),
+        ("Passes over the data", f"{selection.passes}, {format_bytes(selection.bytes_read)} read"),
+        ("Largest memory of a worker", _peak(selection)),
+        ("Seed", str(selection.seed)),
+        ("Fingerprint of the data", selection.fingerprint or ""),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in selection.versions.items())),
+    ]
+    return [(term, value) for term, value in facts if value]
+
+
+def _moment(iso: str) -> str:
+    """Return a time in ISO 8601 as people read it."""
+    return iso.replace("T", " ").replace("+00:00", " UTC")
+
+
+def _peak(selection: Selection) -> str:
+    peaks = [peak for peak, _ in selection.peak_memory.values()]
+    return f"{format_bytes(max(peaks))} ({len(peaks)} workers)" if peaks else ""

@@ -1,0 +1,145 @@
+"""The report and the notebook view: complete, self-contained HTML in which labels are text."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import dsel
+from dsel.errors import MissingExtraError, MissingInputError, OutputError
+from dsel.selection.report.page import render_report
+from tests.cli_runner import call
+from tests.selection.plots import selections
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """The elements, ids, references and text of a page. It fails if a tag is not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.loaded: list[str] = []
+        self.text = ""
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("aria-labelledby", "aria-describedby"):
+                self.references += (value or "").split()
+            elif name in ("href", "xlink:href") and (value or "").startswith("#"):
+                self.references.append((value or "")[1:])
+            elif name in ("src", "href", "xlink:href", "data", "action"):
+                self.loaded.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("kind", selections.ALL)
+def test_it_is_one_page_that_loads_nothing(kind: str) -> None:
+    html = render_report(selections.ALL[kind]())
+    page = Page(html)
+    assert not {"script", "iframe", "object", "form"} & set(page.tags)
+    assert all(link.startswith("data:") for link in page.loaded)
+    assert not re.search(r"@import|url\((?!#)", html)
+    assert len(page.ids) == len(set(page.ids))
+    assert set(page.references) <= set(page.ids)
+    assert page.tags.count("h1") == 1
+    assert 'lang="en"' in html
+
+
+def test_it_holds_what_the_result_says() -> None:
+    selection = selections.certified()
+    page = Page(render_report(selection))
+    for label in selection.labels:
+        assert label in page.text
+    for fact in (
+        f"{selection.r2:.4f}", "Proved optimal", f"{selection.iterations:,} iterations", "standardize", "poss",
+        selection.provenance["host"], selection.versions["numpy"], "Planned", "Measured",
+    ):  # fmt: skip
+        assert fact in page.text
+    for title in ("Best subset of each size", "What each column adds", "Convergence", "Correlation", "Coefficients"):
+        assert title in page.text
+    assert "There is no picture" not in page.text
+
+
+def test_labels_are_text_and_stay_readable() -> None:
+    html = render_report(selections.hostile())
+    page = Page(html)
+    assert "img" not in page.tags
+    assert "<script>alert('x')</script>" in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert "#1f2933" in page.text  # the colors of pictures are replaced, not labels
+    assert "\x1b" not in html
+
+
+def test_what_cannot_be_drawn_says_why() -> None:
+    page = Page(render_report(replace(selections.plain(), statistics=None, provenance={}, forward=(), plan=None)))
+    assert "The result has no correlations: dsel 0.1 saved it. Run the job again with this version." in page.text
+    assert "No column was chosen." in Page(render_report(selections.nothing())).text
+
+
+def test_the_same_result_gives_the_same_page() -> None:
+    assert render_report(selections.half_certified()) == render_report(selections.half_certified())
+
+
+def test_it_is_written_next_to_the_result_or_where_it_is_asked_for(tmp_path: Path) -> None:
+    folder = selections.plain().save(tmp_path / "result")
+    assert dsel.report(folder) == tmp_path / "result" / "report.html"
+    code, out, err = call("report", folder, "--out", tmp_path / "new" / "page.html")
+    assert (code, out.strip()) == (0, str(tmp_path / "new" / "page.html")), err
+    assert (tmp_path / "new" / "page.html").read_text() == (tmp_path / "result" / "report.html").read_text()
+    assert selections.plain().report(tmp_path / "mine.html").read_text().startswith("<!doctype html>")
+
+
+def test_it_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingInputError, match=r"selection\.json"):
+        dsel.report(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        dsel.report(selections.plain(), tmp_path / "file" / "page.html")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"dsel\[plots\]"):
+        dsel.report(selections.plain(), tmp_path / "page.html")
+
+
+@pytest.mark.parametrize("kind", selections.ALL)
+def test_a_notebook_shows_a_small_fragment(kind: str) -> None:
+    selection = selections.ALL[kind]()
+    html = selection._repr_html_()
+    page = Page(html)
+    assert not page.loaded
+    assert not {"script", "img", "svg"} & set(page.tags)
+    assert len(html) < 20_000
+    assert page.tags[0] == "div"
+    assert f"{len(selection)} of {selection.shape[1]} columns" in page.text
+
+
+def test_a_notebook_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "R² so far" in selections.plain()._repr_html_()
