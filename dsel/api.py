@@ -13,6 +13,7 @@ from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
@@ -131,10 +132,35 @@ def select(
         exclude=exclude, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
         sample_weight=sample_weight, criterion=criterion, **options,
     )  # fmt: skip
-    dataset = _dataset(X, Y, request)
+    return select_from(_dataset(X, Y, request), request)
+
+
+def select_from(dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None) -> Selection:
+    """Run a request on a dataset, on the workers of the active Dask client if that helps.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    request : SelectionRequest
+        What to select.
+    cache : StatisticsCache, optional
+        Where statistics of data with a fingerprint are looked for and saved.
+
+    Returns
+    -------
+    Selection
+        The selection.
+
+    Raises
+    ------
+    DselError
+        As `select` raises them.
+    """
     validated = validate(dataset, request)
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
-    return run_validated(dataset, validated, RunContext(THREADS if client is None else DaskEngine(client)))
+    engine = THREADS if client is None else DaskEngine(client)
+    return run_validated(dataset, validated, RunContext(engine, cache))
 
 
 def plan(

@@ -13,6 +13,7 @@ CHECKS = {
 }  # fmt: skip
 
 PUBLIC = [
+    "dsel.api.select_from",
     "dsel.select",
     "dsel.plan",
     "dsel.ingest",
@@ -63,6 +64,7 @@ PUBLIC = [
     "dsel.objective.on_demand.OnDemandObjective",
     "dsel.passes.base.Pass",
     "dsel.passes.base.PassCost",
+    "dsel.passes.memory_cache.MemoryStatisticsCache",
     "dsel.planning.plan.Plan",
     "dsel.planning.plan.make_plan",
     "dsel.planning.representations.base.Prepared",
@@ -100,6 +102,18 @@ PUBLIC = [
         for name in ("front", "path", "subsets", "trace", "coefficients", "correlation")
     ),
     "dsel.selection.report.page.render_report",
+    "dsel.sklearn.BestSubsetSelector",
+    "dsel.sklearn.BestSubsetSelector.fit",
+    "dsel.sklearn.ColumnSubsetSelector",
+    "dsel.sklearn.ForwardSelector",
+    "dsel.sklearn.GreedyRLSSelector",
+    "dsel.sklearn.GreedyRLSSelector.fit",
+    "dsel.sklearn.OMPSelector",
+    "dsel.sklearn.SubsetSelector",
+    "dsel.sklearn.SubsetSelector.fit",
+    "dsel.sklearn.SubsetSelector.inverse_transform",
+    "dsel.sklearn.SubsetSelector.transform",
+    "dsel.sklearn.clear_cache",
 ]
 
 

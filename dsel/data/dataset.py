@@ -66,6 +66,8 @@ class Dataset:
         The division of which only some rows count, by the weights of the blocks.
     held_out : bool
         Whether these are the held-out rows of that division. If not, they are the others.
+    digest : str, optional
+        A digest of data that are not in a store, for a cache of their statistics.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Dataset:
     flat_target: bool = False
     row_part: RowPartition | None = None
     held_out: bool = False
+    digest: str | None = None
 
     @property
     def weighted(self) -> bool:
@@ -113,9 +116,9 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A digest that changes with the stored data and with the choice of targets and weights; None in memory."""
+        """A digest that changes with the stored data and with the choice of targets and weights; else `digest`."""
         if self.store is None:
-            return None
+            return None if self.digest is None else self.digest + self._part_digest
         return self._stored_fingerprint(self.store) + self._part_digest
 
     @property

@@ -51,8 +51,11 @@ T = TypeVar("T")
 class StatisticsCache:
     """A folder of statistics and eigendecompositions.
 
-    An entry is named by the digest of its key: format, kind, fingerprint of the data, options.
+    An entry is named by the digest of its key: format, kind, fingerprint of the data, options. `on_disk`: whether
+    entries take space on a disk.
     """
+
+    on_disk = True
 
     def __init__(self, folder: AnyPath) -> None:
         self.folder = folder

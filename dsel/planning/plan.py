@@ -254,12 +254,13 @@ def make_plan(
     except CapacityError as error:
         lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
+    disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
-        saved.disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
+        disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
         tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes)),
         iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
         lacks=lack[0], remedy=lack[1], fold_every=rewrite_every,

@@ -14,6 +14,7 @@ from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.targets import class_count
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.refit import Fit
@@ -127,6 +128,12 @@ def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
 def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
     """Yield notes on the answer."""
     rows, fit, dependent = found.rows, found.fit, found.dependent
+    classes = class_count(dataset)
+    if classes is not None:
+        yield (
+            f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give a "
+            "column of 0 and 1 for each"
+        )
     if rows is not None and rows.recoded:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":

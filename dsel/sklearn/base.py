@@ -1,0 +1,239 @@
+"""What all selectors share: checks, encoding of targets, statistics that are computed once, and lazy data."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from dsel.api import select_from
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import Dataset, as_dataset
+from dsel.errors import DataError, OptionError
+from dsel.passes.memory_cache import MemoryStatisticsCache
+from dsel.passes.statistics_cache import StatisticsCache
+from dsel.selection.result import Selection
+from dsel.sklearn.digest import data_digest
+from dsel.sklearn.inputs import (
+    check_features,
+    check_training_data,
+    in_memory,
+    is_lazy_or_labelled,
+    spread_columns,
+    take_columns,
+)
+from dsel.sklearn.targets import EncodedTarget, encode_target
+from dsel.storage.paths import AnyPath, as_path
+
+#: Statistics of the data that this process has fitted selectors to, the last ones.
+_CACHE = MemoryStatisticsCache()
+
+
+def clear_cache() -> None:
+    """Free the memory of the statistics that selectors with ``cache="memory"`` have kept in this process.
+
+    Examples
+    --------
+    >>> clear_cache()
+    """
+    _CACHE.clear()
+
+
+class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of the selectors: `fit` runs a request, the mixin does the rest.
+
+    A subclass has the parameters `n_features_to_select`, `preprocess`, `include`, `exclude`, `missing`, `random_state`
+    and `cache`, and overrides `_request_fields`.
+    """
+
+    n_features_to_select: Any
+    preprocess: Any
+    include: Sequence[str | int]
+    exclude: Sequence[str | int]
+    missing: Any
+    random_state: Any
+    cache: Any
+
+    #: Whether y must be given; whether it is ignored.
+    _y_required = False
+    _y_ignored = False
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> BaseSelector:
+        """Select columns.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object
+            The data.
+        y : (m,) or (m, N) array, optional
+            The targets: numbers or classes. Without it, columns are selected for X itself.
+        sample_weight : (m,) array, optional
+            Weights >= 0 of the rows.
+
+        Returns
+        -------
+        BaseSelector
+            The selector itself, fitted.
+
+        Raises
+        ------
+        ValueError
+            A parameter or the data cannot be used.
+        """
+        if y is None and self._y_required:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        X, y = check_training_data(self, X, None if self._y_ignored else y, self.missing == "mean")
+        target = EncodedTarget(None) if y is None else encode_target(y, getattr(self, "task", "auto"))
+        if sample_weight is not None and not is_lazy_or_labelled(X):
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        try:
+            request = self._request()
+            dataset = _dataset(X, target.Y, sample_weight, getattr(self, "feature_names_in_", None))
+            cache = self._cache()
+            if cache is not None:
+                dataset = replace(dataset, digest=data_digest(X, target.Y, sample_weight))
+            self.selection_ = select_from(dataset, request, cache)
+        except (DataError, OptionError) as error:
+            raise ValueError(str(error)) from error
+        self._set_fitted(target)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the selected columns of X, in the order that they have in X.
+
+        Parameters
+        ----------
+        X : (m, n) array, sparse matrix, DataFrame, Dask or xarray object
+            The data.
+
+        Returns
+        -------
+        array, sparse matrix, DataFrame, Dask or xarray object
+            The selected columns. Dask and xarray objects stay what they are, and lazy, unless `set_output` says
+            otherwise.
+
+        Raises
+        ------
+        ValueError
+            X does not have the columns that the selector was fitted to.
+        """
+        check_is_fitted(self)
+        if not is_lazy_or_labelled(X):
+            return super().transform(X)
+        X = check_features(self, X)
+        if _get_output_config("transform", estimator=self)["dense"] == "default":
+            return take_columns(X, self.get_support(indices=True))
+        return super().transform(in_memory(X, getattr(self, "feature_names_in_", None)))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return X with columns of zeros in place of those that were not selected.
+
+        Parameters
+        ----------
+        X : (m, n_features_) array, sparse matrix, Dask or xarray object
+            Selected columns, as `transform` returns them.
+
+        Returns
+        -------
+        array, sparse matrix, Dask or xarray object
+            Shape (m, n_features_in_). It is lazy if X is.
+
+        Raises
+        ------
+        ValueError
+            X does not have `n_features_` columns.
+        """
+        check_is_fitted(self)
+        if is_lazy_or_labelled(X):
+            names = getattr(self, "feature_names_in_", None)
+            if names is None:
+                names = np.array([f"x{j}" for j in range(self.n_features_in_)], dtype=object)
+            return spread_columns(X, self.get_support(), names)
+        return super().inverse_transform(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "mean"
+        tags.target_tags.required = self._y_required
+        tags.target_tags.multi_output = not self._y_ignored
+        return tags
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self.support_
+
+    def _request_fields(self) -> dict[str, Any]:
+        """Return the fields of the request that differ among the selectors."""
+        raise NotImplementedError
+
+    def _request(self) -> SelectionRequest:
+        seed = self.random_state
+        if not isinstance(seed, numbers.Integral):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        fields = {
+            "k": _size(self.n_features_to_select, self.n_features_in_), "preprocess": self.preprocess,
+            "include": self.include, "exclude": self.exclude, "missing": self.missing, "seed": int(seed),
+        }  # fmt: skip
+        return SelectionRequest.of(**{**fields, **self._request_fields()})
+
+    def _cache(self) -> StatisticsCache | None:
+        if self.cache is None:
+            return None
+        if isinstance(self.cache, str) and self.cache == "memory":
+            return _CACHE
+        if isinstance(self.cache, str | AnyPath):
+            return StatisticsCache(as_path(self.cache))
+        raise ValueError(f"cache must be 'memory', a folder or None, got {self.cache!r}.")
+
+    def _set_fitted(self, target: EncodedTarget) -> None:
+        """Set the attributes of a fitted selector."""
+        selection: Selection = self.selection_
+        self.indices_ = np.array(selection.indices, np.intp)
+        self.support_ = np.zeros(self.n_features_in_, bool)
+        self.support_[self.indices_] = True
+        self.n_features_ = len(selection)
+        if target.classes is not None:
+            self.classes_ = target.classes
+        elif hasattr(self, "classes_"):
+            del self.classes_
+        for note in selection.notes:
+            if note.startswith("Y has") and getattr(self, "task", None) == "auto":
+                warnings.warn(
+                    f"{note.split(':')[0]}. If they are classes, set task='classification', else task='regression'.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
+
+def _dataset(X: Any, Y: Any, sample_weight: Any, names: NDArray[np.object_] | None) -> Dataset:
+    X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+    dataset = as_dataset(X, Y, sample_weight=sample_weight)
+    return dataset if names is None else replace(dataset, features=names)
+
+
+def _size(wanted: Any, n: int) -> Any:
+    """Return k for n columns. Errors: ValueError."""
+    if isinstance(wanted, str):
+        return wanted
+    if isinstance(wanted, int | np.integer) and wanted >= 1 and wanted is not True:
+        if wanted > n:
+            warnings.warn(
+                f"n_features_to_select={wanted} is greater than n_features={n}. All features may be selected.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return min(int(wanted), n)
+    if isinstance(wanted, float | np.floating) and 0.0 < wanted <= 1.0:
+        return max(1, int(n * float(wanted)))
+    raise ValueError(f"n_features_to_select must be a whole number >= 1 or a share in (0, 1], got {wanted!r}.")

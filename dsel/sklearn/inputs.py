@@ -1,0 +1,135 @@
+"""What estimators accept as X: arrays and frames in memory by scikit-learn's checks, Dask and xarray objects lazily."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+#: dtypes of pandas and polars that only hold classes, and that a conversion to NumPy would lose.
+_CLASS_DTYPES = ("category", "boolean", "Boolean", "Categorical", "Enum")
+
+
+def is_lazy_or_labelled(X: Any) -> bool:
+    """Return whether X is a Dask array or frame, or an xarray object, which scikit-learn would turn into NumPy."""
+    module = type(X).__module__.split(".")[0]
+    return module == "xarray" or hasattr(X, "__dask_graph__")
+
+
+def check_training_data(estimator: Any, X: Any, y: Any, allow_nan: bool) -> tuple[Any, Any]:
+    """Return X and y of `fit`, checked, and set `n_features_in_` and `feature_names_in_`.
+
+    Errors: ValueError and TypeError, as scikit-learn's checks raise them.
+    """
+    if is_lazy_or_labelled(X):
+        X = open_lazy(X)
+        _set_features(estimator, X)
+        return X, y
+    # Frames may mix dtypes, and int arrays are kept as they are.
+    dtype = [np.float64, np.float32] if hasattr(X, "columns") else "numeric"
+    options: dict[str, Any] = {
+        "accept_sparse": "csr", "dtype": dtype, "ensure_all_finite": "allow-nan" if allow_nan else True,
+        "ensure_min_samples": 2,
+    }  # fmt: skip
+    if y is None or hasattr(y, "__dask_graph__") or type(y).__module__.split(".")[0] == "xarray":
+        return validate_data(estimator, X, **options), y
+    X, checked = validate_data(estimator, X, y, multi_output=True, **options)
+    return X, y if str(getattr(y, "dtype", "")).split("(")[0] in _CLASS_DTYPES else checked
+
+
+def open_lazy(X: Any) -> Any:
+    """Return X as a Dask array or an xarray DataArray with samples first. Errors: ValueError."""
+    if type(X).__name__ == "Dataset":
+        if "X" not in X:
+            raise ValueError(f"The Dataset has no variable X, only {', '.join(map(str, X.variables))}.")
+        X = X["X"]
+    if hasattr(X, "to_dask_array"):
+        return X
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got an array with shape {X.shape} instead. Reshape your data.")
+    return X.transpose() if hasattr(X, "dims") and X.dims[0] == "feature" else X
+
+
+def feature_names(X: Any) -> NDArray[np.object_] | None:
+    """Return the labels of the columns of a lazy or labelled X, None if it has none, or some that are not text."""
+    names: list[Any] = []
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+    elif hasattr(X, "dims") and X.dims[1] in X.coords:
+        names = X.coords[X.dims[1]].values.tolist()
+    return np.array(names, dtype=object) if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_features(estimator: Any, X: Any) -> Any:
+    """Return X of `transform`, lazy as it is, if it has the columns of `fit`. Errors: ValueError."""
+    X = open_lazy(X)
+    count = len(X.columns) if hasattr(X, "columns") else X.shape[1]
+    if count != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {count} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} features "
+            "as input."
+        )
+    names, expected = feature_names(X), getattr(estimator, "feature_names_in_", None)
+    if names is not None and expected is not None and not np.array_equal(names, expected):
+        raise ValueError(
+            "The feature names should match those that were passed during fit, in the same order. Unexpected or moved: "
+            f"{', '.join(str(a) for a, b in zip(names, expected, strict=True) if a != b)}."
+        )
+    return X
+
+
+def take_columns(X: Any, columns: NDArray[np.intp]) -> Any:
+    """Return some columns of what `check_features` returned."""
+    if hasattr(X, "columns"):
+        return X[[X.columns[j] for j in columns]]
+    return X.isel({X.dims[1]: columns}) if hasattr(X, "dims") else X[:, columns]
+
+
+def in_memory(X: Any, names: NDArray[np.object_] | None) -> Any:
+    """Return what `check_features` returned as an array or, with names, as a DataFrame."""
+    values = X.compute() if hasattr(X, "compute") else X
+    if names is None or hasattr(values, "columns"):
+        return values
+    import pandas as pd
+
+    return pd.DataFrame(np.asarray(values), columns=names)
+
+
+def spread_columns(X: Any, support: NDArray[np.bool_], names: NDArray[np.object_]) -> Any:
+    """Return a lazy or labelled X with columns of zeros where `support` is False."""
+    if hasattr(X, "columns"):
+        X = X.to_dask_array(lengths=True)
+    if X.shape[1] != support.sum():
+        raise ValueError("X has a different shape than during fitting.")
+    if hasattr(X, "dims"):
+        import xarray as xr
+
+        sample, feature = X.dims
+        kept = {name: coord for name, coord in X.coords.items() if coord.dims in ((sample,), ())}
+        return xr.DataArray(_spread_matrix(X.data, support), {**kept, feature: names}, dims=(sample, feature))
+    return _spread_matrix(X, support)
+
+
+def _spread_matrix(X: Any, support: NDArray[np.bool_]) -> Any:
+    if not hasattr(X, "map_blocks"):
+        return _spread_block(X, support)
+    X = X.rechunk({1: -1})
+    return X.map_blocks(_spread_block, support, chunks=(X.chunks[0], (support.size,)), dtype=X.dtype)
+
+
+def _spread_block(block: Any, support: NDArray[np.bool_]) -> NDArray[Any]:
+    block = block.toarray() if hasattr(block, "toarray") else np.asarray(block)
+    spread = np.zeros((block.shape[0], support.size), block.dtype)
+    spread[:, support] = block
+    return spread
+
+
+def _set_features(estimator: Any, X: Any) -> None:
+    estimator.n_features_in_ = len(X.columns) if hasattr(X, "columns") else int(X.shape[1])
+    names = feature_names(X)
+    if names is not None:
+        estimator.feature_names_in_ = names
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_

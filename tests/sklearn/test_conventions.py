@@ -1,0 +1,52 @@
+"""The selectors follow scikit-learn's conventions, checked by its own tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dsel.sklearn import (
+    BestSubsetSelector,
+    ColumnSubsetSelector,
+    ForwardSelector,
+    GreedyRLSSelector,
+    OMPSelector,
+    SubsetSelector,
+)
+
+_WEIGHTS = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+
+
+def _known(estimator: Any) -> dict[str, str]:
+    if isinstance(estimator, GreedyRLSSelector):
+        return dict.fromkeys(_WEIGHTS, "leave-one-out leaves out a row with all of its weight, as that of RidgeCV")
+    if estimator.n_features_to_select == 10:
+        return dict.fromkeys(_WEIGHTS, "9 of the 15 rows have weight, so that any 8 columns fit y exactly")
+    return {}
+
+
+@parametrize_with_checks(
+    [
+        SubsetSelector(),
+        *(kind(3) for kind in (SubsetSelector, ForwardSelector, OMPSelector, GreedyRLSSelector)),
+        BestSubsetSelector(3),
+        ColumnSubsetSelector(3),
+    ],
+    expected_failed_checks=_known,
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_scikit_learns_checks_pass(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_without_scikit_learn_the_import_says_what_to_install() -> None:
+    program = "import sys; sys.modules['sklearn'] = None; import dsel.sklearn"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1] == (
+        "ImportError: dsel.sklearn needs scikit-learn 1.6 or newer, which is not installed: pip install 'dsel[sklearn]'"
+    )
