@@ -83,6 +83,7 @@ def certify(
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after this many nodes.")] = None,
     all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen size.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
+    log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     log_format: Log = LogFormat.text,
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
@@ -93,7 +94,7 @@ def certify(
     from dsel.selection.render import render
     from dsel.storage.paths import as_path
 
-    budget = ProofBudget(parse_duration(time), nodes, "all" if all_sizes else "chosen")
+    budget = ProofBudget(parse_duration(time), nodes, "all" if all_sizes else "chosen", log=log)
     typer.echo(render(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value))))
 
 

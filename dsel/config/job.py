@@ -23,7 +23,7 @@ from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.config.secrets import refuse_passwords
 from dsel.config.size_rule import SizeRule
-from dsel.config.types import Duration, Float, Int, first_error, parse_duration
+from dsel.config.types import Bool, Duration, Float, Int, first_error, parse_duration
 from dsel.errors import MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
@@ -50,6 +50,8 @@ class CertifySection(BaseModel):
         How many nodes of branch and bound to look at, at most.
     sizes : {"chosen", "all"}
         Prove the size that was chosen, or all sizes up to k.
+    log : bool
+        Write the tree of the proof, so that `dsel verify` can check it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -57,6 +59,7 @@ class CertifySection(BaseModel):
     time: Duration = "1m"
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
+    log: Bool = False
 
     @property
     def seconds(self) -> float:
@@ -136,7 +139,9 @@ class JobFile(SelectionRequest):
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
         later = ("certify", "sample_weight", "max_k", "choose_k")  # results of older versions do not have them
         exclude |= {name for name in later if getattr(self, name) is None}
-        return self.model_dump(mode="json", exclude=exclude)
+        values = self.model_dump(mode="json", exclude=exclude)
+        values.get("certify", {}).pop("log", None)  # it does not change the result
+        return values
 
 
 #: Follows an error about an unknown key that is close to none.

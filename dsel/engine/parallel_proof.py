@@ -41,7 +41,7 @@ _explorers: dict[str, Explorer] = {}
 
 def explore_task(
     problem: BoundProblem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem],
-    incumbent: float, budget: int,
+    incumbent: float, budget: int, log: bool = False,
 ) -> tuple[Explored, float]:  # fmt: skip
     """Explore nodes on a worker, and return the result and the seconds it took.
 
@@ -50,7 +50,7 @@ def explore_task(
     explorer = _explorers.pop(name, None)  # removed meanwhile: another thread makes its own
     if explorer is None:
         _explorers.clear()
-        explorer = Explorer(problem, k, bound, pairs=pairs)
+        explorer = Explorer(problem, k, bound, pairs=pairs, log=log)
     start = time.perf_counter()
     explored = explore_all(explorer, subs, incumbent, budget)
     _explorers[name] = explorer
@@ -167,10 +167,11 @@ class DaskProofRunner:
             )
             if not lease.subs:
                 return
-            name = f"{search.bound_name}-{k}-{search.pairs}-{problem.key}"
+            logs = search.log is not None
+            name = f"{search.bound_name}-{k}-{search.pairs}-{logs}-{problem.key}"
             future = self.client.submit(
                 explore_task, problem, name, k, search.bound_name, search.pairs, lease.subs, search.best_value, budget,
-                pure=False,
+                logs, pure=False,
             )  # fmt: skip
             waiting[future] = lease
             self.tasks += 1

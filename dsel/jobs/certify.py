@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.errors import Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
+from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
@@ -45,6 +46,8 @@ class ProofBudget:
         Time between two saves of the state of the proof.
     keep_partial : bool
         If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
+    log : bool
+        Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
     """
 
     seconds: float | None = None
@@ -52,6 +55,7 @@ class ProofBudget:
     sizes: Sizes = "chosen"
     save_seconds: float = 30.0
     keep_partial: bool = False
+    log: bool = False
 
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
         """Yield each size with its seconds and nodes, when its turn comes.
@@ -93,7 +97,7 @@ def certify_selection(
     Raises
     ------
     OptionError
-        If the method minimizes another criterion than the quadratic objective.
+        If the method minimizes another criterion than the quadratic objective, or if a log has no folder.
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
@@ -102,6 +106,8 @@ def certify_selection(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
             "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
         )
+    if budget.log and folder is None:
+        raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
@@ -139,7 +145,8 @@ def _prove(
     found: dict[int, Certificate] = {}
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
-        store = ProofStore(objective, size, path, selection.fingerprint, budget.save_seconds)
+        log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
+        store = ProofStore(objective, size, path, selection.fingerprint, budget.save_seconds, log_folder)
         proof = store.open(incumbents[size], request.seed)
         if len(incumbents) > 1:
             log.info("certificate for %d columns", base + size)
@@ -152,10 +159,19 @@ def _prove(
             interrupted = True
         finally:
             store.save(proof)
+            proof.finish_log(_identified(selection))
         found[base + size] = proof.certificate()
         if interrupted:
             break
     return found
+
+
+def _identified(selection: Selection) -> dict[str, Any]:
+    """Return what identifies the data of a proof log, and their preprocessing."""
+    return {
+        "source": selection.source, "fingerprint": selection.fingerprint, "preprocess": selection.preprocess,
+        "weights": selection.weights, "targets": list(selection.targets), "versions": selection.versions,
+    }  # fmt: skip
 
 
 def _incumbents(objective: Objective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:

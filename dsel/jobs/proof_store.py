@@ -12,6 +12,7 @@ from dsel.errors import DselError
 from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Proof
+from dsel.search.exact.proof_log import ProofLog
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
@@ -26,7 +27,8 @@ class ProofStore:
     """The file of the proof for one size.
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
-    of the data. save_seconds: time between two saves while the proof runs.
+    of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
+    proof keeps none.
     """
 
     objective: Objective
@@ -34,6 +36,7 @@ class ProofStore:
     path: AnyPath | None
     fingerprint: str | None
     save_seconds: float
+    log: AnyPath | None = None
 
     def _identity(self) -> dict[str, Any]:
         objective = self.objective
@@ -45,15 +48,23 @@ class ProofStore:
     def open(self, incumbent: Sequence[int], seed: int) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one."""
         saved = read_json(self.path) if self.path is not None else None
+        if self.log is not None and isinstance(saved, dict) and "log" not in saved:
+            log.info("the proof in %s has no log and starts again", self.path)
+            saved = None
         if isinstance(saved, dict) and saved.get("identity") == self._identity():
             try:
-                proof = Proof.resume(self.objective, saved["proof"], incumbent)
+                proof = Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved))
             except (KeyError, TypeError, ValueError, DselError) as error:
                 log.warning("the proof in %s is damaged and starts again: %r", self.path, error)
             else:
                 log.info("continuing the proof in %s", self.path)
                 return proof
-        return Proof.begin(self.objective, self.size, incumbent, seed=seed)
+        return Proof.begin(self.objective, self.size, incumbent, seed=seed, log=self._continued_log({}))
+
+    def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
+        if self.log is None:
+            return None
+        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
 
     def save(self, proof: Proof) -> None:
         """Write the proof, unless it has no file or too many open nodes."""
@@ -62,7 +73,10 @@ class ProofStore:
         if proof.search.open_nodes * self.objective.n > _MAX_NUMBERS:
             log.info("the proof has too many open nodes to be saved; the next run starts it again")
             return
-        write_json(self.path, {"identity": self._identity(), "proof": proof.state()})
+        values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
+        if proof.log is not None:
+            values["log"] = proof.log.flush()
+        write_json(self.path, values)
 
     def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`."""

@@ -21,12 +21,14 @@ from dsel.jobs.signals import Interrupts
 from dsel.selection.result import SELECTION, Selection, open_selection
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock, locked
-from dsel.storage.paths import AnyPath, make_folder
+from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")
 
 MANIFEST = "job.json"
 CHECKPOINT_FORMAT = 1
+#: Folders of proof logs are called so, with the number of columns at the end.
+_PROOF_LOG = "proof-log-"
 
 
 class RunFolder:
@@ -129,6 +131,18 @@ class RunFolder:
     def write_checkpoint(self, identity: dict[str, Any], state: dict[str, Any]) -> None:
         """Save the state of the search."""
         write_json(self.checkpoint, {**checkpoint_header(identity), "state": state})
+
+
+def proof_log_name(size: int) -> str:
+    """Return the name of the proof log for `size` columns."""
+    return f"{_PROOF_LOG}{size}"
+
+
+def proof_logs(folder: AnyPath) -> dict[int, AnyPath]:
+    """Return the complete proof logs of a run by their number of columns."""
+    sizes = (name.removeprefix(_PROOF_LOG) for name in list_names(folder) if name.startswith(_PROOF_LOG))
+    found = {int(size): folder / f"{_PROOF_LOG}{size}" for size in sizes if size.isdecimal()}
+    return {size: found[size] for size in sorted(found) if (found[size] / "manifest.json").is_file()}
 
 
 def checkpoint_header(identity: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from dsel.jobs.locations import (
     statistics_cache,
 )
 from dsel.jobs.reporting import Reporter
-from dsel.jobs.run_folder import RunFolder
+from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.signals import Interrupts
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
@@ -77,7 +77,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     with folder.hold(reporter) as (lock, interrupts):
         identity = identity_of(job, dataset)
         saved = folder.finished(identity)
-        if saved is not None and (job.certify is None or saved.certificate):
+        if saved is not None and _is_certified(job, folder, saved):
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
         folder.claim(job, identity)
@@ -164,6 +164,14 @@ def _run(
     return selection
 
 
+def _is_certified(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
+    """Return whether the selection has the certificate, and the proof log, that the job asks for."""
+    if job.certify is None:
+        return True
+    logged = not job.certify.log or bool(proof_logs(folder.path))
+    return bool(selection.certificate) and logged
+
+
 def _save(folder: RunFolder, selection: Selection, lock: Lock) -> Selection:
     """Save the selection in place of an earlier one and of the checkpoint."""
     lock.require()
@@ -188,7 +196,7 @@ def _certified(
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
     certify = job.certify
-    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds)
+    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log)
     reporter.stage("certificate")
     interrupts.deferred = True
     context = replace(context, on_slice=_proof_slice(reporter, interrupts))

@@ -16,11 +16,12 @@ from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective import perspective_bound
+from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
 
-log = logging.getLogger("dsel")
+logger = logging.getLogger("dsel")
 
 _NO_LIMIT = 2**62
 
@@ -34,41 +35,51 @@ class Proof:
 
     search: branch and bound or, if that does not fit into memory, the bound of the whole problem alone. value: f of the
     subset to certify, inf if there is none. seconds: wall time so far. relaxation: the bound of `perspective_bound`,
-    which is computed when a run ends without a proof.
+    which is computed when a run ends without a proof. log: where the tree is written.
     """
 
     search: BranchAndBound | RootBound
     value: float
     seconds: float = 0.0
     relaxation: float | None = None
+    log: ProofLog | None = None
 
     @classmethod
     def begin(
-        cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30
-    ) -> Proof:
-        """Begin a proof, from the incumbent or from a better subset that a quick search finds."""
+        cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
+        log: ProofLog | None = None,
+    ) -> Proof:  # fmt: skip
+        """Begin a proof, from the incumbent or from a better subset that a quick search finds.
+
+        log: where to write the tree, so that it can be checked.
+        """
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
         try:
-            search = BranchAndBound(objective, k, incumbent=known, memory_limit=memory_limit)
+            search = BranchAndBound(objective, k, incumbent=known, memory_limit=memory_limit, log=log)
         except CapacityError as error:
-            log.info("%s The certificate is the bound of the whole problem.", error)
+            logger.info("%s The certificate is the bound of the whole problem.", error)
             found = known or forward(objective, k).best(k).members
-            return cls(RootBound(objective, k, incumbent=found), value)
+            return cls(RootBound(objective, k, incumbent=found), value, log=log)
         if known:
             value = search.best_value
         search.offer(starting_subset(objective, k, seed))
-        return cls(search, value)
+        return cls(search, value, log=log)
 
     @classmethod
-    def resume(cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = ()) -> Proof:
+    def resume(
+        cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (), log: ProofLog | None = None
+    ) -> Proof:
         """Return a saved proof; it uses the incumbent if that is better."""
-        kind = RootBound if state["search"]["kind"] == RootBound.kind else BranchAndBound
-        search: BranchAndBound | RootBound = kind.restore(objective, dict(state["search"]))
+        search: BranchAndBound | RootBound
+        if state["search"]["kind"] == RootBound.kind:
+            search = RootBound.restore(objective, dict(state["search"]))
+        else:
+            search = BranchAndBound.restore(objective, dict(state["search"]), log=log)
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"))
+        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"), log)
 
     def state(self) -> dict[str, Any]:
         """Return all that `resume` needs, as JSON holds it."""
@@ -117,3 +128,19 @@ class Proof:
             method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
         )
+
+    def finish_log(self, problem: Mapping[str, Any]) -> None:
+        """Complete the log with the nodes that are open, and with what it proves.
+
+        problem: what identifies the data and their preprocessing.
+        """
+        if self.log is None:
+            return
+        search = self.search
+        if isinstance(search, RootBound):
+            nodes = [OpenNode((), range(search.objective.n), search.lower)]
+        else:
+            nodes = [sub.logged for sub in search.open_subproblems()]
+        best = search.objective.in_data(search.best)
+        claim = {"bound": search.lower, "value": search.best_value, "indices": best, "nodes": search.iteration}
+        self.log.finish(nodes, claim, problem)

@@ -19,7 +19,7 @@ from dsel.search.exact.branch_and_bound.suffix_bounds import add_least, copy_to_
 
 
 @compiled(fast=True)
-def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
+def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     """Order the columns before `split`, and return the place up to which they are the next core.
 
     The bound prunes the columns after that place. Columns from `split` on are in earlier cores. The place is -1 if the
@@ -32,6 +32,7 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
     trace = 0.0
     top = 0.0
     reached = 0.0
+    place = np.int64(-1)
     for a in range(order.size - 1, -1, -1):
         z = add_least(P, d, a if a >= split else np.int64(0), a, order)
         trace += z
@@ -40,11 +41,12 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> int:
             continue
         top = suffix_bound(P, q, a, order.size, top, trace, slack, np.bool_(False))
         if not top <= slack:  # a bound that is not a number prunes nothing
-            numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
-            return a
+            place = np.int64(a)
+            break
         reached = top
+    numbers[layout.REST] = f - reached
     numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
-    return -1
+    return place
 
 
 @compiled(fast=True)
@@ -54,10 +56,11 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
     The first core is that of the children, `order` up to `crossing`. The next one is searched among the columns that
     are in no core.
     """
-    core = int_vector(P, layout.CORE)
+    core, bounds, numbers = int_vector(P, layout.CORE), vector(P, layout.CORE_BOUND), vector(P, layout.NUMBERS)
     t = order.size
     for a in range(t):
         core[order[a]] = 1 if a <= crossing else 0
+    bounds[1] = numbers[layout.REST]
     found = 1
     trial = np.empty(t, np.int64)
     while found <= q:
@@ -75,6 +78,7 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
         if place >= split:
             return found
         found += 1
+        bounds[found] = numbers[layout.REST]
         for a in range(place + 1):
             core[trial[a]] = found
         if place < 0:
@@ -83,10 +87,13 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
 
 
 @compiled(fast=True)
-def branch_on_smallest_core(P: BranchState, d: Int, q: Int, order: Ints, found: Int) -> None:
+def branch_on_smallest_core(
+    P: BranchState, d: Int, q: Int, order: Ints, found: Int, crossing: Int
+) -> tuple[Int, Int]:  # fmt: skip
     """List the children of the smallest core only; with q cores, also drop the columns that are in no core.
 
-    A better subset then has one column of each core and no others.
+    A better subset then has one column of each core and no others. Returns the first place that is not dropped, and the
+    last one that is not pruned.
     """
     core = int_vector(P, layout.CORE)
     t = order.size
@@ -99,7 +106,8 @@ def branch_on_smallest_core(P: BranchState, d: Int, q: Int, order: Ints, found: 
             least = x
     dropped = sizes[0] if found == q else 0
     if least == 1 and dropped == 0:
-        return
+        vector(P, layout.NUMBERS)[layout.REST] = vector(P, layout.CORE_BOUND)[1]
+        return np.int64(0), crossing
     place = 0
     for part in range(3):  # the dropped columns, the core, the others
         for a in range(t):
@@ -107,4 +115,4 @@ def branch_on_smallest_core(P: BranchState, d: Int, q: Int, order: Ints, found: 
             if (part == 0 and out) or (part == 1 and core[a] == least) or (part == 2 and not out and core[a] != least):
                 order[place] = a
                 place += 1
-    list_children(P, d, q, order, dropped, dropped + sizes[least])
+    return dropped, list_children(P, d, q, order, dropped, dropped + sizes[least])

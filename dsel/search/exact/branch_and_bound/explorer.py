@@ -17,11 +17,15 @@ from dsel.search.exact.base import MARGIN
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import layout as at
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
+from dsel.search.exact.branch_and_bound.log_records import DEPENDENT
+from dsel.search.exact.proof_log import LogPart, OpenNode, SegmentLog
 
 #: Bounds use this many leading targets first and all targets only if these do not decide.
 _LEADING = 10
 #: Least number of columns to choose at which disjoint cores save more than they cost: one target, several targets.
 _CORES_FROM = (4, 3)
+#: Numbers that the kernel may log before Python takes them, and numbers of the longest segment.
+_LOG_ROOM, _SEGMENT_NUMBERS = 1 << 16, 1 << 18
 
 Columns = NDArray[np.int32]
 
@@ -40,6 +44,11 @@ class Subproblem:
     def __reduce__(self) -> tuple[Any, ...]:
         # A message with bytes is one frame. With arrays it would have a frame for each of its many nodes.
         return _unpickle, (self.lower, self.chosen, self.allowed.tobytes())
+
+    @property
+    def logged(self) -> OpenNode:
+        """The node as the proof log holds it."""
+        return OpenNode(self.chosen, self.allowed, self.lower)
 
     def as_list(self) -> list[Any]:
         """Return the node as JSON holds it."""
@@ -60,7 +69,8 @@ class Explored:
     """The result of exploring some open nodes.
 
     nodes: number of nodes visited. best: a subset better than the incumbent, or None. pruned: least bound of a pruned
-    node. left: nodes that are still open. not_finite: number of bounds that were not finite.
+    node. left: nodes that are still open. not_finite: number of bounds that were not finite. log: what was decided, if
+    the explorer keeps a log.
     """
 
     nodes: int
@@ -68,25 +78,31 @@ class Explored:
     pruned: float
     left: tuple[Subproblem, ...]
     not_finite: int = 0
+    log: LogPart | None = None
 
 
 class Explorer:
     """Explores one subproblem at a time; its arrays are allocated once.
 
-    pairs: find the last two columns by a search over all pairs, which is faster than nodes with their own bounds.
+    pairs: find the last two columns by a search over all pairs, which is faster than nodes with their own bounds. log:
+    keep a log of the tree, which `take_log` returns.
     Raises CapacityError if the arrays need more than `memory_limit` bytes.
     """
 
     def __init__(
         self, problem: BoundProblem, k: int, bound: BoundName = "combined", memory_limit: int = 8 << 30,
-        pairs: bool = True,
+        pairs: bool = True, log: bool = False,
     ) -> None:  # fmt: skip
         self.problem, self.k, self.bound, self.pairs = problem, k, bound, pairs
         self._chosen: tuple[int, ...] = ()
         self._memory = KernelArrays(at.BRANCH)
         depths = max(k - 1, 1) if pairs else k
         self._check_memory(depths, memory_limit)
-        self._allocate(depths)
+        room = _LOG_ROOM + 8 * (problem.n + k) if log else 1
+        self._allocate(depths, room)
+        self._log = SegmentLog(problem.c) if log else None
+        self._count[at.LOGGING] = log
+        self._count[at.LOG_LIMIT] = _LOG_ROOM if log else 0
         self._count[at.DEPTH] = -1
         self._count[at.BOUND] = BOUNDS.index(bound)
         self._count[at.PAIRS] = pairs
@@ -106,7 +122,7 @@ class Explorer:
                 "Allow more memory, or exclude columns.",
             )
 
-    def _allocate(self, depths: int) -> None:
+    def _allocate(self, depths: int, log_room: int) -> None:
         problem, k, memory = self.problem, self.k, self._memory
         n, N = problem.n, problem.N
         leading = min(N, _LEADING)
@@ -115,8 +131,9 @@ class Explorer:
         floats = {
             at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
             at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
-            at.ERROR: (4, depths), at.NUMBERS: (4,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
-            at.LEADING: (2, leading, leading),
+            at.ERROR: (4, depths), at.NUMBERS: (5,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
+            at.LEADING: (2, leading, leading), at.LOG_BOUNDS: (log_room,), at.CHILD_BOUND: (n,),
+            at.CORE_BOUND: (k + 2,),
         }  # fmt: skip
         for slot, shape in floats.items():
             memory.put(slot, np.zeros(shape))
@@ -128,7 +145,7 @@ class Explorer:
             memory.put(slot, np.ascontiguousarray(array, np.float64))
         integers = {
             at.ALLOWED: (depths, n), at.CHILDREN: (depths, n), at.FRAME: (depths, 3), at.COUNT: (at.COUNTERS,),
-            at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,),
+            at.BEST: (k,), at.START: (n + k,), at.BASE: (k,), at.MEMBERS: (k + 2,), at.CORE: (n,), at.LOG: (log_room,),
         }  # fmt: skip
         for int_slot, shape in integers.items():
             memory.put(int_slot, np.zeros(shape, np.int64))
@@ -187,10 +204,16 @@ class Explorer:
         memory[at.ERROR][at.BELOW, 0] = sub.lower
         self._count[at.Q] = self.k - len(chosen)
         self._chosen = sub.chosen
+        if self._log is not None:
+            self._log.begin([sub.logged])
+            if self.idle:
+                self._log.add(np.array([DEPENDENT]), np.empty(0))
 
     def stop(self) -> None:
         """Drop the subproblem."""
         self._count[at.DEPTH] = -1
+        if self._log is not None:
+            self._log.end()
 
     def explore(self, budget: int, incumbent: float, careful: bool = False) -> tuple[int, ...] | None:
         """Visit up to `budget` nodes and return a subset better than the incumbent, or None.
@@ -200,11 +223,38 @@ class Explorer:
         self._numbers[at.INCUMBENT] = incumbent
         self._count[at.CAREFUL] = careful
         self._count[at.BEST_SIZE] = -1
-        explore(self._memory.P, budget)
+        if self._log is None:
+            explore(self._memory.P, budget)
+        else:
+            self._explore_and_log(self.nodes + budget, self._log)
         size = int(self._count[at.BEST_SIZE])
         if size < 0:
             return None
         return tuple(sorted((*self._chosen, *(int(j) for j in self._memory[at.BEST][:size]))))
+
+    def _explore_and_log(self, until: int, log: SegmentLog) -> None:
+        """Visit nodes, and take what the kernel logs before there is no more room for it."""
+        while not self.idle and self.nodes < until:
+            if log.size > _SEGMENT_NUMBERS:
+                self._divide_segment(log)
+            explore(self._memory.P, until - self.nodes)
+            count = self._count
+            log.add(self._memory[at.LOG][: count[at.LOGGED]], self._memory[at.LOG_BOUNDS][: count[at.LOGGED_BOUNDS]])
+            count[at.LOGGED] = count[at.LOGGED_BOUNDS] = 0
+
+    def _divide_segment(self, log: SegmentLog) -> None:
+        """End the segment, and begin another one with what is open."""
+        if not self.idle:
+            log.begin([sub.logged for sub in self.open_nodes()])
+
+    def take_log(self) -> LogPart | None:
+        """Return the log of what was explored since the last call, None if no log is kept."""
+        if self._log is None:
+            return None
+        self._log.end()
+        part = self._log.take()
+        self._divide_segment(self._log)
+        return part
 
     def open_nodes(self) -> list[Subproblem]:
         """Return the nodes of the subproblem that are still open."""
@@ -249,4 +299,4 @@ def explore_all(explorer: Explorer, subs: Sequence[Subproblem], incumbent: float
         left += explorer.open_nodes()
         explorer.stop()
     not_finite = explorer.not_finite - not_finite_before
-    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left), not_finite)
+    return Explored(explorer.nodes - before, best, explorer.pruned, tuple(left), not_finite, explorer.take_log())

@@ -35,6 +35,15 @@ from dsel.search.exact.branch_and_bound.dependence import (
 )
 from dsel.search.exact.branch_and_bound.disjoint_cores import branch_on_smallest_core, find_cores
 from dsel.search.exact.branch_and_bound.layout import BranchState
+from dsel.search.exact.branch_and_bound.log_records import (
+    COMPARED,
+    DEPENDENT,
+    PRUNED,
+    log_bound,
+    log_branching,
+    log_dropped,
+    log_number,
+)
 from dsel.search.exact.branch_and_bound.suffix_bounds import list_children
 
 
@@ -126,16 +135,20 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
                 first += 1 if state != layout.FREE else 0
                 borderline += 1 if state == layout.BORDERLINE else 0
     crossing = list_children(P, d, q, order, first, first)
+    begin: Int = first - borderline
+    found: Int = np.int64(0)
     if count[layout.BOUND] == layout.COMBINED and first == 0 and frame[d, layout.LEFT] > 0 and q >= count[layout.CORES]:
         found = find_cores(P, d, q, order, crossing)
         if found > q:
             frame[d, layout.LEFT] = 0
         else:
-            branch_on_smallest_core(P, d, q, order, found)
+            begin, crossing = branch_on_smallest_core(P, d, q, order, found, crossing)
     for a in range(first - 1, first - borderline - 1, -1):
         children[d, frame[d, layout.LEFT]] = a
         lower[d, frame[d, layout.LEFT]] = matrix(P, layout.ERROR)[layout.BELOW, d]
         frame[d, layout.LEFT] += 1
+    if count[layout.LOGGING] > 0:
+        log_branching(P, d, q, order, first, begin, crossing, found)
     if frame[d, layout.LEFT] > 0:
         _arrange(P, d, order)
 
@@ -178,6 +191,9 @@ def _open(P: BranchState, d: Int) -> None:
         _pairs(P, d)
     elif q >= 2:
         _branch(P, d, q)
+        return
+    if count[layout.LOGGING] > 0:
+        log_number(P, COMPARED)
 
 
 @compiled(fast=True)
@@ -249,9 +265,13 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
             for x in range(N):
                 cross[d + 1, a, x] = cross[d, first + a, x] - u * cross[d, i, x]
     else:
+        lost = np.empty(t, np.int64)
+        dropped = np.int64(0)
         for a in range(i + 1, t):
             left = parent[a, a] - parent[i, a] * parent[i, a] / g
             if left <= floor[allowed[d, a]] and not value_by_rule(P, d, i, a, PIVOTS_ALONE) < np.inf:
+                lost[dropped] = a
+                dropped += 1
                 continue
             u = parent[i, a] / g
             allowed[d + 1, kept] = allowed[d, a]
@@ -264,6 +284,8 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
             child[kept, kept] = parent[a, a] - u * parent[i, a]
             moved[d + 1, kept] = a
             kept += 1
+        if int_vector(P, layout.COUNT)[layout.LOGGING] > 0 and dropped > 0:
+            log_dropped(P, d, lost, dropped)
     return kept
 
 
@@ -350,7 +372,7 @@ def begin(P: BranchState, s: Int, t: Int) -> None:
 
 @compiled(fast=True)
 def explore(P: BranchState, budget: Int) -> None:
-    """Visit nodes depth first, until `budget` nodes are visited or none is open (COUNT[DEPTH] < 0).
+    """Visit nodes depth first, until `budget` nodes are visited, none is open (COUNT[DEPTH] < 0), or the log is full.
 
     A node counts when it is visited, that is if its parent did not prune it.
     """
@@ -361,7 +383,9 @@ def explore(P: BranchState, budget: Int) -> None:
         count[layout.OPENED] = 1
         count[layout.NODES] += 1
         _open(P, count[layout.DEPTH])
-    while count[layout.DEPTH] >= 0 and count[layout.NODES] < until:
+    while (
+        count[layout.DEPTH] >= 0 and count[layout.NODES] < until and count[layout.LOGGED] <= count[layout.LOG_LIMIT]
+    ):  # fmt: skip
         d = count[layout.DEPTH]
         if frame[d, layout.LEFT] == 0:
             count[layout.DEPTH] -= 1
@@ -370,8 +394,13 @@ def explore(P: BranchState, budget: Int) -> None:
         place = frame[d, layout.LEFT]
         if lower[d, place] >= numbers[layout.INCUMBENT] - numbers[layout.MARGIN]:
             numbers[layout.PRUNED] = min(numbers[layout.PRUNED], lower[d, place])
+            if count[layout.LOGGING] > 0:
+                log_number(P, PRUNED)
+                log_bound(P, lower[d, place])
             continue
         if not _descend(P, d, children[d, place]):
+            if count[layout.LOGGING] > 0:
+                log_number(P, DEPENDENT)
             continue
         matrix(P, layout.ERROR)[layout.BELOW, d + 1] = lower[d, place]
         count[layout.DEPTH] = d + 1

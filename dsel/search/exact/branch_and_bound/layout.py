@@ -20,8 +20,9 @@ ROOT_GRAM = BRANCH.matrix("ROOT_GRAM", "(n, n) K + lam I")
 ROOT_CROSS = BRANCH.matrix("ROOT_CROSS", "(n, N) B")
 ROOT_TARGETS = BRANCH.matrix("ROOT_TARGETS", "(N, N) Gram matrix of the targets, for the eigenvalue bound alone")
 FLOOR = BRANCH.vector("FLOOR", "(n,) by column: a pivot at or below this is that of a dependent column")
-NUMBERS = BRANCH.vector("NUMBERS", "(4,) INCUMBENT, MARGIN, PRUNED, TOTAL")
-INCUMBENT, MARGIN, PRUNED, TOTAL = range(4)
+NUMBERS = BRANCH.vector("NUMBERS", "(5,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST")
+#: REST: the least f that columns after the crossing allow, from the last order in which they were bounded.
+INCUMBENT, MARGIN, PRUNED, TOTAL, REST = range(5)
 
 # The nodes on the way to the present one.
 GRAM = BRANCH.cube("GRAM", "(depths, n, n) G")
@@ -44,12 +45,22 @@ COUNT = BRANCH.int_vector("COUNT", "(COUNTERS,)")
 #: the subset in BEST, -1 for none. OPENED: whether depth 0 is. CAREFUL: bound every child as well as possible, not only
 #: well enough to see that it cannot be pruned. PAIRS: whether the last two columns are found by comparing all pairs.
 #: BASE_SIZE: of BASE. CORES: least number of columns to choose for which cores are sought. NOT_FINITE: bounds of
-#: children that are not finite, and prune nothing.
-DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, COUNTERS = range(12)
+#: children that are not finite, and prune nothing. LOGGING: whether the tree is written to LOG. LOGGED, LOGGED_BOUNDS:
+#: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers.
+(
+    DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, LOGGING, LOGGED,
+    LOGGED_BOUNDS, LOG_LIMIT, COUNTERS,
+) = range(16)  # fmt: skip
 COMBINED, EIGENVALUE, LEAPS = range(3)
 BEST = BRANCH.int_vector("BEST", "(k,) members chosen below depth 0 of the best subset found")
 BASE = BRANCH.int_vector("BASE", "(k,) columns of S at depth 0")
 START = BRANCH.int_vector("START", "(n + k,) columns of S ascending, then of R, from which a node is made")
+
+# The proof log (dsel.search.exact.branch_and_bound.log_records).
+LOG = BRANCH.int_vector("LOG", "(room,) records")
+LOG_BOUNDS = BRANCH.vector("LOG_BOUNDS", "(room,) the bounds of the records, in their order")
+CHILD_BOUND = BRANCH.vector("CHILD_BOUND", "(n,) by place: a lower bound on f of a child that was pruned when listed")
+CORE_BOUND = BRANCH.vector("CORE_BOUND", "(k + 2,) by core: a lower bound on f without its columns")
 
 # Scratch.
 WORK = BRANCH.matrix("WORK", "(n, n)")

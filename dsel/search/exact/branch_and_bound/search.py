@@ -20,6 +20,7 @@ from dsel.objective.base import Objective
 from dsel.search.exact.base import MARGIN, ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
+from dsel.search.exact.proof_log import ProofLog, SegmentLog
 
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000
@@ -48,6 +49,8 @@ class BranchAndBound(ExactSearch):
         With this many open nodes, a subtree is finished before the next one begins.
     pairs : bool
         Find the last two columns by a search over all pairs, which is faster than nodes with their own bounds.
+    log : ProofLog, optional
+        Where to write the tree, so that it can be checked.
 
     Notes
     -----
@@ -59,13 +62,14 @@ class BranchAndBound(ExactSearch):
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
-        pairs: bool = True,
+        pairs: bool = True, log: ProofLog | None = None,
     ) -> None:  # fmt: skip
         super().__init__(objective, k, bound)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
         self.problem = problem or BoundProblem.of(objective)
-        self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs)
+        self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None)
+        self.log = log
         self._most_open = most_open
         self._heap: list[tuple[float, int, Subproblem]] = []
         self._pushed = 0
@@ -160,24 +164,39 @@ class BranchAndBound(ExactSearch):
                 self._accept(found, self._claim)
             if not full and not self._explorer.idle:
                 self._put_back()
+            self._collect_log()
         return self.done
 
     def _next(self) -> bool:
         """Begin with the open node of least bound; return False if none can hold a better subset."""
         lower, _, sub = heapq.heappop(self._heap)
-        if self._prunes_all(lower):
+        if self._prunes_all(sub):
             return False
         self._explorer.start(sub)
         self._claim = max(self._root, lower)
         return True
 
-    def _prunes_all(self, lower: float) -> bool:
-        """Prune all nodes of the heap if the least bound, which was just taken from it, allows no better subset."""
-        if lower >= self.best_value - MARGIN * self.problem.c:
-            self._other_pruned = min(self._other_pruned, lower)
+    def _prunes_all(self, first: Subproblem) -> bool:
+        """Prune all nodes of the heap if the one of least bound, just taken from it, allows no better subset."""
+        if first.lower >= self.best_value - MARGIN * self.problem.c:
+            self._other_pruned = min(self._other_pruned, first.lower)
+            if self.log is not None:
+                self._log_pruned([first, *(sub for _, _, sub in self._heap)], self.log)
             self._heap.clear()
             return True
         return False
+
+    def _log_pruned(self, subs: list[Subproblem], log: ProofLog) -> None:
+        segments = SegmentLog(self.problem.c)
+        for sub in subs:
+            segments.close(sub.logged)
+        log.add(segments.take())
+
+    def _collect_log(self) -> None:
+        """Write what this process has logged since the last call."""
+        part = self._explorer.take_log()
+        if self.log is not None and part is not None:
+            self.log.add(part)
 
     def _put_back(self) -> None:
         for sub in self._explorer.open_nodes():
@@ -195,8 +214,8 @@ class BranchAndBound(ExactSearch):
         subs: list[Subproblem] = []
         total = 0.0
         while self._heap and len(subs) < most and total < enough:
-            lower, _, sub = heapq.heappop(self._heap)
-            if self._prunes_all(lower):
+            _, _, sub = heapq.heappop(self._heap)
+            if self._prunes_all(sub):
                 break
             subs.append(sub)
             total += size(sub)
@@ -216,6 +235,8 @@ class BranchAndBound(ExactSearch):
         self._other_nodes += explored.nodes
         self._other_not_finite += explored.not_finite
         self._other_pruned = min(self._other_pruned, explored.pruned)
+        if self.log is not None and explored.log is not None:
+            self.log.add(explored.log)
         if explored.best is not None:
             self._accept(explored.best, claim)
         for sub in explored.left:
@@ -225,6 +246,7 @@ class BranchAndBound(ExactSearch):
         """Return all open nodes: the leased ones, then the others, least bound first."""
         if not self._explorer.idle:
             self._put_back()
+        self._collect_log()
         leased = [sub for subs in self._leased.values() for sub in subs]
         return leased + [sub for _, _, sub in sorted(self._heap, key=lambda entry: entry[:2])]
 
@@ -241,13 +263,13 @@ class BranchAndBound(ExactSearch):
     @classmethod
     def restore(
         cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30,
-        problem: BoundProblem | None = None,
+        problem: BoundProblem | None = None, log: ProofLog | None = None,
     ) -> BranchAndBound:  # fmt: skip
         """Return the search as it was when `state` was taken."""
         check_saved(objective, state)
         search = cls(
             objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit,
-            most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True),
+            most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log,
         )  # fmt: skip
         search._restore_shared(state)
         search._heap = []

@@ -254,6 +254,7 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
     f, below = matrix(P, layout.ERROR)[layout.F_OF_S, d], matrix(P, layout.ERROR)[layout.BELOW, d]
     slack = f - numbers[layout.INCUMBENT] + numbers[layout.MARGIN]
     kind = count[layout.BOUND]
+    child_bound = vector(P, layout.CHILD_BOUND)
     exact = d == 0 or count[layout.CAREFUL] > 0
     single = matrix(P, layout.WORK_CROSS).shape[1] == 1 and count[layout.CAREFUL] == 0
     copy_to_scratch(P, d, order)
@@ -285,6 +286,7 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
             bound = np.inf
             count[layout.NOT_FINITE] += 1
         if bound <= slack:
+            child_bound[a] = f - bound
             numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - bound)
             continue
         children[d, listed] = a
@@ -292,5 +294,6 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
         listed += 1
     if reached >= 0.0:
         numbers[layout.PRUNED] = min(numbers[layout.PRUNED], f - reached)
+    numbers[layout.REST] = f - max(reached, 0.0)
     frame[d, layout.LEFT] = listed
     return crossing

@@ -1,0 +1,38 @@
+"""The command that checks proofs: verify."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dsel.cli.application import app
+from dsel.cli.options import Folder
+
+
+@app.command()
+def verify(
+    folder: Folder,
+    store: Annotated[str | None, typer.Option(help="The data, if they are not where the job says.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Recompute a random sample of this many leaves.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    tolerance: Annotated[float, typer.Option(help="Allowed rounding, as a share of ||Y||^2.")] = 1e-9,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that work on the check.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Check the proofs of a result against the data. The exit code is 1 if a proof is rejected."""
+    from json import dumps
+
+    from dsel.jobs.verify import verify as verify_result
+
+    found = verify_result(
+        folder, store=store, sample=sample, seed=seed, tolerance=tolerance, workers=workers, progress=_show
+    )
+    typer.echo(dumps(found.as_dict(), indent=1) if json else str(found))
+    if not found.accepted:
+        raise typer.Exit(1)
+
+
+def _show(done: int, files: int) -> None:
+    if done < files:
+        typer.echo(f"{done} of {files} files of the log are checked", err=True)

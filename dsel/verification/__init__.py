@@ -1,0 +1,1 @@
+"""Check proof logs against the data, without any code of the search."""

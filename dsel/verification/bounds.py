@@ -1,0 +1,291 @@
+"""Check single leaves: recompute bounds in extended precision, compare subsets, test dependence.
+
+A bound of a leaf (S, R, q) is c less what S and any q columns of R can explain. One elimination of K over S, then R
+gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns of R add more than the q largest
+eigenvalues of Z'Z: they span at most q dimensions within the span of R. With q or fewer targets this is |Z|^2.
+
+Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few rounding
+errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. Eigenvalues are computed in
+float64 and enlarged by their error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
+from dsel.verification.reader import BOUND, COMPARISON, Leaf, columns_of
+
+#: Bytes of the matrices that are eliminated together.
+_BATCH_BYTES = 1 << 20
+#: A subset counts as dependent up to this share above the tolerance, because the search decides in float64.
+_DEPENDENCE_SLACK = 1e-3
+#: A bound that is too low by at most this share of ||Y||^2 may be rounding: the leaf is then divided further.
+_SHORTFALL = 1e-6
+#: Most parts of one such leaf.
+_MOST_PARTS = 2000
+#: The log has bounds in float32. One that exceeds the recomputed bound by more than this share of f of the empty set is
+#: wrong.
+_LOGGED = 1e-6
+_FLOAT64 = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A leaf that does not hold, and why."""
+
+    leaf: Leaf
+    why: str
+
+
+class Checker:
+    """Checks leaves of one proof.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, summed from the data.
+    k : int
+        The most columns to choose.
+    threshold : float
+        f of every subset of a leaf must be at least this.
+    """
+
+    def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
+        self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
+        n, N = problem.B.shape
+        ridge = EXTENDED(4 * (n + 8) * EPSILON)
+        self._ridge = ridge
+        # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
+        self._K = np.zeros((n + 1, n + 1), EXTENDED)
+        self._K[:n, :n] = problem.K
+        self._K[n, n] = 1
+        self._B = np.zeros((n + 1, N), EXTENDED)
+        self._B[:n] = problem.B
+
+    def failures(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
+        """Yield the leaves that do not hold."""
+        by_bound = [leaf for leaf in leaves if leaf.reason == BOUND]
+        compared = [leaf for leaf in leaves if leaf.reason == COMPARISON]
+        yield from self._by_bound(by_bound)
+        yield from self._compared(compared)
+        for leaf in leaves:
+            if leaf.reason not in (BOUND, COMPARISON) and not self.dependent(leaf.chosen):
+                yield Failure(leaf, "its columns are not dependent")
+
+    def value(self, S: Sequence[int]) -> Any:
+        """Return f(S) in extended precision. S is independent."""
+        return self._f(np.asarray(sorted(S), np.int64))
+
+    def dependent(self, S: Sequence[int]) -> bool:
+        """Return whether the others leave at most the tolerance of the square of a column of S."""
+        members = np.asarray(S, np.int64)
+        K = self.problem.K[np.ix_(members, members)]
+        room = self.problem.floor[members] * EXTENDED(1 + _DEPENDENCE_SLACK)
+        inverse = _inverse_diagonal(K)
+        return inverse is None or bool((inverse * room >= 1).any())
+
+    def _f(self, members: NDArray[np.int64]) -> Any:
+        K = self.problem.K[np.ix_(members, members)].copy()
+        B = self.problem.B[members].copy()
+        f = self.problem.c
+        for a in range(members.size):
+            d = K[a, a]
+            f = f - (B[a] * B[a]).sum() / d
+            u = K[a + 1 :, a] / d
+            K[a + 1 :, a + 1 :] -= np.outer(u, K[a, a + 1 :])
+            B[a + 1 :] -= np.outer(u, B[a])
+        return f
+
+    # Bounds.
+
+    def _by_bound(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
+        unit = float(self.problem.c)
+        for batch in self._batches(leaves):
+            for leaf, bound in zip(batch, self.bounds(batch), strict=True):
+                if leaf.bound > bound / unit + _LOGGED:
+                    yield Failure(leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
+                elif bound < self.threshold and not self._holds_after_division(leaf, bound):
+                    yield Failure(leaf, f"the bound is {bound:.10g}, below {float(self.threshold):.10g}")
+
+    def _batches(self, leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
+        """Yield leaves of similar size together."""
+        sizes = [len(leaf.chosen) + leaf.allowed.bit_count() for leaf in leaves]
+        batch: list[Leaf] = []
+        for i in sorted(range(len(leaves)), key=lambda i: sizes[i]):
+            if batch and 16 * (len(batch) + 1) * (sizes[i] + 1) * (sizes[i] + self._B.shape[1]) > _BATCH_BYTES:
+                yield batch
+                batch = []
+            batch.append(leaves[i])
+        if batch:
+            yield batch
+
+    def _matrices(self, leaves: Sequence[Leaf]) -> tuple[NDArray[np.int64], int, Extended, Extended]:
+        """Return the columns (t, b) of S, then R of each leaf, the largest |S|, and their K and B."""
+        s = max(len(leaf.chosen) for leaf in leaves)
+        t = s + max(leaf.allowed.bit_count() for leaf in leaves)
+        columns = np.full((t, len(leaves)), self.problem.n, np.int64)
+        for b, leaf in enumerate(leaves):
+            columns[: len(leaf.chosen), b] = leaf.chosen
+            allowed = columns_of(leaf.allowed)
+            columns[s : s + len(allowed), b] = allowed
+        return columns, s, self._K[columns[:, None], columns[None]], self._B[columns]
+
+    def bounds(self, leaves: Sequence[Leaf]) -> NDArray[np.float64]:
+        """Return a lower bound (b,) on f of all subsets of each leaf."""
+        columns, s, G, Z = self._matrices(leaves)
+        t, b = columns.shape
+        diagonal = np.arange(t)
+        G[diagonal, diagonal] *= 1 + self._ridge
+        least = G[diagonal, diagonal] * self._ridge / 2
+        pivots = np.empty((t, b), EXTENDED)
+        sound = np.ones(b, bool)
+        for a in range(t):
+            d = G[a, a].copy()
+            sound &= d > least[a]
+            d = np.where(d > least[a], d, 1)
+            pivots[a] = d
+            if a + 1 < t:
+                u = G[a + 1 :, a] / d
+                G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
+                Z[a + 1 :] -= u[..., None] * Z[a]
+        gains = (Z * Z).sum(axis=2) / pivots
+        f = self.problem.c - gains[:s].sum(axis=0)
+        added = gains[s:].sum(axis=0)
+        bound = np.asarray(f - added, np.float64)
+        most = np.array([leaf.most for leaf in leaves])
+        undecided = np.flatnonzero((bound < self._needed(leaves)) & (most < min(t - s, Z.shape[2])))
+        for x in undecided:
+            rows = np.asarray(Z[s:, x] / np.sqrt(pivots[s:, x])[:, None], np.float64)
+            bound[x] = max(bound[x], float(f[x]) - _sum_of_largest(rows, int(most[x])))
+        return np.where(sound, bound - 4 * _FLOAT64 * float(self.problem.c), -np.inf)
+
+    def _needed(self, leaves: Sequence[Leaf]) -> NDArray[np.float64]:
+        """Return the bounds at which no sharper ones are needed."""
+        logged = np.array([leaf.bound for leaf in leaves]) * float(self.problem.c)
+        return np.maximum(np.nan_to_num(logged, nan=-np.inf), float(self.threshold) * (1 + 2 * _FLOAT64))
+
+    # Division of leaves whose bound lacks a little.
+
+    def _holds_after_division(self, leaf: Leaf, bound: float) -> bool:
+        lacks = float(self.threshold) - bound
+        if not lacks <= _SHORTFALL * float(self.problem.total):
+            return False
+        return self._holds(leaf.chosen, leaf.allowed, leaf.most, [_MOST_PARTS])
+
+    def _holds(self, chosen: tuple[int, ...], allowed: int, most: int, parts: list[int]) -> bool:
+        """Return whether no independent subset is better, by dividing R as often as `parts` allows."""
+        parts[0] -= 1
+        if parts[0] < 0:
+            return False
+        if self.dependent(chosen):
+            return True
+        if most == 0 or not allowed:
+            return bool(self.value(chosen) >= self.threshold)
+        leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)
+        if self.bounds([leaf])[0] >= self.threshold:
+            return True
+        # The column whose absence helps most: that of the largest gain.
+        j = min(columns_of(allowed), key=lambda j: self._with(chosen, j))
+        rest = allowed & ~(1 << j)
+        return self._holds((*chosen, j), rest, most - 1, parts) and self._holds(chosen, rest, most, parts)
+
+    def _with(self, chosen: tuple[int, ...], j: int) -> float:
+        return np.inf if self.dependent((*chosen, j)) else float(self.value((*chosen, j)))
+
+    # Comparison of all subsets with up to two more columns.
+
+    def _compared(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
+        for batch in self._batches(leaves):
+            suspects = self._suspects(batch)
+            for leaf, subsets in zip(batch, suspects, strict=True):
+                for subset in subsets:
+                    if not self.dependent(subset) and self.value(subset) < self.threshold:
+                        f = float(self.value(subset))
+                        why = f"f of columns {sorted(subset)} is {f:.10g}, below {float(self.threshold):.10g}"
+                        yield Failure(leaf, why)
+                        break
+
+    def _suspects(self, leaves: Sequence[Leaf]) -> list[list[tuple[int, ...]]]:
+        """Return for each leaf the subsets that a comparison in float64 with its error does not exclude."""
+        columns, s, G, Z = self._matrices(leaves)
+        f = np.full(len(leaves), self.problem.c, EXTENDED)
+        sound = np.ones(len(leaves), bool)
+        for a in range(s):
+            sound &= G[a, a] > 0
+            d = np.where(G[a, a] > 0, G[a, a], 1)
+            f -= (Z[a] * Z[a]).sum(axis=1) / d
+            u = G[a + 1 :, a] / d
+            G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
+            Z[a + 1 :] -= u[..., None] * Z[a]
+        floor = np.append(self.problem.floor, EXTENDED(0))[columns[s:]] * EXTENDED(1 + _DEPENDENCE_SLACK)
+        found: list[list[tuple[int, ...]]] = []
+        for x, leaf in enumerate(leaves):
+            if not sound[x]:  # S is dependent, or rounding
+                found.append([leaf.chosen])
+                continue
+            size = leaf.allowed.bit_count()
+            part = slice(s, s + size)
+            own = columns[part, x]
+            g, z = np.asarray(G[part, part, x], np.float64), np.asarray(Z[part, x], np.float64)
+            least, need = np.asarray(floor[:size, x], np.float64), float(f[x] - self.threshold)
+            places = _not_excluded(g, z, least, need, leaf.most)
+            found.append([(*leaf.chosen, *(int(own[i]) for i in place)) for place in places])
+        return found
+
+
+def _not_excluded(
+    g: NDArray[np.float64], z: NDArray[np.float64], floor: NDArray[np.float64], need: float, most: int
+) -> list[tuple[int, ...]]:
+    """Return the sets of up to `most` <= 2 columns that may explain more than `need`, () if the empty set does.
+
+    g: (t, t) what S leaves of K. z: (t, N) what S leaves of B. Columns and pairs that are clearly dependent are left
+    out. Rounding counts against a set.
+    """
+    found: list[tuple[int, ...]] = [()] if need < 0.0 else []
+    if most < 1 or not g.size:
+        return found
+    rounding = 1e-12
+    d = np.diag(g)
+    inner = z @ z.T
+    m = np.diag(inner)
+    free = d > floor
+    found += [(int(i),) for i in np.flatnonzero(free & (m > need * d - rounding * (m + abs(need) * d)))]
+    if most < 2:
+        return found
+    det = np.outer(d, d) - g * g
+    ones = np.outer(m, d)
+    explained = ones + ones.T - 2.0 * g * inner
+    error = rounding * (ones + ones.T + 2.0 * np.abs(g * inner) + abs(need) * (np.outer(d, d) + g * g))
+    both = np.outer(free, free) & (det > np.outer(floor, d)) & (det > np.outer(d, floor))
+    suspect = np.triu(both & (explained + error > need * det), 1)
+    return found + [(int(i), int(j)) for i, j in np.argwhere(suspect)]
+
+
+def _sum_of_largest(rows: NDArray[np.float64], q: int) -> float:
+    """Return an upper bound on the sum of the q largest eigenvalues of rows' rows, at least its rounding error."""
+    if q <= 0:
+        return 0.0
+    H = rows @ rows.T if rows.shape[0] < rows.shape[1] else rows.T @ rows
+    error = 16.0 * q * max(rows.shape) * _FLOAT64 * float(np.trace(H))
+    largest: float = np.maximum(np.linalg.eigvalsh(H)[-q:], 0.0).sum()
+    return float(largest + error)
+
+
+def _inverse_diagonal(K: Extended) -> Extended | None:
+    """Return the diagonal of the inverse of K by Gauss and Jordan's elimination, None if K is singular."""
+    s = K.shape[0]
+    A = np.hstack([K, np.eye(s, dtype=EXTENDED)])
+    for a in range(s):
+        d = A[a, a]
+        if not d > EPSILON * K[a, a]:
+            return None
+        A[a] = A[a] / d
+        others = np.arange(s) != a
+        A[others] -= np.outer(A[others, a], A[a])
+    return np.diag(A[:, s:])

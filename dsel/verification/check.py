@@ -1,0 +1,338 @@
+"""Check a proof log: the cover of all subsets, every leaf, and the best known subset.
+
+The files of a log are checked one by one, on the workers of an engine. What is checked is saved, so that a check that
+was interrupted continues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from dsel.engine.base import Engine
+from dsel.errors import OutputError
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath
+from dsel.verification.bounds import Checker, Failure
+from dsel.verification.problem import ExtendedSums, Problem
+from dsel.verification.reader import Leaf, LogError, Node, Tree, columns_of, follow, read_file, read_manifest
+from dsel.verification.report import ProofCheck
+
+log = logging.getLogger("dsel")
+
+#: What the check allows for rounding, as a share of ||Y||^2.
+TOLERANCE = 1e-9
+#: Leaves of a file that are held in memory.
+_LEAVES = 4096
+#: Failures that are reported of one file.
+_MOST_FAILURES = 10
+#: Tasks for each worker at a time, and seconds between two saves of the state.
+_TASKS, _SAVE_SECONDS = 2, 10.0
+_PROGRESS = "progress.json"
+
+#: Called with the number of files that are checked, and the number of all.
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class FileResult:
+    """What was found in one file of a log, see `ProofCheck` and `Tree`."""
+
+    nodes: int = 0
+    leaves: dict[str, int] = field(default_factory=dict)
+    checked: int = 0
+    failures: list[str] = field(default_factory=list)
+    open: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
+
+
+def check_file(
+    file: AnyPath, problem: Problem, k: int, threshold: float, columns: Sequence[int], picked: Sequence[int] | None
+) -> FileResult:
+    """Check one file of a log.
+
+    Parameters
+    ----------
+    file : Path or ObjectPath
+        The file.
+    problem : Problem
+        The problem, summed from the data.
+    k : int
+        The most columns to choose.
+    threshold : float
+        f of every subset must be at least this.
+    columns : sequence of int
+        The columns of the data that the problem is over, for messages.
+    picked : sequence of int, optional
+        Numbers of the leaves to recompute; all by default.
+
+    Returns
+    -------
+    FileResult
+        What was found. Damage is a failure.
+    """
+    result, tree, reasons = FileResult(), Tree(), Counter[str]()
+    checker, chosen = Checker(problem, k, threshold), None if picked is None else set(picked)
+    try:
+        leaves = _counted(follow(file.name, *read_file(file), problem.n, k, tree), reasons)
+        wanted = (leaf for leaf in leaves if chosen is None or leaf.number in chosen)
+        while part := list(islice(wanted, _LEAVES)):
+            result.checked += len(part)
+            found = (_described(file.name, failure, columns) for failure in checker.failures(part))
+            result.failures += islice(found, _MOST_FAILURES - len(result.failures))
+            if len(result.failures) >= _MOST_FAILURES:
+                break
+        else:
+            result.open = [(path, allowed, count) for (path, allowed), count in tree.open.items()]
+    except LogError as error:
+        result.failures.append(f"{error.where}: {error.what}")
+    result.nodes, result.leaves = tree.nodes, dict(sorted(reasons.items()))
+    return result
+
+
+def _counted(leaves: Iterator[Leaf], reasons: Counter[str]) -> Iterator[Leaf]:
+    for leaf in leaves:
+        reasons[leaf.reason] += 1
+        yield leaf
+
+
+def _described(name: str, failure: Failure, columns: Sequence[int]) -> str:
+    leaf = failure.leaf
+    of_data = [int(columns[j]) for j in leaf.chosen]
+    return (
+        f"{name}, leaf {leaf.number} (columns {of_data} chosen, at most {leaf.most} of {leaf.allowed.bit_count()} to "
+        f"add): {failure.why}"
+    )
+
+
+@dataclass
+class _State:
+    """What is checked so far: files, results, and the nodes that files left open or continued."""
+
+    key: str
+    done: int = 0
+    nodes: int = 0
+    checked: int = 0
+    leaves: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    leaves_of_files: list[int] = field(default_factory=list)
+    open: Counter[Node] = field(default_factory=Counter)
+
+    def add(self, result: FileResult) -> None:
+        self.done += 1
+        self.nodes += result.nodes
+        self.checked += result.checked
+        self.leaves.update(result.leaves)
+        self.leaves_of_files.append(sum(result.leaves.values()))
+        self.failures += result.failures
+        for path, allowed, count in result.open:
+            node = (tuple(path), allowed)
+            self.open[node] += count
+            if not self.open[node]:
+                del self.open[node]
+
+    def as_json(self) -> dict[str, Any]:
+        open_ = [[list(path), hex(allowed), count] for (path, allowed), count in self.open.items()]
+        return {**asdict(self), "leaves": dict(self.leaves), "open": open_}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> _State:
+        open_ = Counter({(tuple(path), int(allowed, 16)): count for path, allowed, count in values["open"]})
+        return cls(**{**values, "leaves": Counter(values["leaves"]), "open": open_})
+
+
+def check_log(
+    folder: AnyPath, sums: ExtendedSums, engine: Engine, *, lam: float, included: Sequence[int],
+    excluded: Sequence[int], sample: int | None = None, seed: int = 0, tolerance: float = TOLERANCE,
+    progress: Progress | None = None,
+) -> ProofCheck:  # fmt: skip
+    """Check a proof log against the data.
+
+    Parameters
+    ----------
+    folder : Path or ObjectPath
+        The folder of the log.
+    sums : ExtendedSums
+        The sums over the data.
+    engine : Engine
+        Where the files are checked.
+    lam : float
+        The ridge penalty of the request.
+    included, excluded : sequence of int
+        Columns that are always or never chosen.
+    sample : int, optional
+        Recompute a random sample of this many leaves. By default all are recomputed.
+    seed : int
+        The seed of the sample.
+    tolerance : float
+        What the check allows for rounding, as a share of ||Y||^2.
+    progress : callable, optional
+        Called with the numbers of checked files and of all files. What it raises ends the check.
+
+    Returns
+    -------
+    ProofCheck
+        What was checked, and what is wrong.
+
+    Raises
+    ------
+    MissingInputError, DataError
+        There is no complete log, or the data cannot be used.
+
+    Notes
+    -----
+    Every leaf is covered by the check of the tree, sampled or not.
+    """
+    start = time.perf_counter()
+    manifest = read_manifest(folder)
+    failures = _failures_of_columns(manifest, sums, included, excluded, lam)
+    columns = manifest["columns"]
+    problem = sums.problem(columns, included, lam)
+    threshold = manifest["bound"] - tolerance * float(problem.total)
+    work = _Work(folder, manifest, problem, threshold, engine, progress)
+    if not failures:
+        state = work.run(None if sample is None else {}, f"{tolerance} {sample}")
+        failures = state.failures or _failures_of_cover(state, problem.n)
+        if sample is not None and not failures:
+            picked = _picked(state.leaves_of_files, sample, seed)
+            again = work.run(picked, f"{tolerance} {sample} {seed}")
+            state.checked, failures = again.checked, again.failures
+    else:
+        state = _State("")
+    value, failures_of_value = _check_value(manifest, problem, tolerance)
+    work.forget()
+    return ProofCheck(
+        size=len(included) + int(manifest["k"]), bound=float(manifest["bound"]), value=value,
+        total=float(problem.total), tolerance=tolerance, indices=tuple(manifest["indices"]), nodes=state.nodes,
+        leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
+        failures=tuple([*failures, *failures_of_value]), seconds=time.perf_counter() - start,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Work:
+    folder: AnyPath
+    manifest: dict[str, Any]
+    problem: Problem
+    threshold: float
+    engine: Engine
+    progress: Progress | None
+
+    def run(self, picked: dict[int, list[int]] | None, options: str) -> _State:
+        """Check all files, from where an earlier check ended. picked: the leaves of each file, None: all."""
+        from dask.delayed import delayed
+
+        files = self.manifest["files"]
+        state, last = self._restored(options), time.monotonic()
+        check, problem = delayed(check_file, pure=False), delayed(self.problem, traverse=False)
+        while state.done < len(files) and len(state.failures) < _MOST_FAILURES:
+            part = range(state.done, min(state.done + _TASKS * self.engine.workers, len(files)))
+            tasks = [
+                check(
+                    self.folder / files[i], problem, int(self.manifest["k"]), self.threshold, self.manifest["columns"],
+                    None if picked is None else picked.get(i, []),
+                )
+                for i in part
+            ]  # fmt: skip
+            for result in self.engine.run(tasks):
+                state.add(result)
+            if time.monotonic() - last >= _SAVE_SECONDS:
+                self._save(state)
+                last = time.monotonic()
+            if self.progress is not None:
+                self.progress(state.done, len(files))
+        return state
+
+    def forget(self) -> None:
+        """Remove the saved state."""
+        try:
+            (self.folder / _PROGRESS).unlink(missing_ok=True)
+        except OSError as error:
+            log.debug("the state of the check stays: %s", error)
+
+    def _restored(self, options: str) -> _State:
+        text = json.dumps([self.manifest, options], sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        saved = read_json(self.folder / _PROGRESS)
+        if isinstance(saved, dict) and saved.get("key") == key:
+            try:
+                state = _State.from_json(saved)
+            except (KeyError, TypeError, ValueError):
+                return _State(key)
+            log.info("continuing the check: %d of %d files are checked", state.done, len(self.manifest["files"]))
+            return state
+        return _State(key)
+
+    def _save(self, state: _State) -> None:
+        try:
+            write_json(self.folder / _PROGRESS, state.as_json())
+        except OutputError as error:
+            log.warning("the check cannot be continued if it is interrupted: %s", error)
+
+
+def _failures_of_columns(
+    manifest: dict[str, Any], sums: ExtendedSums, included: Sequence[int], excluded: Sequence[int], lam: float
+) -> list[str]:
+    """Return what is wrong with the columns of the log, and with its ridge penalty."""
+    columns, n = manifest["columns"], sums.constant.size
+    if len(set(columns)) < len(columns) or len(columns) != manifest["n"] or set(columns) & set(included):
+        return ["manifest.json: the columns are not different ones, or are included"]
+    if any(not 0 <= j < n for j in columns):
+        return [f"manifest.json: the data have {n} columns, the log is over others"]
+    missing = sorted(set(range(n)) - set(columns) - set(included) - set(excluded))
+    lost = [j for j in missing if not sums.constant[j]]
+    failures = [f"manifest.json: the log leaves out columns {lost[:5]}, which may be chosen"] if lost else []
+    if sorted(manifest["included"]) != sorted(included):
+        failures.append(f"manifest.json: the log includes {manifest['included']}, the request {sorted(included)}")
+    if manifest["lam"] != lam:
+        failures.append(f"manifest.json: lam is {manifest['lam']}, in the request {lam}")
+    return failures
+
+
+def _failures_of_cover(state: _State, n: int) -> list[str]:
+    """Return which nodes the log leaves open, or has from nowhere."""
+    nodes = state.open.copy()
+    root: Node = ((), (1 << n) - 1)
+    nodes[root] += 1
+    failures: list[str] = []
+    for (path, allowed), count in nodes.items():
+        if count and len(failures) < _MOST_FAILURES:
+            what = "no segment continues it" if count > 0 else "no segment leaves it open"
+            size = len(columns_of(allowed))
+            failures.append(f"node at columns {list(path)} of the log, with {size} columns to add: {what}")
+    return failures
+
+
+def _picked(leaves_of_files: Sequence[int], sample: int, seed: int) -> dict[int, list[int]]:
+    """Return the leaves of each file in a random sample of all."""
+    ends = np.cumsum(leaves_of_files)
+    total = int(ends[-1]) if len(ends) else 0
+    chosen = np.sort(np.random.default_rng(seed).choice(total, min(sample, total), replace=False))
+    files = np.searchsorted(ends, chosen, side="right")
+    starts = ends - np.asarray(leaves_of_files)
+    return {int(i): (chosen[files == i] - starts[i]).tolist() for i in np.unique(files)}
+
+
+def _check_value(manifest: dict[str, Any], problem: Problem, tolerance: float) -> tuple[float, list[str]]:
+    """Return f of the best known subset, and what is wrong with it."""
+    local = {int(j): place for place, j in enumerate(manifest["columns"])}
+    S = [local[j] for j in manifest["indices"] if j in local]
+    checker = Checker(problem, len(S), 0.0)
+    where = f"manifest.json, columns {manifest['indices']}"
+    outside = set(manifest["indices"]) - set(local) - set(manifest["included"])
+    if outside or len(set(S)) < len(S) or len(S) > int(manifest["k"]):
+        return float("nan"), [f"{where}: they are not at most {manifest['k']} of the columns that may be chosen"]
+    if S and checker.dependent(S):
+        return float("nan"), [f"{where}: they depend on each other"]
+    value = float(checker.value(S))
+    if not abs(value - manifest["value"]) <= tolerance * float(problem.total):
+        return value, [f"{where}: their error is {value:.12g}, the log says {manifest['value']:.12g}"]
+    return value, []

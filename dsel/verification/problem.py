@@ -1,0 +1,291 @@
+"""The selection problem of a certificate, summed from the data in extended precision.
+
+Notation: K = X'X + lam I and B = X'Y of the preprocessed data, c = ||Y||^2, after the included columns are projected
+out. f(S) = c - tr(B_S' K_SS^-1 B_S).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.config.request import Missing, Preprocess
+from dsel.data.blocks import Block, dense_rows
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.errors import CapacityError, DataError, OptionError
+from dsel.passes.reduce_blocks import RowPass
+
+Extended = NDArray[np.longdouble]
+EXTENDED = np.longdouble
+EPSILON = float(np.finfo(np.longdouble).eps)
+
+#: Columns of which others leave at most this share of their squared norm are dependent.
+DEPENDENCE_TOLERANCE = 1e-7
+#: Rows that are converted to extended precision at a time.
+_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A problem over n candidate columns and N targets in extended precision.
+
+    Parameters
+    ----------
+    K : (n, n) array
+        Gram matrix with the ridge penalty on its diagonal.
+    B : (n, N) array
+        Cross-Gram matrix.
+    c : longdouble
+        f of the empty set.
+    total : longdouble
+        ||Y||^2.
+    floor : (n,) array
+        A subset in which the others leave at most this of a column's square is dependent.
+    """
+
+    K: Extended
+    B: Extended
+    c: Any
+    total: Any
+    floor: Extended
+
+    @property
+    def n(self) -> int:
+        """The number of candidate columns."""
+        return int(self.K.shape[0])
+
+
+@dataclass
+class _Sums:
+    weight: Any
+    x: Extended
+    y: Extended
+    low_x: NDArray[np.float64]
+    high_x: NDArray[np.float64]
+    low_y: NDArray[np.float64]
+    high_y: NDArray[np.float64]
+    present: Extended
+
+
+@dataclass
+class _Products:
+    K: Extended
+    B: Extended
+    yy: Extended
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedSums:
+    """Sums over all rows in extended precision, from which `problem` makes the problem of a certificate.
+
+    constant: (n,) which columns explain nothing.
+    """
+
+    dataset: Dataset
+    preprocess: Preprocess
+    constant: NDArray[np.bool_]
+    _sums: _Sums
+    _products: _Products
+
+    def problem(self, columns: Sequence[int], included: Sequence[int], lam: float) -> Problem:
+        """Return the problem over these columns, in their order, given the included ones.
+
+        Raises DataError if the included columns depend on each other.
+        """
+        sums, products = self._sums, self._products
+        raw = self.preprocess in ("unit", "none")
+        used = np.asarray([*columns, *included], np.int64)
+        scale_x = _scales(np.diag(products.K), sums.weight, self.preprocess)
+        K = products.K / scale_x[:, None] / scale_x[None, :]
+        if self.dataset.n_targets:
+            scale_y = _scales(products.yy, sums.weight, self.preprocess)
+            real = ~_nearly_constant(sums.low_y, sums.high_y, raw)
+            B = (products.B / scale_x[:, None] / scale_y[None, :])[:, real]
+            total = (products.yy / scale_y**2)[real].sum()
+        else:
+            B = K[:, ~self.constant]
+            total = np.diag(K)[~self.constant].sum()
+        K = K[np.ix_(used, used)]
+        K[np.diag_indices_from(K)] += EXTENDED(lam)
+        return _given(few_targets(B[used]), K, total, len(columns))
+
+
+def extended_sums(dataset: Dataset, preprocess: Preprocess, missing: Missing, engine: Engine) -> ExtendedSums:
+    """Return the sums over the rows of a dataset, from two passes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The data.
+    preprocess, missing : str
+        As in the request.
+    engine : Engine
+        Where the passes run.
+
+    Returns
+    -------
+    ExtendedSums
+        Means, and products about the means.
+
+    Raises
+    ------
+    OptionError
+        This machine has no precision beyond float64.
+    CapacityError
+        The sums do not fit in memory.
+    DataError
+        There are missing values, and the request refuses them.
+    """
+    if EPSILON > 1e-18:
+        raise OptionError(
+            "This machine has no floating-point numbers beyond float64.",
+            "Verify on Linux with an x86-64 or ARM processor.",
+        )
+    _require_memory(dataset)
+    sums: _Sums = RowPass("means to verify", dataset, _block_sums, _merge_sums, 64 * dataset.n).run(engine)
+    center_x, center_y = _centers(sums, preprocess)
+    fill = sums.x / np.where(sums.present > 0, sums.present, 1) if missing == "mean" else None
+    products: _Products = RowPass(
+        "sums to verify", dataset, _block_products, _merge_products, 16 * dataset.n * (dataset.n + dataset.n_targets),
+        share=True,
+    ).run(engine, center_x=center_x, center_y=center_y, fill=fill)  # fmt: skip
+    constant = _nearly_constant(sums.low_x, sums.high_x, preprocess in ("unit", "none"))
+    return ExtendedSums(dataset, preprocess, constant | ~(sums.present > 0), sums, products)
+
+
+def _require_memory(dataset: Dataset) -> None:
+    import psutil
+
+    need, free = 3 * 16 * dataset.n * (dataset.n + dataset.n_targets), int(psutil.virtual_memory().available)
+    if need > free:
+        raise CapacityError(
+            f"The sums of {dataset.n} columns in extended precision need {need / 2**30:.1f} GiB; "
+            f"{free / 2**30:.1f} GiB are free.",
+            "Verify on a machine with more memory.",
+        )
+
+
+def _block_sums(x: Any, y: Any, block: Block) -> _Sums:
+    r, n = x.shape
+    N = 0 if y is None else y.shape[1]
+    w = np.ones(r, EXTENDED) if block.w is None else block.w.astype(EXTENDED)
+    sums = _Sums(
+        w.sum(), np.zeros(n, EXTENDED), np.zeros(N, EXTENDED), np.full(n, np.inf), np.full(n, -np.inf),
+        np.full(N, np.inf), np.full(N, -np.inf), np.zeros(n, EXTENDED),
+    )  # fmt: skip
+    for start in range(0, r, _ROWS):
+        part = w[start : start + _ROWS]
+        z, there = _rows(x, start)
+        sums.x += part @ z
+        sums.present += part @ there.astype(EXTENDED)
+        real = there & (part > 0)[:, None]
+        sums.low_x = np.minimum(sums.low_x, np.where(real, z, np.inf).min(axis=0).astype(np.float64))
+        sums.high_x = np.maximum(sums.high_x, np.where(real, z, -np.inf).max(axis=0).astype(np.float64))
+        if N:
+            t = dense_rows(y, start, start + _ROWS).astype(EXTENDED)
+            sums.y += part @ t
+            sums.low_y = np.minimum(sums.low_y, t[part > 0].min(axis=0, initial=np.inf).astype(np.float64))
+            sums.high_y = np.maximum(sums.high_y, t[part > 0].max(axis=0, initial=-np.inf).astype(np.float64))
+    return sums
+
+
+def _rows(x: Any, start: int) -> tuple[Extended, NDArray[np.bool_]]:
+    """Return rows of x with 0 in place of missing values, and which values are there."""
+    z = dense_rows(x, start, start + _ROWS)
+    there = ~np.isnan(z)
+    return np.where(there, z, 0.0).astype(EXTENDED), there
+
+
+def _merge_sums(a: _Sums, b: _Sums) -> _Sums:
+    return _Sums(
+        a.weight + b.weight, a.x + b.x, a.y + b.y, np.minimum(a.low_x, b.low_x), np.maximum(a.high_x, b.high_x),
+        np.minimum(a.low_y, b.low_y), np.maximum(a.high_y, b.high_y), a.present + b.present,
+    )  # fmt: skip
+
+
+def _centers(sums: _Sums, preprocess: Preprocess) -> tuple[Extended, Extended]:
+    """Return what is subtracted from the columns of X and Y. A constant column becomes exactly 0."""
+    if preprocess in ("unit", "none"):
+        return np.zeros_like(sums.x), np.zeros_like(sums.y)
+    mean = sums.x / np.where(sums.present > 0, sums.present, 1)
+    x = np.where(sums.low_x == sums.high_x, sums.low_x.astype(EXTENDED), mean)
+    y = np.where(sums.low_y == sums.high_y, sums.low_y.astype(EXTENDED), sums.y / sums.weight)
+    return x, y
+
+
+def _block_products(
+    x: Any, y: Any, block: Block, center_x: Extended, center_y: Extended, fill: Extended | None
+) -> _Products:
+    r, n = x.shape
+    N = 0 if y is None else y.shape[1]
+    found = _Products(np.zeros((n, n), EXTENDED), np.zeros((n, N), EXTENDED), np.zeros(N, EXTENDED))
+    for start in range(0, r, _ROWS):
+        z, there = _rows(x, start)
+        if fill is not None:
+            z = np.where(there, z, fill)
+        elif not there.all():
+            raise DataError(f"X has missing values in rows {block.start + start} and after.", "Set missing: mean.")
+        z -= center_x
+        t = (dense_rows(y, start, start + _ROWS).astype(EXTENDED) if N else np.zeros((z.shape[0], 0))) - center_y
+        if block.w is not None:
+            root = np.sqrt(block.w[start : start + _ROWS].astype(EXTENDED))[:, None]
+            z, t = z * root, t * root
+        found.K += z.T @ z
+        found.B += z.T @ t
+        found.yy += (t * t).sum(axis=0)
+    return found
+
+
+def _merge_products(a: _Products, b: _Products) -> _Products:
+    return _Products(a.K + b.K, a.B + b.B, a.yy + b.yy)
+
+
+def _nearly_constant(low: NDArray[np.float64], high: NDArray[np.float64], raw: bool) -> NDArray[np.bool_]:
+    """Return which columns have one value only, up to rounding; without centering, that are 0."""
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return largest == 0.0 if raw else high - low <= 8 * np.finfo(np.float64).eps * largest
+
+
+def _scales(squares: Extended, weight: Any, preprocess: Preprocess) -> Extended:
+    """Return what the columns are divided by."""
+    if preprocess in ("center", "none"):
+        return np.ones_like(squares)
+    norm = np.sqrt(squares / (weight if preprocess == "standardize" else EXTENDED(1)))
+    return np.where(norm > 0, norm, EXTENDED(1))
+
+
+def few_targets(B: Extended) -> Extended:
+    """Return F (n, min(n, N)) with F F' = B B', by Householder reflections of the targets."""
+    n, N = B.shape
+    if n >= N:
+        return B
+    B = B.copy()
+    for a in range(n):
+        v = B[a, a:].copy()
+        norm = np.sqrt((v * v).sum())
+        if not norm > 0:
+            continue
+        v[0] += norm if v[0] >= 0 else -norm
+        B[a:, a:] -= np.outer(B[a:, a:] @ v, v) * (2 / (v * v).sum())
+    return np.ascontiguousarray(B[:, :n])
+
+
+def _given(B: Extended, K: Extended, total: Any, n: int) -> Problem:
+    """Project the included columns, which come last, out of the others."""
+    floor = EXTENDED(DEPENDENCE_TOLERANCE) * np.diag(K)[:n]
+    c = total
+    K, B = K.copy(), B.copy()
+    for a in range(K.shape[0] - 1, n - 1, -1):
+        d = K[a, a]
+        if not d > 0:
+            raise DataError("The included columns depend on each other.", "Include fewer columns.")
+        u = K[:a, a] / d
+        c = c - (B[a] * B[a]).sum() / d
+        K[:a, :a] -= np.outer(u, K[a, :a])
+        B[:a] -= np.outer(u, B[a])
+    return Problem(np.ascontiguousarray(K[:n, :n]), np.ascontiguousarray(B[:n]), c, total, floor)

@@ -1,0 +1,117 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ProofCheck:
+    """The check of one proof log.
+
+    Parameters
+    ----------
+    size : int
+        The most columns, always included ones counted.
+    bound : float
+        The lower bound on f of all subsets that the log claims.
+    value : float
+        f of the best known subset, recomputed from the data in extended precision.
+    total : float
+        ||Y||^2.
+    tolerance : float
+        What the check allows for rounding, as a share of ||Y||^2.
+    indices : tuple of int
+        The best known subset, as columns of the data.
+    nodes : int
+        Nodes of the search in the log.
+    leaves : dict
+        Number of leaves by reason: bound, comparison, dependence.
+    checked : int
+        Number of leaves that were recomputed.
+    sampled : bool
+        Whether those are a random sample.
+    failures : tuple of str
+        What is wrong, with the leaf. Empty if the proof holds.
+    seconds : float
+        Wall time.
+    """
+
+    size: int
+    bound: float
+    value: float
+    total: float
+    tolerance: float
+    indices: tuple[int, ...]
+    nodes: int
+    leaves: dict[str, int]
+    checked: int
+    sampled: bool
+    failures: tuple[str, ...]
+    seconds: float
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.failures
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the check shows that no subset is better by more than the tolerance."""
+        return self.accepted and not self.sampled and self.value - self.bound <= 2.0 * self.tolerance * self.total
+
+    def __str__(self) -> str:
+        total = sum(self.leaves.values())
+        kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
+        lines = [
+            f"{self.size} columns: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
+            f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
+            f"  leaves recomputed from the data: {self.checked:,}"
+            + (f", a random sample ({self.checked / max(total, 1):.2%})" if self.sampled else ", all"),
+            f"  every subset has an error of at least {self.bound:.12g} - {self.tolerance:g} ||Y||^2",
+            f"  the error of columns {list(self.indices)} is {self.value:.12g}"
+            + (": the best there is" if self.optimal else ""),
+        ]
+        if self.failures:
+            del lines[1:4]
+            lines += [f"  {failure}" for failure in self.failures]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The check of all proof logs of a result.
+
+    Parameters
+    ----------
+    checks : tuple of ProofCheck
+        One for each log, by ascending size.
+    unverified : tuple of str
+        Certificates of the result that no log proves.
+    passes : int
+        Passes over the data.
+    """
+
+    checks: tuple[ProofCheck, ...]
+    unverified: tuple[str, ...] = ()
+    passes: int = 0
+    precision: str = field(default="")
+
+    @property
+    def accepted(self) -> bool:
+        """Whether every log holds, and every certificate has one."""
+        return bool(self.checks) and not self.unverified and all(check.accepted for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, as JSON holds it."""
+        checks = [{**asdict(c), "accepted": c.accepted, "optimal": c.optimal} for c in self.checks]
+        return {
+            "accepted": self.accepted, "checks": checks, "unverified": list(self.unverified), "passes": self.passes,
+            "precision": self.precision,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [str(check) for check in self.checks]
+        lines += [f"not verified: {what}" for what in self.unverified]
+        return "\n".join([*lines, f"{'accepted' if self.accepted else 'REJECTED'} ({self.precision})"])
