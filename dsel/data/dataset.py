@@ -245,10 +245,12 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
 def _from_sparse_store(
     store: SparseStore, targets: Sequence[str | int] | None, unsupervised: bool, sample_weight: Any
 ) -> Dataset:
-    """Targets are columns of obs, given by name; without any, Y = X."""
+    """Targets are columns of obs, given by name, by default those that dsel recorded; without any, Y = X."""
     m, n = store.shape
     chosen: list[str] = []
-    for name in () if unsupervised or targets is None else targets:
+    if targets is None:
+        targets = store.default_targets
+    for name in () if unsupervised else targets:
         if not isinstance(name, str):
             raise OptionError(f"targets: {name!r} names no column of obs.", f"Known: {shorten(store.obs, 8)}.")
         chosen.append(name)

@@ -2,52 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
+from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Source, SourceOptions
-from dsel.data.formats.registry import open_source
-from dsel.data.store.writer import COMPRESSIONS, IngestReport, Progress, WritePlan, write_store
+from dsel.data.formats.base import Array, Format, Missing, Source, SourceOptions
+from dsel.data.formats.missing import without_missing_values
+from dsel.data.formats.registry import open_source, require_options
+from dsel.data.formats.sparse import SparseSource
+from dsel.data.formats.tables import frames, parquet
+from dsel.data.ingest_report import IngestReport
+from dsel.data.inputs import is_xarray_dataset
+from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
+from dsel.data.store.staging import check_place
+from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, as_path
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
+#: Columns by name or position: one or several.
+Columns = str | int | Sequence[str | int]
+
 
 def ingest(
-    source: str | AnyPath,
+    source: Any,
     store: str | AnyPath,
     *,
     y: str | AnyPath | None = None,
-    target: Sequence[str | int] = (),
+    target: Columns = (),
     index: str | int | None = None,
     weight: str | int | None = None,
+    drop: Columns = (),
+    categorical: Columns = (),
+    missing: Missing = "keep",
+    variable: str | None = None,
+    dimension: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    header: bool | None = None,
+    na: str | Sequence[str] = (),
     dtype: str | None = None,
     compression: str = "none",
     worker_memory: int | None = None,
     chunks: tuple[int, int] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    scanned: Progress | None = None,
 ) -> IngestReport:
-    """Write a file of any size into a new store.
+    """Write a file of any size, a folder or a data frame into a new store.
 
     Parameters
     ----------
-    source : str or path
-        A .npy, .npz, .csv, .tsv or .parquet file, or a file of another installed format. A path, or an s3://, gs:// or
-        az:// URL.
+    source : str, path, DataFrame, Dataset or AnnData
+        A file: .csv, .tsv (also .gz, .bz2, .zst), .parquet, .arrow, .feather, .npy, .npz, .h5, .nc, .zarr, .h5ad,
+        .svm, or one of another installed format. A folder of Parquet files. A path, or an s3://, gs:// or az:// URL.
+        Or a DataFrame of pandas, polars or Dask, a table of Arrow, a Dataset of xarray, an AnnData object.
     store : str or path
         The store to write, a path or a URL.
     y : str or path, optional
-        A second .npy file with the targets.
-    target : sequence of str or int
-        The columns of a table that become Y, by name or position.
+        For .npy: a second .npy file with the targets.
+    target : str, int or sequence of them
+        The columns of a table that become Y, by name or position; the arrays or variables of other files; the columns
+        of obs of AnnData. Text becomes one column for each class.
     index : str or int, optional
-        The column of a table with the sample labels.
+        The column, array or variable with the sample labels.
     weight : str or int, optional
-        The weights of the samples: the column of a table, the array of an .npz file, or a .npy file.
+        The weights of the samples: a column, array or variable, or for .npy a second file.
+    drop : str, int or sequence of them
+        The columns that are not stored.
+    categorical : str, int or sequence of them
+        The columns that become one column of zeros and ones for each value, with labels such as ``colour=red``.
+        "auto" stands for all columns of text with at most 50 values. Columns whose type says that they are categories
+        need not be named.
+    missing : {"keep", "refuse", "rows", "mean"}
+        Missing values are stored as NaN; are refused; their rows are left out; become the mean of their column.
+    variable : str, optional
+        The array or variable that becomes X, if a file has several.
+    dimension : str, optional
+        The dimension of that variable along which the samples are.
+    separator, decimal : str, optional
+        The separator and the decimal mark of a text file; by default those of the suffix, and a point.
+    header : bool, optional
+        Whether the first line of a text file holds names. By default it should, and a line of numbers is refused.
+    na : str or sequence of str
+        More words for a missing value in a text file, next to NA, NaN, null, None, ? and an empty field.
     dtype : str, optional
         The dtype of X. By default that of the source, float64 for text.
     compression : {"none", "zstd", "lz4"}
@@ -60,40 +101,96 @@ def ingest(
         Whether an existing store is replaced.
     progress : callable, optional
         Called as ``progress(rows_done, rows)`` after each row of chunks.
+    scanned : callable, optional
+        Called as ``scanned(done, total)`` while a source is examined before it is written, in bytes or rows.
 
     Returns
     -------
     IngestReport
-        Shapes, chunks, bytes and seconds.
+        Shapes, types, missing values, constants, equal columns, categories, and the cost.
 
     Raises
     ------
     MissingInputError, OptionError, DataError, MissingExtraError
-        If the source cannot be read, or an option does not apply to it.
+        If the source cannot be read, or an option does not apply to it. A DataError about a table lists all problems
+        of all columns.
     OutputError, CapacityError
         If the store cannot be written.
 
     Notes
     -----
-    If a call is interrupted, the same call continues after the last complete row of chunks. It starts from the
-    beginning if the source or the options have changed. Values are stored as they are; NaN is found when the data are
-    used. The source is read once, text twice. The memory needed is at most about half of `worker_memory`.
+    If a call on files is interrupted, the same call continues after the last complete row of chunks. It starts from
+    the beginning if the source or the options have changed. Numbers are stored as they are. A table is read twice,
+    other sources once, and once more if `missing` is not "keep". The memory needed is at most about half of
+    `worker_memory`.
 
     Examples
     --------
+    >>> import tempfile
+    >>> import pandas as pd
     >>> import dsel
-    >>> dsel.ingest("table.csv", "table.zarr", target=["price"], index="name")  # doctest: +SKIP
+    >>> table = pd.DataFrame({"size": [1.5, 2.0, 3.5], "colour": ["red", "blue", "red"], "price": [1, 2, 3]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = dsel.ingest(table, f"{folder}/data.zarr", target="price", categorical="colour")
+    ...     labels = dsel.open_store(f"{folder}/data.zarr").features.tolist()
+    >>> labels, report.categories
+    (['size', 'colour=blue', 'colour=red'], {'colour': 2})
     """
-    options = SourceOptions(None if y is None else as_path(y), tuple(target), index, weight, dtype)
+    options = SourceOptions(
+        y=None if y is None else as_path(y), target=_several(target), index=index, weight=weight, dtype=dtype,
+        drop=_several(drop), categorical=_several(categorical), separator=separator, decimal=decimal, header=header,
+        na=(na,) if isinstance(na, str) else tuple(na), variable=variable, dimension=dimension, missing=missing,
+        scanned=scanned,
+    )  # fmt: skip
+    place = as_path(store)
+    check_place(place.absolute(), overwrite)  # before the source is examined
+    opened = _open(source, options)
+    if isinstance(opened, SparseSource):
+        if missing != "keep" or chunks is not None:
+            raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
+        return write_sparse_store(
+            SparsePlan(opened, place.absolute(), _known(compression)), overwrite=overwrite, progress=progress
+        )
     return write_source(
-        open_source(as_path(source), options),
-        as_path(store),
+        without_missing_values(opened, missing, scanned),
+        place,
         compression=compression,
         worker_memory=worker_memory,
         chunks=chunks,
         overwrite=overwrite,
         progress=progress,
     )
+
+
+def _open(source: Any, options: SourceOptions) -> Source | SparseSource:
+    """Open a path, or an object in memory."""
+    if isinstance(source, str | AnyPath):
+        return open_source(as_path(source), options)
+    kind: Format | None = None
+    opened: Callable[[Any, SourceOptions], Source | SparseSource] | None = None
+    if annotated.is_annotated(source):
+        kind, opened = annotated.H5AD, annotated.open_object
+    elif is_xarray_dataset(source):
+        kind, opened = labelled.NETCDF, labelled.open_dataset
+    elif frames.is_frame(source):
+        kind, opened = parquet.FORMAT, frames.open_frame
+    if kind is None or opened is None:
+        raise OptionError(
+            f"source is a {type(source).__name__}.",
+            "Give a path, a DataFrame, a Dataset or an AnnData object; for arrays use dsel.data.ingest.ingest_arrays.",
+        )
+    require_options(kind, options, f"a {type(source).__name__}")
+    return opened(source, options)
+
+
+def _several(columns: Columns) -> tuple[str | int, ...]:
+    return (columns,) if isinstance(columns, str | int) else tuple(columns)
+
+
+def _known(compression: str) -> str:
+    if compression not in COMPRESSIONS:
+        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
+    return compression
 
 
 def ingest_arrays(
@@ -156,8 +253,7 @@ def write_source(
     attributes: dict[str, Any] | None = None,
 ) -> IngestReport:
     """Write an opened source into a store, and add `attributes` to those of its group. See `ingest`."""
-    if compression not in COMPRESSIONS:
-        raise OptionError(f"compression={compression!r} is not known.", f"Use one of {', '.join(COMPRESSIONS)}.")
+    _known(compression)
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if 0 in source.shape:
         raise DataError(

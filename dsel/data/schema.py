@@ -9,6 +9,7 @@ A store is a Zarr v3 group that `xarray.open_zarr(store, consolidated=False)` op
     target      (target,)            label    optional: names of the columns of Y, all different
     sample      (sample,)            label    optional: names of the rows
     weight      (sample,)            number   optional: how much each row counts, >= 0
+    source      (feature,)           label    optional: the column of the source that a column of X was made from
 
 A number is float16, float32, float64 or an integer of up to 8 bytes (bool is stored as uint8). dsel writes labels as
 variable-length strings, the only string type of the Zarr v3 specification.
@@ -32,6 +33,7 @@ SAMPLE: Final = "sample"
 FEATURE: Final = "feature"
 TARGET: Final = "target"
 WEIGHT: Final = "weight"
+SOURCE: Final = "source"
 
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     X: (SAMPLE, FEATURE),
@@ -40,6 +42,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     TARGET: (TARGET,),
     SAMPLE: (SAMPLE,),
     WEIGHT: (SAMPLE,),
+    SOURCE: (FEATURE,),
 }
 
 FORMAT_VERSION: Final = 1
@@ -48,6 +51,9 @@ ATTR_VERSION: Final = "dsel_version"  # str, the release of dsel that wrote the 
 ATTR_SOURCE: Final = "dsel_source"  # str, the name of the file that the data came from
 ATTR_CREATED: Final = "dsel_created"  # str, ISO 8601, UTC
 ATTR_GENERATOR: Final = "dsel_generator"  # dict, parameters and true model of generated data
+ATTR_CLASSES: Final = "dsel_classes"  # dict, for each target that became columns its classes, in their order
+ATTR_TARGETS: Final = "dsel_targets"  # list of str, of a sparse store: the columns of obs that are targets
+ATTR_WEIGHT: Final = "dsel_weight"  # str, of a sparse store: the column of obs with the weights
 
 METADATA_FILE: Final = "zarr.json"
 

@@ -88,7 +88,7 @@ def test_an_option_that_it_does_not_take_is_refused(install: Install, file: Path
 
 def test_an_unknown_suffix_lists_the_installed_formats(install: Install, tmp_path: Path) -> None:
     (tmp_path / "d.xlsx").touch()
-    with pytest.raises(MissingInputError, match=r"'.xlsx'.*csv \(\.csv\).*parquet \(\.parquet\)"):
+    with pytest.raises(MissingInputError, match=r"'.xlsx'.*csv \(\.csv\).*parquet \(\.parquet, \.pq\)"):
         ingest(tmp_path / "d.xlsx", tmp_path / "s.zarr")
     install("plug_list", TEXT_FORMAT)
     with pytest.raises(MissingInputError, match=r"text \(\.txt, \.table\.txt\)"):

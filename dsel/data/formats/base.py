@@ -25,17 +25,25 @@ A format for large files returns a `Source` of its own, which opens a `Reader`; 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel.storage.paths import AnyPath, stat
 
+if TYPE_CHECKING:
+    from dsel.data.formats.sparse import SparseSource
+
 Array = NDArray[Any]
+
+#: What is done about missing values: they stay as NaN; they are refused; their rows are left out; they become the mean
+#: of their column.
+Missing = Literal["keep", "refuse", "rows", "mean"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,29 @@ class SourceOptions:
         Where the weights of the samples are: a column of a table, an array of an archive, or a second file.
     dtype : str, optional
         The dtype of X; by default that of the source.
+    drop : tuple of str or int
+        The columns of a table that are not stored.
+    categorical : tuple of str or int
+        The columns of a table that become one column of zeros and ones for each value; "auto" for all text columns
+        with few values.
+    separator : str, optional
+        The character between the fields of a text file.
+    decimal : str, optional
+        The decimal mark of a text file.
+    header : bool, optional
+        Whether the first line of a text file holds the names of the columns. None means that it should, and that a
+        line of numbers is refused.
+    na : tuple of str
+        Words that stand for a missing value in a text file, in addition to the usual ones.
+    variable : str, optional
+        The array that becomes X, in a file that holds several.
+    dimension : str, optional
+        The dimension of that array along which the samples are.
+    missing : {"keep", "refuse", "rows", "mean"}
+        What is done about missing values. A format may use it to report them early; `dsel.ingest` applies it.
+    scanned : callable, optional
+        Called as ``scanned(done, total)`` while a file is examined before anything is written. The unit is that of the
+        format: bytes or rows. A total of 0 is unknown.
     """
 
     y: AnyPath | None = None
@@ -61,6 +92,23 @@ class SourceOptions:
     index: str | int | None = None
     weight: str | int | None = None
     dtype: str | None = None
+    drop: tuple[str | int, ...] = ()
+    categorical: tuple[str | int, ...] = ()
+    separator: str | None = None
+    decimal: str | None = None
+    header: bool | None = None
+    na: tuple[str, ...] = ()
+    variable: str | None = None
+    dimension: str | None = None
+    missing: Missing = "keep"
+    scanned: Callable[[int, int], None] | None = field(default=None, compare=False)
+
+
+#: The options of `SourceOptions` that a format takes only if it lists them.
+OPTIONS: Final = (
+    "y", "target", "index", "weight", "drop", "categorical", "separator", "decimal", "header", "na", "variable",
+    "dimension",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,18 +122,22 @@ class Format:
     suffixes : tuple of str
         The suffixes of its files in lower case, such as ``(".npy",)``. A suffix may have two dots.
     open : callable
-        ``open(path, options)`` returns a `Source`. It reads what it needs to know the shape, and no more.
+        ``open(path, options)`` returns a `Source`, or a `SparseSource` for a sparse X. It reads what it needs to know
+        the shape, and no more.
     takes : frozenset of str
-        The options that the format takes, out of "y", "target", "index" and "weight". dsel refuses the others.
+        The options that the format takes, out of the names in `OPTIONS`. dsel refuses the others.
     instead : str
         What to do in place of an option that is refused: one sentence.
+    folders : bool
+        Whether a source of this format may be a folder.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    open: Callable[[AnyPath, SourceOptions], Source]
+    open: Callable[[AnyPath, SourceOptions], Source | SparseSource]
     takes: frozenset[str] = frozenset()
     instead: str = ""
+    folders: bool = False
 
 
 @dataclass
@@ -158,6 +210,14 @@ class Source(ABC):
         Labels of the columns of X and of Y.
     has_samples : bool
         Whether the rows have labels.
+    sources : sequence of str, optional
+        For each column of X the column of the source that it comes from, if some became several columns.
+    classes : dict of str to list of str
+        The classes of each target that became one column for each class, in the order of these columns.
+    types : dict of str to int
+        The number of columns of the source by type, for the report.
+    notes : tuple of str
+        Sentences for the report.
     """
 
     name: str
@@ -169,6 +229,10 @@ class Source(ABC):
     features: Sequence[str] | None = None
     targets: Sequence[str] | None = None
     has_samples: bool = False
+    sources: Sequence[str] | None = None
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    types: Mapping[str, int] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

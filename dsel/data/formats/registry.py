@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dsel._lib.plugins import Registry
-from dsel.data.formats import delimited, npy, npz, parquet
-from dsel.data.formats.base import Format, Source, SourceOptions
+from dsel.data.formats import annotated, groups, labelled, npy, npz, svmlight
+from dsel.data.formats.base import OPTIONS, Format, Source, SourceOptions
+from dsel.data.formats.sparse import SparseSource
+from dsel.data.formats.tables import arrow, delimited, parquet
 from dsel.errors import MissingInputError, OptionError
-from dsel.storage.paths import AnyPath
+from dsel.storage.paths import AnyPath, list_names, walk
 
 FORMATS: Registry[Format] = Registry(
-    "format", Format, "dsel.formats", (npy.FORMAT, npz.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT)
-)
+    "format", Format, "dsel.formats",
+    (
+        npy.FORMAT, npz.FORMAT, delimited.CSV, delimited.TSV, parquet.FORMAT, arrow.FORMAT, groups.FORMAT,
+        labelled.NETCDF, labelled.ZARR, annotated.H5AD, svmlight.FORMAT,
+    ),
+)  # fmt: skip
+
+#: Files that show that a folder is a Zarr store.
+_ZARR_FILES = {"zarr.json", ".zgroup", ".zarray"}
 
 
 def find_format(path: AnyPath) -> Format | None:
@@ -21,25 +30,40 @@ def find_format(path: AnyPath) -> Format | None:
     return found or _by_suffix(path, (FORMATS[name] for name in FORMATS if name not in FORMATS.own))
 
 
+def _plain_suffixes(kind: Format) -> list[str]:
+    """Return the suffixes of a format without those of compressed files."""
+    return [s for s in kind.suffixes if not any(s != p and s.startswith(p + ".") for p in kind.suffixes)]
+
+
 def _by_suffix(path: AnyPath, formats: Iterable[Format]) -> Format | None:
     name = path.name.lower()
     found = [(suffix, kind) for kind in formats for suffix in kind.suffixes if name.endswith(suffix)]
     return max(found, key=lambda pair: len(pair[0]))[1] if found else None
 
 
-def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source:
-    """Open a file by its suffix. The format reads the header, and checks what it can without reading all values.
+def find_folder_format(path: AnyPath) -> Format | None:
+    """Return the format of a folder by what is in it, or None."""
+    if _ZARR_FILES & list_names(path):
+        return labelled.ZARR
+    found = (find_format(path / entry.key) for entry in walk(path))
+    return next((kind for kind in found if kind is not None and kind.folders), None)
+
+
+def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source | SparseSource:
+    """Open a file by its suffix, or a folder by its content.
+
+    The format reads the header. A table is read as a whole, so that all its problems are found at once.
 
     Parameters
     ----------
     path : AnyPath
-        The file.
+        The file or folder.
     options : SourceOptions, optional
         Which parts of the file are the targets, the labels and the weights, and the dtype.
 
     Returns
     -------
-    Source
+    Source or SparseSource
         The opened file.
 
     Raises
@@ -54,21 +78,30 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source:
         If a package that the format needs is not installed.
     """
     options = options or SourceOptions()
-    found = find_format(path)
+    is_file = path.is_file()
+    is_folder = not is_file and path.exists()
+    found = find_folder_format(path) if is_folder else find_format(path)
     if found is None:
-        known = ", ".join(f"{name} ({', '.join(FORMATS[name].suffixes)})" for name in FORMATS)
+        known = ", ".join(f"{name} ({', '.join(_plain_suffixes(FORMATS[name]))})" for name in FORMATS)
         raise MissingInputError(
-            f"Cannot tell the format of {path} from its suffix {path.suffix!r}.",
-            f"Installed formats: {known}. A Zarr store needs no ingest.",
+            f"Cannot tell the format of the folder {path} from its files."
+            if is_folder
+            else f"Cannot tell the format of {path} from its suffix {path.suffix!r}.",
+            f"Installed formats: {known}.",
         )
-    for file in (path, options.y):
-        if file is not None and not file.is_file():
-            raise MissingInputError(f"There is no file {file}.", "Check the path.")
-    given = {"y": options.y, "target": options.target or None, "index": options.index, "weight": options.weight}
-    for name, value in given.items():
-        if value is not None and name not in found.takes:
-            raise OptionError(f"{path}: a {found.name} file does not take the option {name}.", found.instead)
+    if not is_file and not is_folder:
+        raise MissingInputError(f"There is no file {path}.", "Check the path.")
+    if options.y is not None and not options.y.is_file():
+        raise MissingInputError(f"There is no file {options.y}.", "Check the path.")
+    require_options(found, options, f"{path}: a {found.name} file")
     try:
         return found.open(path, options)
     except OSError as error:
         raise MissingInputError(f"Cannot read {path}: {error}.", "Check its permissions and the disk.") from error
+
+
+def require_options(kind: Format, options: SourceOptions, what: str) -> None:
+    """Raise OptionError for an option that a format does not take."""
+    for name in OPTIONS:
+        if getattr(options, name) not in (None, ()) and name not in kind.takes:
+            raise OptionError(f"{what} does not take the option {name}.", kind.instead)

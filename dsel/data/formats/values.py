@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel.data.formats.base import Array
 from dsel.data.schema import stored_dtype
@@ -66,23 +67,30 @@ def put(out: Array, values: Array, source: str, first_row: int, columns: Sequenc
     DataError
         If a value does not fit; it names the first one, its row and its column.
     """
-    if values.dtype == out.dtype or values.dtype.kind == "b" or np.can_cast(values.dtype, out.dtype, "safe"):
-        out[...] = values
-        return
     with np.errstate(all="ignore"):
-        out[...] = values.astype(out.dtype)
-        if out.dtype.kind == "f":
-            lost = np.isinf(out) & np.isfinite(values)
-        else:
-            limits = np.iinfo(out.dtype)
-            lost = (out.astype(values.dtype) != values) | (values < limits.min) | (values > limits.max)
-            if values.dtype.kind == "f":
-                lost |= np.abs(values) > EXACT_INTEGERS
-    if lost.any():
-        row, column = (int(i) for i in np.argwhere(lost)[0])
+        out[...] = values.astype(out.dtype, copy=False)
+    is_lost = lost(values, out.dtype)
+    if is_lost is not None:
+        row, column = (int(i) for i in np.argwhere(is_lost)[0])
         name = repr(columns[column]) if columns is not None else str(column)
         raise DataError(
             f"{source}: row {first_row + row}, column {name}: the value {values[row, column]} does not fit "
-            f"{out.dtype} ({int(lost.sum())} such values in this block).",
+            f"{out.dtype} ({int(is_lost.sum())} such values in this block).",
             'Give a wider dtype, such as dtype="float64".',
         )
+
+
+def lost(values: Array, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
+    """Return where `dtype` cannot hold a value, by the rules of `put`; None if it holds all of them."""
+    if values.dtype == dtype or values.dtype.kind == "b" or np.can_cast(values.dtype, dtype, "safe"):
+        return None
+    with np.errstate(all="ignore"):
+        found = values.astype(dtype)
+        if dtype.kind == "f":
+            is_lost = np.isinf(found) & np.isfinite(values)
+        else:
+            limits = np.iinfo(dtype)
+            is_lost = (found.astype(values.dtype) != values) | (values < limits.min) | (values > limits.max)
+            if values.dtype.kind == "f":
+                is_lost |= np.abs(values) > EXACT_INTEGERS
+    return np.asarray(is_lost) if is_lost.any() else None

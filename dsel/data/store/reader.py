@@ -75,6 +75,11 @@ class Store:
         """Labels of the rows, read when they are first used; None if there are none."""
         return read_labels(self.path, schema.SAMPLE, self.shape[0])
 
+    @cached_property
+    def sources(self) -> Labels | None:
+        """For each feature the column of the source that it was made from; None if all are columns as they were."""
+        return read_labels(self.path, schema.SOURCE, self.shape[1])
+
     @property
     def has_weight(self) -> bool:
         """Whether the variable `weight` exists."""

@@ -103,7 +103,15 @@ class SparseStore:
     row_bounds: list[int]  # 0, ..., m
     ends: list[int]  # the number of values before each of them
 
-    has_weight = False  # a column of obs called weight may mean anything, so weights are always named
+    @property
+    def has_weight(self) -> bool:
+        """Whether dsel wrote weights. Elsewhere a column of obs called weight may mean anything."""
+        return schema.ATTR_WEIGHT in read_attributes(self.path)
+
+    @property
+    def default_targets(self) -> list[str]:
+        """The columns of obs that are targets unless others are named; dsel records them when it writes a store."""
+        return [str(name) for name in read_attributes(self.path).get(schema.ATTR_TARGETS, [])]
 
     @property
     def column_bounds(self) -> list[int]:

@@ -72,16 +72,21 @@ class Staging(ABC):
             if not self.progress_file.exists():
                 remove_free_folder(self.folder)
 
+    def state(self) -> dict[str, Any]:
+        """Return the content of the progress file; empty if there is none."""
+        state = read_json(self.progress_file)
+        return state if isinstance(state, dict) else {}
+
     def rows_done(self, key: dict[str, Any]) -> int:
         """Return the rows that an interrupted call with the same `key` has completed; 0 if there is none."""
-        state = read_json(self.progress_file)
-        if not isinstance(state, dict) or state.get("key") != key or not (self.group / X / METADATA_FILE).is_file():
+        state = self.state()
+        if state.get("key") != key or not (self.group / X / METADATA_FILE).is_file():
             return 0
         return int(state["rows"])
 
-    def save(self, key: dict[str, Any], rows: int) -> None:
-        """Record that the first `rows` rows are in the group."""
-        write_json(self.progress_file, {"key": key, "rows": rows})
+    def save(self, key: dict[str, Any], rows: int, **more: Any) -> None:
+        """Record that the first `rows` rows are in the group, and what else a later call needs."""
+        write_json(self.progress_file, {"key": key, "rows": rows, **more})
 
     @abstractmethod
     def clear(self) -> None:

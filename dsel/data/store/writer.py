@@ -24,7 +24,9 @@ from dsel._lib.versions import versions
 from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.formats.base import Array, Reader, Rows, Source
+from dsel.data.ingest_report import IngestReport, report_of
 from dsel.data.labels import require_unique
+from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.staging import DISK_FULL, Staging, check_place, output_errors, staging_of
 from dsel.errors import CapacityError, DataError, OptionError
 from dsel.storage.locks import Lock
@@ -36,37 +38,6 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 COMPRESSIONS: Final = ("none", "zstd", "lz4")
-
-
-@dataclass(frozen=True)
-class IngestReport:
-    """What an ingest did.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        The shape of X, (m, n).
-    targets : int
-        The number of columns of Y.
-    dtype : str
-        The dtype of X.
-    chunks : tuple of int
-        Rows and columns of a chunk of X.
-    bytes_written : int
-        The size of the store on disk.
-    seconds : float
-        The time that the call took.
-    resumed_rows : int
-        The rows that an interrupted call had written before.
-    """
-
-    shape: tuple[int, int]
-    targets: int
-    dtype: str
-    chunks: tuple[int, int]
-    bytes_written: int
-    seconds: float
-    resumed_rows: int
 
 
 @dataclass(frozen=True)
@@ -134,14 +105,17 @@ def write_store(
         check_place(plan.store, overwrite)  # another process may have finished meanwhile
         key = json.loads(json.dumps(plan.key))
         start = plan.staging.rows_done(key)
+        text = plan.staging.state().get("profile") if start else None
+        start = start if text else 0
+        profile = ColumnProfile.from_text(text) if text else ColumnProfile.empty(plan.source.shape[1])
         if start == 0:
             plan.staging.clear()
         _check_disk(plan, start)
         if start == 0:
             _create_arrays(plan)
-            plan.staging.save(key, 0)
+            plan.staging.save(key, 0, profile=profile.to_text())
         if start < plan.source.shape[0]:
-            _write_bands(plan, key, start, progress, lock)
+            _write_bands(plan, key, start, progress, lock, profile)
         if json.loads(json.dumps(plan.key)) != key:
             plan.staging.clear()
             raise DataError(f"{plan.source.name} changed while it was read.", "Start again when nothing writes to it.")
@@ -149,10 +123,7 @@ def write_store(
         _create_group(plan, attributes or {})
         plan.staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
-    seconds = time.perf_counter() - began
-    return IngestReport(
-        plan.source.shape, plan.source.n_targets, str(plan.source.dtype), plan.chunks, size, seconds, resumed_rows=start
-    )
+    return report_of(plan.source, profile, plan.chunks, size, time.perf_counter() - began, resumed_rows=start)
 
 
 def _require_unique_labels(source: Source) -> None:
@@ -189,6 +160,7 @@ def _create_group(plan: WritePlan, attributes: dict[str, Any]) -> None:
             schema.ATTR_VERSION: versions()["dsel"],
             schema.ATTR_SOURCE: plan.source.name,
             schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+            **({schema.ATTR_CLASSES: plan.source.classes} if plan.source.classes else {}),
             **attributes,
         },
     )
@@ -204,7 +176,8 @@ def _create_arrays(plan: WritePlan) -> None:
         _create(group, schema.WEIGHT, (m,), (rows,), source.w_dtype, plan.compression)
     if source.has_samples:
         _create(group, schema.SAMPLE, (m,), (rows,), "string", plan.compression)
-    for variable, labels in ((schema.FEATURE, source.features), (schema.TARGET, source.targets)):
+    named = ((schema.FEATURE, source.features), (schema.TARGET, source.targets), (schema.SOURCE, source.sources))
+    for variable, labels in named:
         if labels is not None:
             count = (len(labels),)
             array = _create(group, variable, count, count, "string", plan.compression)
@@ -228,7 +201,7 @@ def _create(
         shape=shape,
         chunks=chunks,
         dtype=dtype,
-        compressors=_codecs(compression),
+        compressors=compressors(compression),
         filters=None,
         fill_value=np.nan if is_float else "" if isinstance(dtype, str) else 0,
         dimension_names=schema.DIMENSIONS[variable],
@@ -236,7 +209,7 @@ def _create(
     )
 
 
-def _codecs(compression: str) -> list[Any]:
+def compressors(compression: str) -> list[Any]:
     """Return the compressor, if any, and always the checksum: it costs little and finds every damaged chunk."""
     from zarr.codecs import BloscCodec, Crc32cCodec
 
@@ -248,7 +221,9 @@ def _codecs(compression: str) -> list[Any]:
     return [BloscCodec(cname=kind, clevel=3, shuffle="shuffle"), Crc32cCodec()]
 
 
-def _write_bands(plan: WritePlan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock) -> None:
+def _write_bands(
+    plan: WritePlan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock, profile: ColumnProfile
+) -> None:
     """Write one row of chunks after the other, from row `start` (a chunk boundary) on."""
     source, (height, columns) = plan.source, plan.chunks
     m = source.shape[0]
@@ -268,7 +243,8 @@ def _write_bands(plan: WritePlan, key: dict[str, Any], start: int, progress: Pro
                 arrays[schema.WEIGHT][first:last] = rows.w
             if rows.samples is not None:
                 arrays[schema.SAMPLE][first:last] = rows.samples
-            plan.staging.save(key, last)
+            profile.add(rows.x, first)
+            plan.staging.save(key, last, profile=profile.to_text())
             if progress is not None:
                 progress(last, m)
     finally:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dsel._lib.text import suggest
 from dsel.data.formats.base import SourceOptions
 from dsel.errors import DataError, OptionError
+
+#: In place of columns, `categorical` may say that dsel decides.
+AUTO: Final = "auto"
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class TableColumns:
     targets: list[int]
     index: int | None
     weight: int | None
+    categorical: frozenset[int] = frozenset()
+    auto: bool = False
 
     @classmethod
     def of(cls, names: Sequence[str], options: SourceOptions, where: str) -> TableColumns:
@@ -27,16 +33,31 @@ class TableColumns:
         column is left for X.
         """
         targets = [_position(names, column, "target", where) for column in options.target]
+        dropped = [_position(names, column, "drop", where) for column in options.drop]
         index = None if options.index is None else _position(names, options.index, "index", where)
         weight = None if options.weight is None else _position(names, options.weight, "weight", where)
-        taken = [*targets, *(column for column in (index, weight) if column is not None)]
+        taken = [*targets, *dropped, *(column for column in (index, weight) if column is not None)]
         for i, column in enumerate(taken):
             if column in taken[:i]:
                 raise OptionError(f"{where}: column {names[column]!r} is given twice.", "Give it once.")
         features = [i for i in range(len(names)) if i not in set(taken)]
         if not features:
-            raise DataError(f"{where} has no column left for X.", "Name fewer columns as targets or index.")
-        return cls(features, targets, index, weight)
+            raise DataError(f"{where} has no column left for X.", "Name fewer columns as targets, index or drop.")
+        auto = AUTO in options.categorical and AUTO not in names
+        named = [column for column in options.categorical if not (auto and column == AUTO)]
+        categorical = frozenset(_position(names, column, "categorical", where) for column in named)
+        for column in categorical - {*features, *targets}:
+            raise OptionError(
+                f"categorical={names[column]!r}: that column of {where} is no feature and no target.",
+                "Name it under one option only.",
+            )
+        return cls(features, targets, index, weight, categorical, auto)
+
+    @property
+    def used(self) -> list[int]:
+        """The columns that are read, in the order of the table."""
+        single = [column for column in (self.index, self.weight) if column is not None]
+        return sorted([*self.features, *self.targets, *single])
 
 
 def _position(names: Sequence[str], column: str | int, option: str, where: str) -> int:

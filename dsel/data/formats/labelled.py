@@ -1,0 +1,280 @@
+"""Arrays with named dimensions, read by xarray: NetCDF files and Zarr stores.
+
+X is one variable. One of its dimensions is that of the samples; the others together are the features. A data set
+without such a variable is a table whose columns are its variables of one dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dsel._lib.text import shorten, suggest
+from dsel.data import schema
+from dsel.data.formats.base import Array, Format, Source, SourceOptions
+from dsel.data.formats.groups import parts_of
+from dsel.data.formats.lazy_arrays import LazyArray, LazySource, Parts, target_columns, tree_identity
+from dsel.data.formats.sparse import SparseSource
+from dsel.data.store.array import read_attributes
+from dsel.errors import DataError, MissingExtraError, OptionError
+from dsel.storage.paths import AnyPath, zarr_store
+
+#: Dimensions that are taken for that of the samples; otherwise it is the first one.
+SAMPLES: Final = ("sample", "samples", "obs", "observation", "observations", "row", "rows", "time")
+
+_TAKES: Final = frozenset(("target", "index", "weight", "drop", "variable", "dimension"))
+_INSTEAD: Final = "Variables are named by variable (X), target (Y), weight and index (the labels of the samples)."
+
+
+def open_netcdf(path: AnyPath, options: SourceOptions) -> Source:
+    """Open a NetCDF file by xarray."""
+    return _source(partial(_netcdf, path), path, options)
+
+
+def open_zarr(path: AnyPath, options: SourceOptions) -> Source | SparseSource:
+    """Open a Zarr store of any dimension names by xarray, or its arrays if its dimensions have no names."""
+    is_annotated = read_attributes(path).get("encoding-type") == "anndata"
+    if is_annotated or "encoding-type" in read_attributes(path / "X"):
+        from dsel.data.formats.annotated import open_zarr as open_annotated
+
+        return open_annotated(path, options)
+    try:
+        return _source(partial(_zarr, path), path, options)
+    except _NoDimensions:
+        return LazySource(partial(_zarr_parts, path, options), path.name, _identity(path, options), options.dtype)
+
+
+def open_dataset(dataset: Any, options: SourceOptions) -> Source:
+    """Open an xarray Dataset in memory."""
+    from uuid import uuid4
+
+    @contextmanager
+    def parts() -> Iterator[Parts]:
+        yield dataset_parts(dataset, "the Dataset", options)
+
+    return LazySource(parts, "dataset", {"object": uuid4().hex}, options.dtype)
+
+
+def _source(opened: Callable[[], AbstractContextManager[Any]], path: AnyPath, options: SourceOptions) -> Source:
+    @contextmanager
+    def parts() -> Iterator[Parts]:
+        with opened() as dataset:
+            yield dataset_parts(dataset, str(path), options)
+
+    return LazySource(parts, path.name, _identity(path, options), options.dtype)
+
+
+def _identity(path: AnyPath, options: SourceOptions) -> dict[str, Any]:
+    chosen = [options.variable, options.dimension, list(options.target), options.index, options.weight]
+    return {**tree_identity(path), "parts": [*chosen, list(options.drop)]}
+
+
+class _NoDimensions(Exception):
+    """A Zarr store that xarray cannot open, since its dimensions have no names."""
+
+
+@contextmanager
+def _netcdf(path: AnyPath) -> Iterator[Any]:
+    import xarray as xr
+
+    with path.open("rb") as file:
+        if not file.read(4).startswith((b"CDF", b"\x89HDF")):
+            raise DataError(f"{path} is not a NetCDF file.", "Copy or write the file again.")
+    source: Any = path if isinstance(path, Path) else path.open("rb")
+    try:
+        dataset = xr.open_dataset(source, chunks=None, cache=False)
+    except ValueError as error:
+        if "backend" in str(error) or "engine" in str(error):
+            raise MissingExtraError(
+                f"Reading {path} needs a package for NetCDF, such as h5netcdf.", "pip install 'dsel[netcdf]'"
+            ) from error
+        raise DataError(f"{path} is not a NetCDF file: {error}.", "Copy or write the file again.") from error
+    except (OSError, TypeError) as error:
+        raise DataError(f"{path} is not a NetCDF file: {error}.", "Copy or write the file again.") from error
+    with dataset:
+        yield dataset
+
+
+@contextmanager
+def _zarr(path: AnyPath) -> Iterator[Any]:
+    import xarray as xr
+
+    try:
+        dataset = xr.open_zarr(zarr_store(path), consolidated=False, chunks=None)
+    except (KeyError, AttributeError, ValueError, TypeError) as error:  # xarray has no error of its own for this
+        raise _NoDimensions from error
+    if not dataset.variables:
+        raise _NoDimensions
+    with dataset:
+        yield dataset
+
+
+@contextmanager
+def _zarr_parts(path: AnyPath, options: SourceOptions) -> Iterator[Parts]:
+    import zarr
+
+    if options.dimension is not None:
+        raise OptionError(f"{path} has no names of dimensions.", "Leave dimension out: the first one is the samples.")
+    try:
+        found = zarr.open(zarr_store(path), mode="r")
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path} is not a Zarr store: {error}.", "Check the path.") from error
+    arrays = {"X": found} if isinstance(found, zarr.Array) else dict(_arrays(found))
+    yield parts_of(arrays, str(path), options)
+
+
+def _arrays(group: Any) -> Iterator[tuple[str, Any]]:
+    for name, item in group.members(max_depth=None):
+        if hasattr(item, "shape"):
+            yield name, item
+
+
+def dataset_parts(dataset: Any, where: str, options: SourceOptions) -> Parts:
+    """Return what the variables of a Dataset are.
+
+    Raises OptionError for a name that does not exist, DataError if X cannot be told from the other variables.
+    """
+    names = [_named(dataset, str(name), "target", where) for name in options.target]
+    weight = None if options.weight is None else _named(dataset, str(options.weight), "weight", where)
+    dropped = [_named(dataset, str(name), "drop", where) for name in options.drop]
+    x = _choose_x(dataset, {*names, weight, *dropped}, where, options)
+    sample = _sample_dimension(dataset, x, where, options)
+    if not names and x is not None and schema.Y in dataset and x != schema.Y and sample in dataset[schema.Y].dims:
+        names = [schema.Y]
+    weight = schema.WEIGHT if weight is None and _is_vector(dataset, schema.WEIGHT, sample) and x else weight
+    index = str(options.index) if options.index is not None else sample
+    if options.index is not None:
+        _named(dataset, index, "index", where)
+    y: LazyArray | None = None
+    targets: list[str] | None = None
+    classes: dict[str, list[str]] = {}
+    if names:
+        y, targets, classes = _targets(dataset, names, sample, where)
+    features: list[str] | None
+    if x is None:
+        columns = _columns(dataset, sample, {*names, weight, index, *dropped}, where)
+        matrix, features = _table(dataset, columns, sample, where), columns
+    else:
+        matrix, features = _matrix(dataset[x], sample, f"{x} of {where}"), _feature_labels(dataset[x], sample)
+    labels = dataset[index] if index in dataset.variables else None
+    weights = None if weight is None else _matrix(dataset[weight], sample, f"{weight} of {where}")
+    return Parts(
+        matrix, y, weights, features, targets,
+        None if labels is None else lambda start, stop: labels[start:stop].values.tolist(), classes,
+        (f"samples are along the dimension {sample}",),
+    )  # fmt: skip
+
+
+def _choose_x(dataset: Any, other: set[Any], where: str, options: SourceOptions) -> str | None:
+    """Return the variable that is X; None if the data set is a table of variables of one dimension."""
+    if options.variable is not None:
+        return _named(dataset, options.variable, "variable", where)
+    if schema.X in dataset:
+        return schema.X
+    numeric = {str(name): array for name, array in dataset.data_vars.items() if array.dtype.kind in "biuf"}
+    wide = [name for name, array in numeric.items() if array.ndim > 1 and name not in other]
+    if len(wide) > 1:
+        shown = shorten((f"{name} {dataset[name].dims}" for name in wide), 8)
+        raise DataError(f"{where} has {len(wide)} variables that may be X: {shown}.", "Name one with variable.")
+    if not wide and not numeric:
+        raise DataError(f"{where} has no variables of numbers, only {shorten(map(str, dataset.variables))}.")
+    return wide[0] if wide else None
+
+
+def _sample_dimension(dataset: Any, x: str | None, where: str, options: SourceOptions) -> str:
+    dims = [str(dim) for dim in (dataset[x].dims if x is not None else dataset.sizes)]
+    if options.dimension is not None:
+        if options.dimension not in dims:
+            raise OptionError(
+                f"dimension={options.dimension!r}: {x or 'the table'} of {where} has {', '.join(dims)}.",
+                suggest(options.dimension, dims),
+            )
+        return options.dimension
+    if x is None and len(dims) > 1:
+        raise DataError(
+            f"{where} has no matrix, and its variables have the dimensions {', '.join(dims)}.",
+            "Name that of the samples with dimension.",
+        )
+    return next((name for name in SAMPLES if name in dims), dims[0])
+
+
+def _matrix(array: Any, sample: str, where: str) -> LazyArray:
+    """Return a variable with the samples first and all other dimensions together."""
+    if sample not in array.dims:
+        raise DataError(f"{where} has dimensions {array.dims}.", f"One must be {sample}, that of the samples.")
+    others = [dim for dim in array.dims if dim != sample]
+    m = array.sizes[sample]
+    n = int(np.prod([array.sizes[dim] for dim in others], dtype=object))
+
+    def read(start: int, stop: int) -> Array:
+        part = array.isel({sample: slice(start, stop)}).transpose(sample, *others)
+        return np.asarray(part.values).reshape(stop - start, n)
+
+    chunks = array.encoding.get("chunks") or array.encoding.get("chunksizes")
+    rows = chunks[array.dims.index(sample)] if chunks else 1
+    return LazyArray(where, (m, n), np.dtype(array.dtype), read, int(rows))
+
+
+def _feature_labels(array: Any, sample: str) -> list[str] | None:
+    others = [dim for dim in array.dims if dim != sample]
+    if len(others) == 1:
+        return None if others[0] not in array.coords else [str(label) for label in array[others[0]].values.tolist()]
+    values = [
+        array[dim].values.tolist() if dim in array.coords else range(array.sizes[dim]) for dim in others
+    ]  # fmt: skip
+    return [
+        ",".join(f"{dim}={value}" for dim, value in zip(others, point, strict=True)) for point in product(*values)
+    ]  # fmt: skip
+
+
+def _targets(dataset: Any, names: Sequence[str], sample: str, where: str) -> tuple[LazyArray, Any, Any]:
+    if len(names) == 1 and dataset[names[0]].dtype.kind in "biuf":
+        array = dataset[names[0]]
+        y = _matrix(array, sample, f"{names[0]} of {where}")
+        return y, _feature_labels(array, sample) if array.ndim > 1 else [names[0]], {}
+    values = []
+    for name in names:
+        others = [dim for dim in dataset[name].dims if dim != sample]
+        values.append(np.asarray(dataset[name].transpose(sample, *others).values))
+    return target_columns(values, names, where)
+
+
+def _columns(dataset: Any, sample: str, other: set[Any], where: str) -> list[str]:
+    """Return the variables over the samples. Raises DataError that names those that are not numbers."""
+    found = [str(name) for name, array in dataset.data_vars.items() if array.dims == (sample,) and name not in other]
+    bad = [f"{name} ({dataset[name].dtype})" for name in found if dataset[name].dtype.kind not in "biuf"]
+    if bad or not found:
+        raise DataError(
+            f"{where}: {len(bad)} variables are not numbers: {shorten(bad, 20)}." if bad else f"{where} has no X.",
+            "Name each one under drop, or as a target or the index.",
+        )
+    return found
+
+
+def _table(dataset: Any, columns: Sequence[str], sample: str, where: str) -> LazyArray:
+    def read(start: int, stop: int) -> Array:
+        return np.column_stack([dataset[name][start:stop].values for name in columns])
+
+    dtype = np.result_type(*(dataset[name].dtype for name in columns))
+    return LazyArray(where, (dataset.sizes[sample], len(columns)), dtype, read)
+
+
+def _is_vector(dataset: Any, name: str, sample: str) -> bool:
+    return name in dataset and dataset[name].dims == (sample,)
+
+
+def _named(dataset: Any, name: str, option: str, where: str) -> str:
+    if name in dataset.variables:
+        return name
+    known = sorted(map(str, dataset.variables))
+    raise OptionError(f"{option}={name!r}: {where} has no such variable.", suggest(name, known, listed=8))
+
+
+NETCDF = Format("netcdf", (".nc", ".nc4", ".cdf", ".netcdf"), open_netcdf, _TAKES, _INSTEAD)
+ZARR = Format("zarr", (".zarr",), open_zarr, _TAKES, _INSTEAD, folders=True)

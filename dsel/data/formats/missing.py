@@ -1,0 +1,237 @@
+"""What is done about missing values of any source: rows are left out, means are filled in, or they are refused.
+
+The source is read once more before anything is written, a few megabytes at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel._lib.text import shorten
+from dsel.data.formats.base import Array, Missing, Reader, Rows, Source
+from dsel.errors import DataError, OptionError
+
+BUFFER_BYTES: Final = 8_000_000
+CHOICES: Final = ("keep", "refuse", "rows", "mean")
+
+
+def without_missing_values(
+    source: Source, missing: Missing, scanned: Callable[[int, int], None] | None = None
+) -> Source:
+    """Return a source whose missing values are treated as `missing` says; the same one where there are none.
+
+    Raises OptionError for an unknown choice, DataError if missing values are refused or nothing is left.
+    """
+    if missing not in CHOICES:
+        raise OptionError(f"missing={missing!r} is not known.", f"Use one of {', '.join(CHOICES)}.")
+    dtypes = (source.dtype, source.y_dtype, source.w_dtype)
+    if missing == "keep" or not any(dtype is not None and dtype.kind == "f" for dtype in dtypes):
+        return source
+    found = _count(source, scanned)
+    if not found.x.any() and not found.y.any() and not found.w:
+        return source
+    if missing == "refuse":
+        raise _refused(source, found)
+    if missing == "mean":
+        return FilledSource(source, found)
+    return CompleteRows(source, found)
+
+
+@dataclass
+class _Counts:
+    """Missing values of a source: per column, and the rows without any up to each buffer."""
+
+    height: int  # rows of a buffer
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+    sums: NDArray[np.float64]
+    first: NDArray[np.int64]  # of each column of X: the first row with a missing value
+    w: int = 0
+    complete: list[int] = field(default_factory=lambda: [0])  # rows without missing values before each buffer
+
+
+class FilledSource(Source):
+    """A source in which a missing value of X is the mean of the others in its column."""
+
+    def __init__(self, source: Source, found: _Counts) -> None:
+        if found.y.any() or found.w:
+            what = f"{int(found.y.sum())} values of Y" if found.y.any() else f"{found.w} weights"
+            raise DataError(f"{source.name}: {what} are missing.", "Means are for X only: give missing=rows.")
+        counts = source.shape[0] - found.x
+        if not counts.all():
+            labels = _labels(source, np.flatnonzero(counts == 0))
+            raise DataError(f"{source.name}: no value of {labels} is there.", "Name these columns under drop.")
+        self._source, self._means = source, found.sums / counts
+        _take_over(self, source)
+        self.notes = (*source.notes, f"{int(found.x.sum())} missing values became the mean of their column")
+
+    def identity(self) -> dict[str, Any]:
+        return {**self._source.identity(), "missing": "mean"}
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return _FilledReader(self._source.open(start, scratch), self._means)
+
+
+class CompleteRows(Source):
+    """The rows of a source that have no missing value in X, Y and the weights."""
+
+    def __init__(self, source: Source, found: _Counts) -> None:
+        _take_over(self, source)
+        kept = found.complete[-1]
+        if not kept:
+            raise DataError(f"{source.name}: every row has a missing value.", "Drop columns, or give missing=mean.")
+        self.source, self.found = source, found
+        self.shape = (kept, source.shape[1])
+        self.notes = (*source.notes, f"{source.shape[0] - kept} rows with missing values were left out")
+
+    def identity(self) -> dict[str, Any]:
+        return {**self.source.identity(), "missing": "rows"}
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return _CompleteReader(self, start, scratch)
+
+
+class _FilledReader(Reader):
+    def __init__(self, reader: Reader, means: NDArray[np.float64]) -> None:
+        self._reader, self._means = reader, means
+
+    def fill(self, rows: Rows) -> None:
+        self._reader.fill(rows)
+        for part in _slices(rows):
+            row, column = np.nonzero(np.isnan(part.x))
+            part.x[row, column] = self._means[column]
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class _CompleteReader(Reader):
+    def __init__(self, complete: CompleteRows, start: int, scratch: Path) -> None:
+        counts = complete.found
+        buffer = int(np.searchsorted(counts.complete, start, side="right")) - 1
+        buffer = min(buffer, len(counts.complete) - 2)
+        first = buffer * counts.height
+        self._reader = complete.source.open(first, scratch)
+        self._buffers = _buffers(complete.source, self._reader, first, counts.height)
+        self._skip = start - counts.complete[buffer]
+        self._rest: Rows | None = None
+
+    def fill(self, rows: Rows) -> None:
+        done = 0
+        while done < len(rows):
+            if self._rest is None or not len(self._rest):
+                self._rest = self._next()
+            count = min(len(self._rest), len(rows) - done)
+            _copy(self._rest[:count], rows[done : done + count])
+            self._rest, done = self._rest[count:], done + count
+
+    def _next(self) -> Rows:
+        found = next(self._buffers)
+        keep = np.flatnonzero(~_incomplete(found))[self._skip :]
+        self._skip = 0
+        others = (None if part is None else part[keep] for part in (found.y, found.w, found.samples))
+        return Rows(found.x[keep], *others)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _count(source: Source, scanned: Callable[[int, int], None] | None) -> _Counts:
+    m, n = source.shape
+    height = max(1, min(m, BUFFER_BYTES // (n * source.dtype.itemsize)))
+    counts = _Counts(
+        height, np.zeros(n, np.int64), np.zeros(source.n_targets, np.int64), np.zeros(n), np.full(n, -1, np.int64)
+    )
+    with tempfile.TemporaryDirectory() as scratch, closing(source.open(0, Path(scratch))) as reader:
+        for number, rows in enumerate(_buffers(source, reader, 0, height)):
+            _add(counts, rows, number * height)
+            if scanned is not None:
+                scanned(number * height + len(rows), m)
+    return counts
+
+
+def _add(counts: _Counts, rows: Rows, first_row: int) -> None:
+    is_nan = _is_nan(rows.x)
+    counts.sums += np.where(is_nan, 0.0, rows.x).sum(axis=0, dtype=np.float64)
+    counts.x += is_nan.sum(axis=0)
+    is_new = is_nan.any(axis=0) & (counts.first < 0)
+    counts.first[is_new] = first_row + is_nan.argmax(axis=0)[is_new]
+    if rows.y is not None:
+        counts.y += _is_nan(rows.y).sum(axis=0)
+    if rows.w is not None:
+        counts.w += int(_is_nan(rows.w).sum())
+    counts.complete.append(counts.complete[-1] + len(rows) - int(_incomplete(rows).sum()))
+
+
+def _buffers(source: Source, reader: Reader, first: int, height: int) -> Iterator[Rows]:
+    """Yield all rows from `first` on in new arrays of `height` rows."""
+    m, n = source.shape
+    for start in range(first, m, height):
+        count = min(height, m - start)
+        rows = Rows(
+            np.empty((count, n), source.dtype),
+            None if source.y_dtype is None else np.empty((count, source.n_targets), source.y_dtype),
+            None if source.w_dtype is None else np.empty(count, source.w_dtype),
+            np.empty(count, dtype=object) if source.has_samples else None,
+        )
+        reader.fill(rows)
+        yield rows
+
+
+def _slices(rows: Rows) -> Iterator[Rows]:
+    step = max(1, BUFFER_BYTES // max(1, rows.x.shape[1] * rows.x.itemsize))
+    return (rows[start : start + step] for start in range(0, len(rows), step))
+
+
+def _incomplete(rows: Rows) -> NDArray[np.bool_]:
+    """Return which rows have a missing value."""
+    found = np.asarray(_is_nan(rows.x).any(axis=1))
+    if rows.y is not None:
+        found |= _is_nan(rows.y).any(axis=1)
+    if rows.w is not None:
+        found |= _is_nan(rows.w)
+    return found
+
+
+def _is_nan(values: Array) -> NDArray[np.bool_]:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+
+
+def _copy(found: Rows, out: Rows) -> None:
+    for part, to in ((found.x, out.x), (found.y, out.y), (found.w, out.w), (found.samples, out.samples)):
+        if part is not None and to is not None:
+            to[...] = part
+
+
+def _take_over(new: Source, old: Source) -> None:
+    """Give a source the attributes of another one."""
+    for name in Source.__annotations__:
+        setattr(new, name, getattr(old, name))
+
+
+def _refused(source: Source, found: _Counts) -> DataError:
+    columns = np.flatnonzero(found.x)
+    said = [
+        f"{_labels(source, [j])} ({found.x[j]}, the first in row {found.first[j]})" for j in columns.tolist()
+    ]  # fmt: skip
+    if found.y.any():
+        said.append(f"Y ({int(found.y.sum())})")
+    if found.w:
+        said.append(f"the weights ({found.w})")
+    return DataError(
+        f"{source.name}: {len(said)} columns have missing values: {shorten(said, 20)}.",
+        "Fill them in, or give missing: rows leaves such rows out, mean fills in means, keep stores NaN.",
+    )
+
+
+def _labels(source: Source, columns: Any) -> str:
+    names = [f"column {j}" if source.features is None else repr(source.features[j]) for j in columns]
+    return shorten(names, 8)

@@ -1,0 +1,329 @@
+"""Tables as people have them: text, categories, dates, missing values; one message lists all that cannot be used."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dsel.data.ingest import ingest
+from dsel.data.store.reader import Store, open_store
+from dsel.errors import DataError, OptionError
+
+HOUSES = """id,area,rooms,colour,sold,comment,garden,price
+h1,120.5,3,red,2020-01-05,quiet street,true,high
+h2,,4,blue,2020-02-07,near the station,false,low
+h3,98,unknown,red,2021-03-01,needs a new roof,TRUE,high
+h4,70,2,,2021-04-01,as new,false,mid
+"""
+
+
+def write(folder: Path, text: str, name: str = "d.csv") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def stored(folder: Path, text: str, **options: Any) -> Store:
+    ingest(write(folder, text), folder / "s.zarr", **options)
+    return open_store(folder / "s.zarr")
+
+
+def whole(store: Store) -> list[Any]:
+    return store.x.read(0, store.shape[0]).tolist()
+
+
+def test_all_problems_are_reported_together_with_the_value_the_row_and_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        ingest(write(tmp_path, HOUSES), tmp_path / "s.zarr", target="price")
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("has 5 problems:")
+    for line, words in zip(
+        lines[1:],
+        [
+            ("row 0, column 'id': 'h1' is text (4 different values)", "categorical", "index", "drop"),
+            ("row 2, column 'rooms': 'unknown' is not a number (1 of 4 values are not)", "under na"),
+            ("row 0, column 'colour': 'red' is text (2 different values)", "categorical"),
+            ("column 'sold' holds dates or times (date32[day]), such as 2020-01-05 in row 0", "drop"),
+            ("row 0, column 'comment': 'quiet street' is text (4 different values)", "drop"),
+        ],
+        strict=True,
+    ):
+        assert all(word in line for word in words), line
+    assert not (tmp_path / "s.zarr").exists()
+
+
+def test_the_remedies_of_the_message_make_a_store(tmp_path: Path) -> None:
+    report = ingest(
+        write(tmp_path, HOUSES), tmp_path / "s.zarr", target="price", index="id", na="unknown", categorical="colour",
+        drop=["sold", "comment"],
+    )  # fmt: skip
+    store = open_store(tmp_path / "s.zarr")
+    assert store.features.tolist() == ["area", "rooms", "colour=blue", "colour=red", "garden"]
+    nan = np.nan
+    np.testing.assert_array_equal(
+        whole(store), [[120.5, 3, 0, 1, 1], [nan, 4, 1, 0, 0], [98, nan, 0, 1, 1], [70, 2, nan, nan, 0]]
+    )
+    assert store.sources is not None
+    assert store.sources.tolist() == ["area", "rooms", "colour", "colour", "garden"]
+    assert store.targets.tolist() == ["price=high", "price=low", "price=mid"]
+    assert store.attributes["dsel_classes"] == {"price": ["high", "low", "mid"]}
+    assert report.missing == {"area": 1, "rooms": 1, "colour=blue": 1, "colour=red": 1}
+    assert report.categories == {"colour": 2}
+    assert report.classes == {"price": ["high", "low", "mid"]}
+
+
+def test_auto_takes_text_with_few_values_and_no_column_that_is_mostly_numbers(tmp_path: Path) -> None:
+    rows = "\n".join(f"{'ab'[i % 2]},note {i},{i if i != 5 else 'five'}" for i in range(60))
+    with pytest.raises(DataError) as caught:
+        ingest(write(tmp_path, f"kind,note,number\n{rows}\n"), tmp_path / "s.zarr", categorical="auto")
+    said = str(caught.value)
+    assert "has 2 problems" in said
+    assert "'note 0' is text (60 different values)" in said
+    assert "row 5, column 'number': 'five' is not a number (1 of 60" in said
+    store = stored(tmp_path, f"kind,note,number\n{rows}\n", categorical=["auto", "number"], drop="note")
+    assert store.shape == (60, 62)
+
+
+def test_numbers_may_be_categories(tmp_path: Path) -> None:
+    store = stored(tmp_path, "zip,a\n10115,1\n80331,2\n9999,3\n10115,4\n", categorical="zip")
+    assert store.features.tolist() == ["zip=9999", "zip=10115", "zip=80331", "a"]
+    assert whole(store)[3] == [0, 1, 0, 4]
+
+
+def test_a_late_value_that_is_not_of_the_guessed_type_is_found(tmp_path: Path) -> None:
+    """pyarrow guesses types from the first block only."""
+    rows = "\n".join(f"{i},{i}" for i in range(40_000))
+    with pytest.raises(DataError) as caught:
+        ingest(write(tmp_path, f"a,b\n{rows}\n1,x\ny,2\n"), tmp_path / "s.zarr")
+    assert "row 40001, column 'a': 'y' is not a number (1 of 40002" in str(caught.value)
+    assert "row 40000, column 'b': 'x' is not a number (1 of 40002" in str(caught.value)
+    store = stored(tmp_path, f"a,b\n{rows}\n1,x\ny,2\n", na=["x", "y"])
+    assert store.shape == (40_002, 2)
+    assert np.isnan(store.x.read(40_000, 40_002)).tolist() == [[False, True], [True, False]]
+
+
+@pytest.mark.parametrize("words", [" null ", "+5", "1_000", "0x10", "TRUE", "1e400", "-inf", "Infinity", ".5", "5."])
+def test_a_word_is_a_number_whatever_stands_around_it_or_is_reported(tmp_path: Path, words: str) -> None:
+    expected = {" null ": np.nan, "+5": 5.0, ".5": 0.5, "5.": 5.0, "TRUE": 1.0}
+    text = f"a,b\n1,1\n{words},2\n"
+    if words in expected:
+        np.testing.assert_array_equal(whole(stored(tmp_path, text)), [[1, 1], [expected[words], 2]])
+    else:
+        with pytest.raises(DataError, match=r"row 1, column 'a'"):
+            stored(tmp_path, text)
+
+
+def test_separator_decimal_mark_and_line_breaks_in_quotes(tmp_path: Path) -> None:
+    text = 'name;a;b\n"first\nline";1,5;2\n"x;y";-3,25;4\n'
+    store = stored(tmp_path, text, separator=";", decimal=",", index="name")
+    assert whole(store) == [[1.5, 2.0], [-3.25, 4.0]]
+    assert store.samples is not None
+    assert store.samples.tolist() == ["first\nline", "x;y"]
+
+
+def test_wrong_lines_are_listed_with_their_numbers_next_to_other_problems(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        stored(tmp_path, "a,b\n1,2\n1,2,3\n4\n\nred,6\n")
+    said = str(caught.value)
+    assert "line 3 has 3 fields and the header has 2, line 4 has 1 fields" in said
+    assert "column 'a': 'red' is not a number" in said
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_bytes("a,b\nM\xfcnchen,1\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8"):
+        ingest(tmp_path / "d.csv", tmp_path / "s.zarr", categorical="a")
+
+
+# --- missing values ---
+
+GAPS = "a,b,y\n1,10,1\n,20,2\n3,,3\n5,40,\n6,50,5\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ("keep", [[1, 10], [np.nan, 20], [3, np.nan], [5, 40], [6, 50]]),
+        ("rows", [[1, 10], [6, 50]]),
+    ],
+)
+def test_missing_values_are_kept_or_their_rows_left_out(tmp_path: Path, missing: Any, expected: Any) -> None:
+    store = stored(tmp_path, GAPS, target="y", missing=missing)
+    np.testing.assert_array_equal(whole(store), expected)
+
+
+def test_missing_values_become_means_but_not_in_targets(tmp_path: Path) -> None:
+    store = stored(tmp_path, GAPS, drop="y", missing="mean")
+    np.testing.assert_array_equal(whole(store), [[1, 10], [3.75, 20], [3, 30], [5, 40], [6, 50]])
+    with pytest.raises(DataError, match=r"row 3, column 'y': the value is missing.*missing=rows"):
+        stored(tmp_path, GAPS, target="y", missing="mean", overwrite=True)
+
+
+def test_refused_missing_values_are_listed_with_the_choices(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        stored(tmp_path, GAPS, target="y", missing="refuse")
+    for place in ("row 1, column 'a'", "row 2, column 'b'", "row 3, column 'y'", "missing=rows"):
+        assert place in str(caught.value)
+    with pytest.raises(OptionError, match="missing='drop' is not known"):
+        stored(tmp_path, GAPS, missing="drop")
+
+
+@pytest.mark.parametrize("missing", ["rows", "mean", "refuse"])
+@pytest.mark.parametrize("stop_at", [None, 7, 14])
+def test_arrays_with_missing_values(tmp_path: Path, missing: Any, stop_at: int | None) -> None:
+    values = np.random.default_rng(0).standard_normal((30, 4))
+    values[[3, 11, 12, 20], [0, 1, 1, 3]] = np.nan
+    np.save(tmp_path / "x.npy", values)
+    np.save(tmp_path / "y.npy", np.arange(30.0))
+    options = {"y": tmp_path / "y.npy", "missing": missing, "chunks": (7, 4)}
+    if missing == "refuse":
+        with pytest.raises(DataError, match=r"3 columns have missing values: column 0 \(1, the first in row 3\)"):
+            ingest(tmp_path / "x.npy", tmp_path / "s", **options)
+        return
+    if stop_at is not None:
+
+        def stop(done: int, _: int) -> None:
+            if done == stop_at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            ingest(tmp_path / "x.npy", tmp_path / "s", progress=stop, **options)
+    assert ingest(tmp_path / "x.npy", tmp_path / "s", **options).resumed_rows == (stop_at or 0)
+    keep = ~np.isnan(values).any(axis=1) if missing == "rows" else slice(None)
+    expected = np.where(np.isnan(values), np.nanmean(values, axis=0), values)[keep]
+    store = open_store(tmp_path / "s")
+    assert store.y is not None
+    np.testing.assert_allclose(whole(store), expected, rtol=1e-14)
+    np.testing.assert_array_equal(store.y.read(0, store.shape[0])[:, 0], np.arange(30.0)[keep])
+
+
+def test_buffers_of_any_height_leave_out_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsel.data.formats.missing.BUFFER_BYTES", 5 * 2 * 8)
+    values = np.random.default_rng(0).standard_normal((50, 2))
+    values[np.random.default_rng(1).random((50, 2)) < 0.3] = np.nan
+    np.save(tmp_path / "x.npy", values)
+
+    def stop(done: int, _: int) -> None:
+        if done == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(tmp_path / "x.npy", tmp_path / "s", missing="rows", chunks=(4, 2), progress=stop)
+    ingest(tmp_path / "x.npy", tmp_path / "s", missing="rows", chunks=(4, 2))
+    np.testing.assert_array_equal(whole(open_store(tmp_path / "s")), values[~np.isnan(values).any(axis=1)])
+
+
+# --- the report ---
+
+
+def test_the_report_counts_types_missing_values_constants_and_equal_columns(tmp_path: Path) -> None:
+    text = "a,b,c,d,e,f\n" + "\n".join(f"{i},{2 * i},7,{i},{'' if i % 3 else i},true" for i in range(20))
+    report = ingest(write(tmp_path, text), tmp_path / "s.zarr", chunks=(6, 6))
+    assert report.types == {"double": 5, "bool": 1}
+    assert report.missing == {"e": 13}
+    assert report.constant == ["c", "f"]
+    assert report.duplicates == [["a", "d"]]
+    lines = "\n".join(report.lines())
+    assert "missing values in 1 columns: e (13)" in lines
+    assert "equal columns: a = d" in lines
+    assert "constant: c, f" in lines
+    assert report.to_dict()["duplicates"] == [["a", "d"]]
+
+
+def test_the_report_after_an_interruption_is_that_of_all_rows(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 3, (40, 6)).astype("float32")
+    values[:, 3], values[:, 4], values[2, 5] = values[:, 0], 1.0, np.nan
+    np.save(tmp_path / "x.npy", values)
+
+    def stop(done: int, _: int) -> None:
+        if done == 21:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ingest(tmp_path / "x.npy", tmp_path / "s", chunks=(7, 6), progress=stop)
+    report = ingest(tmp_path / "x.npy", tmp_path / "s", chunks=(7, 6))
+    assert (report.missing, report.constant, report.duplicates) == ({"x5": 1}, ["x4"], [["x0", "x3"]])
+
+
+def test_both_readings_report_their_progress(tmp_path: Path) -> None:
+    done: list[tuple[str, int, int]] = []
+    path = write(tmp_path, "a,b\n1,2\n3,4\n")
+    ingest(
+        path, tmp_path / "s", scanned=lambda now, of: done.append(("scan", now, of)),
+        progress=lambda now, of: done.append(("write", now, of)),
+    )  # fmt: skip
+    assert [kind for kind, _, _ in done] == ["scan", "write"]
+    assert all(now == of for _, now, of in done)
+    assert done[0][2] == path.stat().st_size
+
+
+# --- data frames ---
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "a": [1.5, 2.5, 4.0],
+            "flag": [True, False, True],
+            "count": pd.array([1, None, 3], "Int64"),
+            "size": pd.Categorical(["S", "L", "S"], categories=["S", "M", "L"]),
+            "y": [0, 1, 2],
+        },
+        index=["p", "q", "r"],
+    )
+
+
+EXPECTED = [[1.5, 1, 1, 0, 1], [2.5, 0, np.nan, 1, 0], [4.0, 1, 3, 0, 1]]
+
+
+def polars_frame() -> Any:
+    data = frame().assign(size=frame()["size"].astype(str))
+    columns = {name: data[name].tolist() for name in data} | {"count": [1, None, 3]}
+    return pl.DataFrame(columns).with_columns(pl.col("size").cast(pl.Categorical))
+
+
+def dask_frame() -> Any:
+    dd = pytest.importorskip("dask.dataframe")
+    return dd.from_pandas(frame().assign(size=frame()["size"].astype(str)), npartitions=2)
+
+
+FRAMES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "pandas": (frame, {}),
+    "pandas with pyarrow": (lambda: frame().convert_dtypes(dtype_backend="pyarrow"), {"categorical": ["size"]}),
+    "polars": (polars_frame, {}),
+    "arrow": (lambda: pa.Table.from_pandas(frame(), preserve_index=False), {}),
+    "dask": (dask_frame, {"categorical": ["size"]}),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_data_frame_is_stored_with_labels_and_categories(tmp_path: Path, kind: str) -> None:
+    make, options = FRAMES[kind]
+    ingest(make(), tmp_path / "s.zarr", target=["y"], **options)
+    store = open_store(tmp_path / "s.zarr")
+    assert store.features.tolist() == ["a", "flag", "count", "size=L", "size=S"]
+    np.testing.assert_array_equal(whole(store), EXPECTED)
+    assert store.targets.tolist() == ["y"]
+    assert (None if store.samples is None else store.samples.tolist()) == (
+        ["p", "q", "r"] if "pandas" in kind else None
+    )
+
+
+def test_what_is_no_table_is_named(tmp_path: Path) -> None:
+    mixed = pd.DataFrame({"a": [1, "two", 3.0], "b": [date(2020, 1, 1)] * 3})
+    with pytest.raises(DataError, match="column 'a' of type object holds values of several kinds"):
+        ingest(mixed, tmp_path / "s.zarr")
+    with pytest.raises(OptionError, match=r"source is a ndarray.*ingest_arrays"):
+        ingest(np.eye(3), tmp_path / "s.zarr")
+    with pytest.raises(OptionError, match="a DataFrame does not take the option separator"):
+        ingest(frame(), tmp_path / "s.zarr", separator=";")
+    pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1.0, 2.0]}), tmp_path / "d.parquet")
+    with pytest.raises(DataError, match=r"column 'a' holds no numbers \(list"):
+        ingest(tmp_path / "d.parquet", tmp_path / "s.zarr")
