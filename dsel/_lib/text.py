@@ -1,4 +1,4 @@
-"""Words in messages: lists that are cut short, and suggestions for a misspelled name."""
+"""Words in messages: lists that are cut short, suggestions for a misspelled name, and text that is safe to print."""
 
 from __future__ import annotations
 
@@ -11,6 +11,28 @@ def shorten(items: Iterable[str], limit: int = 5) -> str:
     everything = list(items)
     rest = len(everything) - limit
     return ", ".join(everything[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def printable(text: object, *, keep_lines: bool = False) -> str:
+    r"""Return the text with control characters escaped, so that it cannot command the terminal or forge a log line.
+
+    Parameters
+    ----------
+    text : object
+        What to print, such as a label that came from a file.
+    keep_lines : bool
+        Keep line breaks.
+
+    Examples
+    --------
+    >>> printable("a\x1b]52;c;\x07b")
+    'a\\x1b]52;c;\\x07b'
+    """
+    words = str(text)
+    if words.isprintable():
+        return words
+    kept = "\n" if keep_lines else ""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in words)
 
 
 def suggest(word: str, known: Iterable[str], *, closest: int = 1, listed: int | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Commands that run a job: run, plan, resume, certify and demo."""
+"""Commands that run a job: init, run, plan, resume, certify, status and demo."""
 
 from __future__ import annotations
 
@@ -7,50 +7,63 @@ from typing import Annotated
 
 import typer
 
-from dsel.cli.application import LogFormat, app
-from dsel.cli.options import ChooseK, Cluster, Folder, K, Log, MaxK, Out, changes
+from dsel.cli.application import LogFormat, app, examples
+from dsel.cli.options import ChooseK, Cluster, Folder, Job, Json, K, Log, MaxK, Out, Store, as_size, changes
+from dsel.cli.output import print_json, print_selection, terminal_width
 
 
-@app.command()
+@app.command(epilog=examples("dsel init data.zarr", "dsel init data.zarr --out night.yaml --k 20"))
+def init(
+    store: Store,
+    out: Annotated[Path, typer.Option(help="The job file to write.")] = Path("job.yaml"),
+    k: Annotated[str | None, typer.Option(help="How many columns to choose, or auto; by default 10, or fewer.")] = None,
+    method: Annotated[str, typer.Option(help="The method.")] = "poss",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Write a commented job file for a store. It runs as it is; its comments explain what can be changed."""
+    from dsel.jobs.job_template import write_job_file
+
+    size = write_job_file(store, out, k=as_size(k), method=method, overwrite=overwrite)
+    if json:
+        print_json({"job": str(out), "store": store, "k": size, "method": method})
+    else:
+        typer.echo(f"{out} chooses {size} columns of {store}. Read it, then: dsel run {out}")
+
+
+@app.command(epilog=examples("dsel run job.yaml", "dsel run job.yaml --out s3://bucket/result --cluster cluster.yaml"))
 def run(
-    job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
+    job: Job,
     out: Out = None,
     cluster: Cluster = None,
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
     log_format: Log = LogFormat.text,
+    json: Json = False,
 ) -> None:
     """Run a job. An interrupted job continues; a finished one is not run again."""
     from dsel.config.job import read_job
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import run_job
-    from dsel.selection.render import render
     from dsel.storage.paths import as_path
 
-    typer.echo(
-        render(
-            run_job(
-                read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k)),
-                Reporter.for_terminal(log_format.value),
-            )
-        )
-    )
+    asked = read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k))
+    selection = run_job(asked, Reporter.for_terminal(log_format.value))
+    print_selection(selection, json, footer=f"Saved in {asked.out} (details in run.log)")
 
 
-@app.command()
+@app.command(epilog=examples("dsel plan job.yaml", "dsel plan job.yaml --json"))
 def plan(
-    job: Annotated[Path, typer.Argument(help="Job file (YAML).")],
+    job: Job,
     out: Out = None,
     cluster: Cluster = None,
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Print what a job will need: representation, passes, bytes, tasks, memory, disk and time. Nothing runs."""
-    from json import dumps
-
     from dsel.config.job import read_job
     from dsel.jobs.runner import plan_job
     from dsel.planning.calibration import calibrated
@@ -58,51 +71,74 @@ def plan(
 
     made, dataset = plan_job(read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k)))
     made = calibrated(made, dataset)
-    typer.echo(dumps(made.as_dict(), indent=1) if json else str(made))
+    if json:
+        print_json(made.as_dict())
+    else:
+        typer.echo(str(made))
     made.require()
 
 
-@app.command()
+@app.command(epilog=examples("dsel resume result"))
 def resume(
     folder: Folder,
     log_format: Log = LogFormat.text,
+    json: Json = False,
 ) -> None:
     """Continue an interrupted job."""
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import resume_job
-    from dsel.selection.render import render
     from dsel.storage.paths import as_path
 
-    typer.echo(render(resume_job(as_path(folder), Reporter.for_terminal(log_format.value))))
+    print_selection(resume_job(as_path(folder), Reporter.for_terminal(log_format.value)), json)
 
 
-@app.command()
+@app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
 def certify(
     folder: Folder,
     time: Annotated[str, typer.Option(help="Time for the proof: 90s, 10m, 2h.")] = "1m",
     nodes: Annotated[int | None, typer.Option(min=1, help="Stop after this many nodes.")] = None,
-    all_sizes: Annotated[bool, typer.Option(help="Certify every size up to k, not only the chosen size.")] = False,
+    all_sizes: Annotated[
+        bool, typer.Option("--all-sizes", help="Certify every size up to k, not only the chosen size.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     log_format: Log = LogFormat.text,
+    json: Json = False,
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
     from dsel.jobs.certify import ProofBudget
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run
-    from dsel.selection.render import render
     from dsel.storage.paths import as_path
 
     budget = ProofBudget(parse_duration(time), nodes, "all" if all_sizes else "chosen", log=log)
-    typer.echo(render(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value))))
+    print_selection(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value)), json)
 
 
-@app.command()
+@app.command(epilog=examples("dsel status result", "dsel status s3://bucket/result --json"))
+def status(folder: Folder, json: Json = False) -> None:
+    """Print whether a job runs, on which host, how far it is, and what it said last."""
+    from dsel.jobs.status import read_status
+    from dsel.storage.paths import as_path
+
+    found = read_status(as_path(folder))
+    if json:
+        print_json(found.as_dict())
+    else:
+        typer.echo(found.render())
+
+
+@app.command(epilog=examples("dsel demo", "dsel demo --out /tmp/dsel-demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the store and the result of the demo.")] = Path("dsel-demo"),
+    json: Json = False,
 ) -> None:
     """Ingest a small example data set, select from it, and compare methods."""
-    from dsel.jobs.demo import run_demo
+    from dsel.jobs.demo import render_demo, run_demo
 
-    typer.echo(run_demo(out))
+    found = run_demo(out)
+    if json:
+        print_json({name: selection.as_dict() for name, selection in found.items()})
+    else:
+        typer.echo(render_demo(found, out, terminal_width()))

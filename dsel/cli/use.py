@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dsel.cli.application import LogFormat, app
-from dsel.cli.options import Cluster, Folder, Log, Store
+from dsel.cli.application import LogFormat, app, examples
+from dsel.cli.options import Cluster, Folder, Json, Log, Store
+from dsel.cli.output import print_json
 
 
 class ExportForm(StrEnum):
@@ -19,7 +20,7 @@ class ExportForm(StrEnum):
     json = "json"
 
 
-@app.command()
+@app.command(epilog=examples("dsel export result", "dsel export result --format csv --out coefficients.csv"))
 def export(
     folder: Folder,
     form: Annotated[
@@ -27,20 +28,21 @@ def export(
     ] = ExportForm.labels,
     out: Annotated[str | None, typer.Option(help="File to write: a path or a URL. By default standard output.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
     from dsel.selection.export import export_text, write_export
     from dsel.selection.result import open_selection
     from dsel.storage.paths import as_path
 
-    text = export_text(open_selection(folder), form.value)
+    text = export_text(open_selection(folder), "json" if json else form.value)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_export(text, as_path(out), overwrite=overwrite)
 
 
-@app.command()
+@app.command(epilog=examples("dsel predict result new.zarr predictions.zarr"))
 def predict(
     folder: Folder,
     store: Store,
@@ -48,8 +50,11 @@ def predict(
     cluster: Cluster = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a Zarr group.")] = False,
     log_format: Log = LogFormat.text,
+    json: Json = False,
 ) -> None:
     """Predict the targets for every row of a store, block by block, and write them to a Zarr group."""
+    from dataclasses import asdict
+
     from dask.utils import format_bytes
 
     from dsel.config.job import read_cluster
@@ -62,6 +67,9 @@ def predict(
     found = predict_run(
         as_path(folder), as_path(store), as_path(out), cluster=section, overwrite=overwrite, reporter=reporter
     )
+    if json:
+        print_json({"out": out, **asdict(found)})
+        return
     m, N = found.shape
     typer.echo(
         f"{out}: {m:,} rows x {N:,} targets from {found.columns} columns, {format_bytes(found.bytes_read)} read in "

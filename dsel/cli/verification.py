@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from dsel.cli.application import app
+from dsel.cli.application import app, examples
 from dsel.cli.options import Folder
 
 
-@app.command()
+@app.command(epilog=examples("dsel verify result", "dsel verify result --sample 1000 --workers 4"))
 def verify(
     folder: Folder,
     store: Annotated[str | None, typer.Option(help="The data, if they are not where the job says.")] = None,

@@ -239,7 +239,7 @@ def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
 
 
 def _cluster_section(path: Path) -> Any:
-    values = _read_yaml(path)
+    values = _read_yaml(path, "cluster file")
     if not isinstance(values, dict) or list(values) != ["cluster"]:
         raise OptionError(f"{path} does not have one key, cluster.", "Write it as in a job file.")
     return values["cluster"]
@@ -263,13 +263,16 @@ def _require_each_key_once(node: Any) -> None:
             _require_each_key_once(value)
 
 
-def _read_yaml(path: Path) -> Any:
+def _read_yaml(path: Path, what: str = "job file") -> Any:
     try:
+        if path.exists() and not path.is_file():  # a pipe would wait for ever
+            raise MissingInputError(f"The {what} {path} is not a file.", "Name a YAML file.")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise MissingInputError(f"The job file {path} cannot be read: {error.strerror}.") from error
+        remedy = f"Check the path of the {what}" + (", or write one with dsel init." if what == "job file" else ".")
+        raise MissingInputError(f"The {what} {path} cannot be read: {error.strerror}.", remedy) from error
     except UnicodeDecodeError as error:
-        raise OptionError(f"{path} is not a text file: {error}.", "Name the job file (YAML, in UTF-8).") from error
+        raise OptionError(f"{path} is not a text file: {error}.", f"Name the {what} (YAML, in UTF-8).") from error
     try:
         _require_each_key_once(yaml.compose(text, yaml.SafeLoader))
         return yaml.safe_load(text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import ceil, prod
 from typing import Any
 
-from dsel._lib.text import shorten
+from dsel._lib.text import printable, shorten
 from dsel.data import schema
 from dsel.data.chunking import FEWEST_FULL_ROWS, TARGET_BYTES
 from dsel.data.store.array import is_complete, open_array
@@ -45,8 +45,15 @@ class StoreInfo:
     absent: tuple[str, ...]
     notes: tuple[str, ...]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary, ready for JSON."""
+        return {**asdict(self), "path": str(self.path)}
+
     def lines(self) -> list[str]:
-        """Return the summary as plain text, one fact per line."""
+        """Return the summary as plain text, one fact per line. Control characters in labels are escaped."""
+        return [printable(line) for line in self._lines()]
+
+    def _lines(self) -> list[str]:
         text = [str(self.path)]
         for v in self.variables:
             memory = "" if v.bytes_in_memory is None else f", {_size(v.bytes_in_memory)} in memory"
@@ -81,35 +88,27 @@ def describe(path: str | AnyPath) -> StoreInfo:
     )
 
 
-def render(info: StoreInfo) -> str:
-    """Return the summary with a table of the arrays."""
+def render(info: StoreInfo, width: int | None = None) -> str:
+    """Return the summary with a table of the arrays, for a terminal of this width."""
     from io import StringIO
 
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE, title=str(info.path), title_justify="left")
+    table = Table(box=SIMPLE, title=printable(info.path), title_justify="left")
     for heading in ("variable", "shape", "dtype", "chunks", "number", "in memory", "on disk", "compression"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     for v in info.variables:
         memory = "" if v.bytes_in_memory is None else _size(v.bytes_in_memory)
         chunks = _times(v.chunks) + ("" if v.shards is None else f" in shards of {_times(v.shards)}")
-        row = (
-            v.name,
-            _times(v.shape),
-            v.dtype,
-            chunks,
-            str(v.n_chunks),
-            memory,
-            _size(v.bytes_on_disk),
-            v.compression,
-        )
-        table.add_row(*row)
+        sizes = str(v.n_chunks), memory, _size(v.bytes_on_disk)
+        table.add_row(v.name, _times(v.shape), v.dtype, chunks, *sizes, v.compression)
     out = StringIO()
-    Console(file=out, width=160, highlight=False, markup=False).print(table)
+    Console(file=out, width=width or 1000, highlight=False, markup=False, emoji=False).print(table)
     rest = info.lines()[1 + len(info.variables) :]
-    return "\n".join([out.getvalue().rstrip(), "", *rest])
+    text = "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
+    return "\n".join([text, "", *rest])
 
 
 def _describe_sparse(store: SparseStore) -> StoreInfo:

@@ -19,8 +19,8 @@ OPTIMUM = 0.438258
 K = 8
 
 
-def run_demo(out: Path) -> str:
-    """Ingest, select by forward selection and by POSS on a local cluster, and return the comparison as text."""
+def run_demo(out: Path) -> dict[str, Selection]:
+    """Ingest, select by forward selection and by POSS on a local cluster, and return the selections by method."""
     from dsel.data.ingest import ingest
 
     store = out / "sonar.zarr"
@@ -34,9 +34,13 @@ def run_demo(out: Path) -> str:
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
     reporter = Reporter.for_terminal
-    forward = run_job(_job(store, out / "forward", "forward"), reporter())
-    poss = run_job(_job(store, out / "poss", "poss"), reporter())
-    return "\n".join([render(poss), _comparison(forward, poss), _next_steps(out)])
+    return {method: run_job(_job(store, out / method, method), reporter()) for method in ("forward", "poss")}
+
+
+def render_demo(found: dict[str, Selection], out: Path, width: int | None = None) -> str:
+    """Return the answer of POSS, its comparison with forward selection, and what to do next, as text."""
+    forward, poss = found["forward"], found["poss"]
+    return "\n".join([render(poss, width), _comparison(forward, poss), _next_steps(out)])
 
 
 def _job(store: Path, out: Path, method: str) -> JobFile:
@@ -56,4 +60,9 @@ def _comparison(forward: Selection, poss: Selection) -> str:
 
 
 def _next_steps(out: Path) -> str:
-    return f"Saved in {out}: sonar.zarr, forward, poss. Print it again with: dsel show {out / 'poss'}"
+    return (
+        f"Saved in {out}: sonar.zarr, forward, poss. Next:\n"
+        f"  dsel certify {out / 'poss'}                   # prove how good it is\n"
+        f"  dsel compare {out / 'forward'} {out / 'poss'}\n"
+        f"  dsel init {out / 'sonar.zarr'}                # write a job file for these data"
+    )

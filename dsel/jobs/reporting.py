@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
+from dsel._lib.text import printable
 from dsel.errors import DselError, OutputError
+from dsel.jobs.status import StatusFile
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.progress import SearchProgress
 from dsel.storage.log_handler import log_handler
@@ -25,6 +27,9 @@ log = logging.getLogger("dsel")
 LINE_SECONDS = 10.0
 
 LogFormat = Literal["text", "json"]
+
+#: The progress of a stage that has just begun.
+_NOTHING = {"done": None, "total": None, "best": None, "note": "", "seconds_left": None}
 
 
 class _JsonLines(logging.Formatter):
@@ -44,6 +49,16 @@ class _JsonLines(logging.Formatter):
         return json.dumps({**line, **getattr(record, "fields", {})})
 
 
+class _Lines(logging.Formatter):
+    """Format a record as one line. Control characters are escaped, so that no label forges a line."""
+
+    def __init__(self, run: str, form: str = "%(asctime)s {run} %(levelname)s %(message)s") -> None:
+        super().__init__(form.format(run=run))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
 class Reporter:
     """Report the progress of passes (tasks) and of the search (iterations, best value).
 
@@ -60,12 +75,16 @@ class Reporter:
         The id of this run. It is in every line.
     publish : callable or None
         Called with each report of progress as a dict, for metrics.
+    status : StatusFile or None
+        It is told about the same progress, for `dsel status`.
     """
 
     def __init__(self, bars: Any | None = None, log_format: LogFormat = "text") -> None:
         moment = datetime.now(UTC).strftime("%Y%m%dt%H%M%S")
         self.run = f"{moment}-{uuid4().hex[:4]}"
         self.publish: Callable[[dict[str, Any]], None] | None = None
+        self.status: StatusFile | None = None
+        self._expected: tuple[int | None, float | None] = (None, None)
         self._json = log_format == "json"
         self._bars = bars
         self._task: Any = None
@@ -73,6 +92,7 @@ class Reporter:
         self._last = 0.0
         self._start = 0.0
         self._saved: float | None = None
+        self._first: tuple[int, float] | None = None
 
     @classmethod
     def for_terminal(cls, log_format: LogFormat = "text") -> Reporter:
@@ -87,13 +107,17 @@ class Reporter:
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Write the log lines of dsel to standard error, and show the bars, during the block."""
+        """Show the bars, or write the log lines of dsel to standard error, during the block.
+
+        Next to bars, only warnings and errors are written: the details go to the log file.
+        """
         if self._bars is None:
             handler = self._formatted(logging.StreamHandler())
         else:
             from rich.logging import RichHandler
 
-            handler = RichHandler(console=self._bars.console, show_path=False)
+            handler = RichHandler(logging.WARNING, console=self._bars.console, show_path=False)
+            handler.setFormatter(_Lines(self.run, "%(message)s"))
         before = log.level, log.propagate
         log.setLevel(logging.INFO)
         log.propagate = False
@@ -147,8 +171,7 @@ class Reporter:
             handler.close()
 
     def _formatted(self, handler: logging.Handler) -> logging.Handler:
-        plain = logging.Formatter(f"%(asctime)s {self.run} %(levelname)s %(message)s")
-        handler.setFormatter(_JsonLines(self.run) if self._json else plain)
+        handler.setFormatter(_JsonLines(self.run) if self._json else _Lines(self.run))
         return handler
 
     def format_logger(self, logger: str) -> None:
@@ -160,9 +183,15 @@ class Reporter:
     def stage(self, name: str) -> None:
         """Report that a stage begins: statistics, search or check."""
         log.info("%s", name, extra={"fields": {"stage": name}})
-        self._stage, self._start, self._last = name, time.monotonic(), time.monotonic()
+        self._stage, self._start, self._last, self._first = name, time.monotonic(), time.monotonic(), None
+        if self.status is not None:
+            self.status.update({**_NOTHING, "stage": name})
         if self._bars is not None:
             self._task = self._bars.add_task(name, total=None, note="")
+
+    def expect(self, iterations: int | None, seconds: float | None) -> None:
+        """Record how long the search takes at most, so that its progress says how much is left."""
+        self._expected = (iterations, seconds)
 
     def tasks(self, done: int, total: int) -> None:
         """Report the finished tasks of the current pass."""
@@ -172,20 +201,29 @@ class Reporter:
         """Report a search between two slices. A search on workers describes its own progress."""
         progress: SearchProgress | None = getattr(search, "progress", None)
         if progress is not None:
-            self._show(progress.iterations, progress.limit, str(progress))
+            self._show(progress.iterations, progress.limit, str(progress), progress.best, progress.seconds_left)
             return
-        speed = search.iteration / max(time.monotonic() - self._start, 1e-9)
-        note = f"{search.iteration:,} iterations, best {search.best_value:.6g}, {speed:,.0f} per second"
-        self._show(search.iteration, total, note, search.best_value)
+        spent = max(time.monotonic() - self._start, 1e-9)
+        iterations, seconds = self._expected if self._stage == "search" else (total, None)
+        note = (
+            f"{search.iteration:,} iterations, best {search.best_value:.6g}, {search.iteration / spent:,.0f} per second"
+        )
+        left = None if seconds is None else max(seconds - spent, 0.0)
+        self._show(search.iteration, iterations, note, search.best_value, left)
 
     def saved(self) -> None:
         """Record that a checkpoint was written."""
         self._saved = time.time()
 
-    def _show(self, done: int, total: int | None, note: str, best: float | None = None) -> None:
+    def _show(
+        self, done: int, total: int | None, note: str, best: float | None = None, seconds_left: float | None = None
+    ) -> None:
         progress = {"stage": self._stage, "done": done, "total": total, "best": best, "checkpoint": self._saved}
         if self.publish is not None:
             self.publish(progress)
+        if self.status is not None:
+            left = self._seconds_left(done, total, seconds_left)
+            self.status.update({**progress, "note": note, "seconds_left": left})
         if self._bars is not None:
             if self._task is not None:
                 self._bars.update(self._task, completed=done, total=total, note=note)
@@ -195,3 +233,13 @@ class Reporter:
             self._last = now
             fields = {name: value for name, value in progress.items() if value is not None and value != math.inf}
             log.info("%s: %s", self._stage, note, extra={"fields": fields})
+
+    def _seconds_left(self, done: int, total: int | None, known: float | None) -> float | None:
+        """Return about how long the stage still takes: the shorter of its time limit and its work at this speed."""
+        if self._first is None:
+            self._first = (done, time.monotonic())
+        first, since = self._first
+        by_work = None
+        if total and done > first:
+            by_work = (time.monotonic() - since) / (done - first) * max(total - done, 0)
+        return min((seconds for seconds in (known, by_work) if seconds is not None), default=None)

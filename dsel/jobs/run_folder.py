@@ -1,23 +1,27 @@
 """The folder of one run: its small files, what it belongs to, and the lock that keeps other runs out.
 
 `job.json` says what was asked and of which data. `checkpoint.json` exists while the search runs. `run.log` has the log
-lines, and `journal.jsonl` the events of a search on workers (`dsel.search.parallel.journal`). At the end come
-`selection.json` and `selection.zarr`.
+lines, `status.json` what `dsel status` prints, and `journal.jsonl` the events of a search on workers
+(`dsel.search.parallel.journal`). At the end come `selection.json` and `selection.zarr`.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from pydantic import ValidationError
 
+from dsel._lib.versions import versions
 from dsel.config.job import JobFile
 from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
+from dsel.jobs.status import StatusFile
 from dsel.selection.result import SELECTION, Selection, open_selection
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock, locked
@@ -64,8 +68,10 @@ class RunFolder:
             Interrupts(),  # while it waits for another run
             locked(self.path, reporter.run) as lock,
             reporter.logging_to(self.log),
+            StatusFile(self.path, reporter.run) as reporter.status,
             Interrupts() as interrupts,
         ):
+            log.info("dsel %s, process %d on %s", versions()["dsel"], os.getpid(), socket.gethostname())
             yield lock, interrupts
 
     def read_manifest(self) -> dict[str, Any] | None:

@@ -36,6 +36,7 @@ from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection
+from dsel.selection.render import describe_cost
 from dsel.selection.result import Selection, open_selection
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath
@@ -72,8 +73,10 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     assert job.out is not None
     require_separate(job)
     dataset = job_dataset(job)
-    _plan(job, dataset, *cluster_of(job.cluster).promised()).require()
+    plan = _plan(job, dataset, *cluster_of(job.cluster).promised())
+    plan.require()
     reporter, folder = reporter or Reporter.for_terminal(), RunFolder(job.out)
+    reporter.expect(plan.iterations, plan.iteration_seconds)
     with folder.hold(reporter) as (lock, interrupts):
         identity = identity_of(job, dataset)
         saved = folder.finished(identity)
@@ -81,7 +84,10 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
         folder.claim(job, identity)
+        log.info("job: %s, k = %d, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         selection = _run(job, dataset, folder, reporter, interrupts, lock, saved)
+        for line in describe_cost(selection):
+            log.info("%s", line)
         log.info("result in %s", job.out)
         return selection
 

@@ -3,54 +3,124 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dsel.selection.result import Selection
+from dsel._lib.text import printable
+from dsel.selection.result import FrontRow, Selection
 from dsel.selection.size_curve import SizeCurve
 
+#: Width of text that is not for a terminal: so wide that no line is broken.
+_ENDLESS = 1_000_000
+#: Subsets are printed in full up to this many characters where there is no terminal to ask.
+_FULL = 100
+#: Stands after the subset that is the answer.
+_MARK = " <-"
 
-def render(selection: Selection, width: int = 100) -> str:
-    """Return a selection as text: the chosen columns, the quality of each size, and the cost."""
+
+def render(selection: Selection, width: int | None = None, *, details: bool = False) -> str:
+    """Return a selection as text: the chosen columns, the quality of each size, and the certificate.
+
+    Parameters
+    ----------
+    selection : Selection
+        What to print.
+    width : int, optional
+        Columns of the terminal; longer lines are broken. By default no line is broken.
+    details : bool
+        Add the cost, and the plan compared with what was measured.
+
+    Returns
+    -------
+    str
+        Lines that end with a line break. Control characters in labels are escaped.
+    """
     from rich.console import Console
-    from rich.table import Table
 
     # Labels are not markup: they may contain [C] or :apple:.
     # Without force_jupyter=False a notebook would show what only the record should hold.
     console = Console(
-        width=width, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False, force_jupyter=False
-    )
-    m, n = selection.shape
-    about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
-    further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
-    console.print(
-        f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
-        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further})"
-    )
-    table = Table(box=None, pad_edge=False)
-    for name in ("size", "error", "R2", "columns"):
-        table.add_column(name, justify="left" if name == "columns" else "right")
-    for row in selection.front:
-        if len(selection.include) <= row.size <= selection.k:
-            marks = " <-" if set(row.indices) == set(selection.indices) else ""
-            table.add_row(str(row.size), f"{row.error:.6g}", f"{row.r2:.6f}", _names(selection, row.indices) + marks)
+        width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
+        force_jupyter=False,
+    )  # fmt: skip
+    console.print(printable(_headline(selection)))
     if selection.path:
         console.print("Steps, by the error on left-out rows:")
         console.print(_path(selection))
     else:
         console.print("Best subset found of each size:")
-        console.print(table)
+        console.print(_front(selection, width))
     if selection.size_curve is not None:
         console.print(f"k = {selection.k}: {selection.size_curve.description}")
         console.print(_size_curve(selection.size_curve))
-    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {', '.join(selection.labels)}")
+    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate, selection.lam > 0.0))
-    console.print(_cost(selection))
-    if selection.plan is not None:
-        console.print(_plan(selection.plan))
+    for line in describe_cost(selection) if details else ():
+        console.print(line)
     for note in selection.notes:
-        console.print(f"note: {note}")
+        console.print(f"note: {printable(note)}")
     return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+
+
+def describe_cost(selection: Selection) -> Iterator[str]:
+    """Yield one line about the cost of a selection, and one about its plan compared with what was measured."""
+    yield _cost(selection)
+    if selection.plan is not None:
+        yield _plan(selection.plan)
+
+
+def _headline(selection: Selection) -> str:
+    m, n = selection.shape
+    about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
+    further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
+    criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
+    return (
+        f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
+        f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further}{criterion})"
+    )
+
+
+def _front(selection: Selection, width: int | None) -> Any:
+    """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
+    from rich.table import Table
+
+    rows = [row for row in selection.front if len(selection.include) <= row.size <= selection.k]
+    subsets = [[selection.label(j) for j in row.indices] for row in rows]
+    by_criterion = any(row.criterion is not None for row in rows)
+    figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2")
+    values = [_figures(row, by_criterion) for row in rows]
+    columns = zip(figures, *values, strict=True)
+    taken = sum(2 + max(map(len, column)) for column in columns)
+    in_full = all(len(_join(subset)) <= (width or _FULL) - taken - len(_MARK) for subset in subsets)
+    table = Table(box=None, pad_edge=False)
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("columns" if in_full else "columns, compared with the row above", overflow="fold")
+    before: Sequence[str] = ()
+    for row, subset, cells in zip(rows, subsets, values, strict=True):
+        mark = _MARK if set(row.indices) == set(selection.indices) else ""
+        table.add_row(*cells, (_join(subset) if in_full else _change(before, subset)) + mark)
+        before = subset
+    return table
+
+
+def _figures(row: FrontRow, by_criterion: bool) -> list[str]:
+    """Return the figures of one row as text."""
+    criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
+    return [str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}"]
+
+
+def _change(before: Sequence[str], after: Sequence[str]) -> str:
+    """Return which labels come and go between two subsets."""
+    gone, come = set(before) - set(after), set(after) - set(before)
+    parts = [f"-{printable(label)}" for label in before if label in gone]
+    parts += [f"+{printable(label)}" for label in after if label in come]
+    return " ".join(parts)
+
+
+def _join(labels: Sequence[str]) -> str:
+    return ", ".join(printable(label) for label in labels)
 
 
 def _path(selection: Selection) -> Any:
@@ -62,14 +132,15 @@ def _path(selection: Selection) -> Any:
     extra = [name for name in ("accuracy", "test_error", "test_accuracy") if getattr(path[0], name) is not None]
     table = Table(box=None, pad_edge=False)
     for name in [*names, *(name.replace("_", " ") for name in extra)]:
-        table.add_column(name, justify="left" if name in ("step", "column") else "right")
+        left = name in ("step", "column")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "column", overflow="fold")
     for i, row in enumerate(path):
         if 20 <= i < len(path) - 20:
             if i == 20:
                 table.add_row("...")
             continue
         figures = [f"{getattr(row, name):.6g}" for name in ("error", *extra)]
-        table.add_row(str(row.size), row.action, row.label, *figures)
+        table.add_row(str(row.size), row.action, printable(row.label), *figures)
     return table
 
 
@@ -86,11 +157,6 @@ def _size_curve(curve: SizeCurve) -> Any:
         error = [] if not with_errors else [f"{point.standard_error:.3g}"]
         table.add_row(str(point.size), f"{point.value:.6g}", *error, "<-" if point.size == curve.k else "")
     return table
-
-
-def _names(selection: Selection, indices: tuple[int, ...], most: int = 8) -> str:
-    shown = " ".join(str(i) for i in indices[:most])
-    return shown + (" ..." if len(indices) > most else "")
 
 
 def _proof(row: dict[str, Any], penalized: bool) -> str:
@@ -135,5 +201,6 @@ def _cost(selection: Selection) -> str:
     from dask.utils import format_bytes
 
     seconds = ", ".join(f"{name} {value:.2f} s" for name, value in selection.seconds.items())
-    read = f"{selection.passes} passes, {format_bytes(selection.bytes_read)} read"
+    passes = "1 pass" if selection.passes == 1 else f"{selection.passes} passes"
+    read = f"{passes}, {format_bytes(selection.bytes_read)} read"
     return f"{selection.iterations:,} iterations, ended by {selection.ended}; {read}; {seconds}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 import dsel
+from dsel._lib.text import printable
 from dsel._lib.versions import versions
 from dsel.cli import app, application
 from dsel.cli.application import LogFormat
 from dsel.errors import MissingInputError, OptionError, OutputError
 
 runner = CliRunner()
+COMMANDS = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
 
 
 def invoke(*arguments: object) -> str:
@@ -103,10 +106,11 @@ def test_a_folder_for_the_demo_that_cannot_be_made_is_named(tmp_path: Path) -> N
 def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: LogFormat
 ) -> None:
-    def broken(**_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("here")
 
     monkeypatch.setattr(application, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["dsel", "--debug", "demo"])
     monkeypatch.setitem(application._chosen, "log_format", log_format)
     with pytest.raises(SystemExit) as ended:
         application.main()
@@ -117,13 +121,77 @@ def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
     assert "unexpected error: ZeroDivisionError: here" in said
 
 
-def test_errors_are_one_line_on_standard_error(tmp_path: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, "-m", "dsel", "info", str(tmp_path / "none.zarr")], capture_output=True, text=True, timeout=120
-    )
-    assert found.returncode == 66
-    assert found.stderr.startswith("dsel: There is no store")
-    assert found.stderr.count("\n") == 1
+def test_an_unexpected_error_names_the_place_and_no_traceback_without_debug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("here")
+
+    monkeypatch.setattr(application, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["dsel", "demo"])
+    with pytest.raises(SystemExit):
+        application.main()
+    what, where, remedy = capsys.readouterr().err.splitlines()
+    assert what == "dsel: unexpected error: ZeroDivisionError: here"
+    assert where.startswith("  where: dsel/cli/application.py, line ")
+    assert "--debug" in remedy
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "what", "remedy"),
+    [
+        (["info", "none.zarr"], 66, "dsel: There is no store", "  remedy: "),
+        (["run"], 2, "dsel: Missing argument 'job'.", "  remedy: See dsel run --help."),
+        (["shwo"], 2, "dsel: No such command 'shwo'.", "  remedy: See dsel --help."),
+        (["show", "--jsn", "result"], 2, "dsel: No such option", "  remedy: See dsel show --help."),
+        (["run", "none.yaml"], 66, "dsel: The job file none.yaml cannot be read", "  remedy: "),
+    ],
+)
+def test_an_error_says_what_is_wrong_and_then_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    arguments: list[str], code: int, what: str, remedy: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["dsel", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        application.main()
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == code
+    assert lines[0].startswith(what)
+    assert lines[1].startswith(remedy)
+    assert len(lines) == 2
+
+
+def test_debug_adds_the_traceback_of_an_error_anywhere_in_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["dsel", "show", "none", "--debug"])
+    with pytest.raises(SystemExit):
+        application.main()
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_label_cannot_command_the_terminal() -> None:
+    assert printable("a\x1b]52;c;ZWNobwo=\x07b\nINFO forged \u202e") == r"a\x1b]52;c;ZWNobwo=\x07b\nINFO forged \u202e"
+    assert printable("temp [°C] 🌡") == "temp [°C] 🌡"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_the_help_of_every_command_has_an_example(command: str) -> None:
+    said = invoke(command, "--help")
+    assert f"$ dsel {command}" in said
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_prints_json_for_programs(command: str) -> None:
+    assert "--json" in invoke(command, "--help")
+
+
+def test_the_shell_completes_commands() -> None:
+    environment = {**os.environ, "_DSEL_COMPLETE": "complete_bash", "COMP_WORDS": "dsel co", "COMP_CWORD": "1"}
+    program = [sys.executable, "-c", "import sys; sys.argv = ['dsel']; from dsel.cli import main; main()"]
+    found = subprocess.run(program, capture_output=True, text=True, timeout=60, env=environment)
+    assert found.stdout.split() == ["compare"]
 
 
 def test_help_names_every_command_and_is_quick_to_import() -> None:

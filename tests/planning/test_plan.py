@@ -237,7 +237,7 @@ class TestAJob:
         }
         assert 0 < measured["worker_memory"] <= asked["worker_bytes"]
         assert dsel.open_selection(tmp_path / "job.result").plan == selection.plan
-        assert "planned and measured: 5 and 5 passes" in render(selection)
+        assert "planned and measured: 5 and 5 passes" in render(selection, details=True)
         again, _ = plan_job(read_job(path, tmp_path / "other"))
         assert (again.passes, again.disk_bytes) == (4, 0)  # the statistics are saved
         saved = sum(file.stat().st_size for file in (tmp_path / "s.zarr.artefacts").rglob("*") if file.is_file())

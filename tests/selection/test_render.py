@@ -9,9 +9,31 @@ import dsel
 from dsel.selection.render import render
 
 
+def frame(labels: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(np.random.default_rng(0).normal(size=(80, len(labels))), columns=labels)
+
+
 def test_labels_are_printed_as_they_are() -> None:
-    labels = ["temp [C]", "a:apple:b", "[bold]x[/bold]", "[/]"]
-    X = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 4)), columns=labels)
-    text = render(dsel.select(X, X.to_numpy() @ [4, 3, 2, 1], k=4, method="forward"), width=200)
+    X = frame(["temp [C]", "a:apple:b", "[bold]x[/bold]", "[/]"])
+    text = render(dsel.select(X, X.to_numpy() @ [4, 3, 2, 1], k=4, method="forward"))
     assert "Chosen, in order of gain: temp [C], a:apple:b, [bold]x[/bold], [/]" in text
     assert "\x1b" not in text
+
+
+def test_lines_are_as_wide_as_the_terminal_and_no_column_is_lost() -> None:
+    X = frame([f"a_long_label_of_column_{j}" for j in range(12)])
+    selection = dsel.select(X, X.to_numpy() @ np.arange(12.0, 0.0, -1.0), k=10, method="forward")
+    for width in (60, 80, 200):
+        lines = render(selection, width).splitlines()
+        assert max(map(len, lines)) <= width
+        for label in selection.labels:
+            assert any(label in line for line in lines)
+
+
+def test_a_row_that_is_too_wide_says_what_changes() -> None:
+    X = frame([f"a_long_label_of_column_{j}" for j in range(12)])
+    selection = dsel.select(X, X.to_numpy() @ np.arange(12.0, 0.0, -1.0), k=10, method="forward")
+    text = render(selection, 80)
+    assert "columns, compared with the row above" in text
+    assert "+a_long_label_of_column_9 <-" in text
+    assert "a_long_label_of_column_0, a_long_label_of_column_2" in render(selection, 1000)

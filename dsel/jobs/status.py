@@ -1,0 +1,267 @@
+"""The status of a run: written by the run into its folder, and read by `dsel status` on any machine."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Literal
+
+import psutil
+
+from dsel._lib.text import printable
+from dsel.errors import AccessError, DselError, MissingInputError, StorageError
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath, ObjectPath
+
+log = logging.getLogger("dsel")
+
+STATUS = "status.json"
+#: Seconds between two writes, on disk and in object storage.
+BEAT_SECONDS, OBJECT_BEAT_SECONDS = 5.0, 15.0
+#: A run without a sign of life for this long is taken for dead.
+SILENCE_SECONDS = 60.0
+
+State = Literal["running", "finished", "interrupted", "failed", "silent", "not started"]
+
+
+class StatusFile:
+    """Context manager that keeps `status.json` up to date while a run works, and says how the run ended.
+
+    A thread writes the file, so that storage that does not answer never delays the run.
+
+    Parameters
+    ----------
+    folder : Path or ObjectPath
+        The folder of the run.
+    run : str
+        The id of the run.
+    """
+
+    def __init__(self, folder: AnyPath, run: str) -> None:
+        self._path = folder / STATUS
+        self._seconds = OBJECT_BEAT_SECONDS if isinstance(folder, ObjectPath) else BEAT_SECONDS
+        me = psutil.Process()
+        self._values: dict[str, Any] = {
+            "state": "running", "run": run, "host": socket.gethostname(), "pid": me.pid,
+            "process_started": me.create_time(), "started": time.time(),
+        }  # fmt: skip
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_alive, name="dsel-status", daemon=True)
+
+    def update(self, progress: dict[str, Any]) -> None:
+        """Take the progress of the run; the next write contains it."""
+        self._values = {**self._values, **progress}
+
+    def __enter__(self) -> StatusFile:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join(self._seconds)
+        self.update(_ending(error))
+        if not isinstance(error, StorageError | AccessError):  # the folder itself may be what failed
+            self._write()
+
+    def _keep_alive(self) -> None:
+        self._write()
+        while not self._stopped.wait(self._seconds):
+            self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError, DselError):  # the run itself reports storage that fails
+            write_json(self._path, {**self._values, "updated": time.time()})
+
+
+def _ending(error: BaseException | None) -> dict[str, Any]:
+    """Return how a run ended."""
+    ended = {"seconds_left": None, "ended": time.time()}
+    if error is None:
+        return {**ended, "state": "finished"}
+    if isinstance(error, DselError):
+        state = "interrupted" if error.kind == "interrupted" else "failed"
+        return {**ended, "state": state, "message": str(error), "kind": error.kind, "exit_code": error.exit_code}
+    if isinstance(error, Exception):
+        return {**ended, "state": "failed", "message": f"unexpected error: {type(error).__name__}: {error}"}
+    return {**ended, "state": "interrupted", "message": f"stopped by {type(error).__name__}"}
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """What is known about the run in a folder.
+
+    Parameters
+    ----------
+    folder : str
+        The folder.
+    state : {"running", "finished", "interrupted", "failed", "silent", "not started"}
+        "silent": it should be running, and gave no sign of life for a minute.
+    job : dict
+        The store, k and the method.
+    run, host : str, optional
+        The id of the last run, and the machine.
+    pid : int, optional
+        Its process.
+    started, updated, checkpoint : float, optional
+        When it began, when it last wrote its status, and when it last saved the search: seconds since 1970.
+    stage : str, optional
+        What it does: statistics, search, check or certificate.
+    done, total : int, optional
+        Tasks or iterations of the stage.
+    note : str
+        The progress of the stage in words.
+    best : float, optional
+        The smallest error, or criterion, so far.
+    seconds_left : float, optional
+        About how long the stage still takes.
+    message : str
+        How the last run ended, where it did not finish.
+    r2 : float, optional
+        Share of the variance that the saved result explains.
+    has_checkpoint : bool
+        Whether a saved search can be continued.
+    """
+
+    folder: str
+    state: State
+    job: dict[str, Any]
+    run: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    started: float | None = None
+    updated: float | None = None
+    checkpoint: float | None = None
+    stage: str | None = None
+    done: int | None = None
+    total: int | None = None
+    note: str = ""
+    best: float | None = None
+    seconds_left: float | None = None
+    message: str = ""
+    r2: float | None = None
+    has_checkpoint: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the status, ready for JSON."""
+        return asdict(self)
+
+    def render(self, now: float | None = None) -> str:
+        """Return the status as text."""
+        now = time.time() if now is None else now
+        job = self.job
+        lines = [
+            f"{self.folder}: {self._headline()}",
+            f"job: {job.get('method')}, k = {job.get('k')}, store {job.get('store')}",
+        ]
+        if self.run is not None:
+            signs = f", last sign of life {_ago(now, self.updated)}" if self.state in ("running", "silent") else ""
+            lines.append(f"run: {self.run}, process {self.pid} on {self.host}, started {_moment(self.started)}{signs}")
+        if self.state in ("running", "silent", "interrupted", "failed") and self.stage:
+            lines.append(f"stage: {self.stage}" + (f", {self._progress()}" if self._progress() else ""))
+        if self.state != "finished" and self.checkpoint is not None and self.has_checkpoint:
+            lines.append(f"checkpoint: saved {_ago(now, self.checkpoint)}")
+        if self.message:
+            lines.append(f"message: {self.message}")
+        if self.r2 is not None:
+            lines.append(f"result: R2 {self.r2:.6f}; print it with: dsel show {self.folder}")
+        return "\n".join(printable(line) for line in lines)
+
+    def _headline(self) -> str:
+        return {
+            "running": "running",
+            "finished": "finished",
+            "interrupted": f"interrupted; continue it with: dsel resume {self.folder}",
+            "failed": f"failed; after the remedy, continue it with: dsel resume {self.folder}",
+            "silent": "no sign of life: it was killed, its machine is down, or its storage does not answer",
+            "not started": f"it never ran to a checkpoint; start it with: dsel resume {self.folder}",
+        }[self.state]
+
+    def _progress(self) -> str:
+        share = f"{self.done / self.total:.0%}" if self.done is not None and self.total else ""
+        left = "" if self.seconds_left is None else f"about {describe_seconds(self.seconds_left)} left"
+        return ", ".join(part for part in (share, self.note, left) if part)
+
+
+def read_status(folder: AnyPath) -> RunStatus:
+    """Return what is known about the run in a folder, which may work on another machine.
+
+    Parameters
+    ----------
+    folder : Path or ObjectPath
+        The result folder of a job.
+
+    Returns
+    -------
+    RunStatus
+        Whether it runs, on which host, and how far it is.
+
+    Raises
+    ------
+    MissingInputError
+        The folder holds no job.
+    """
+    manifest = read_json(folder / "job.json")
+    found = read_json(folder / STATUS)
+    result = read_json(folder / "selection.json")
+    job = (manifest or {}).get("job") if isinstance(manifest, dict) else None
+    if not isinstance(job, dict) and not isinstance(found, dict):
+        raise MissingInputError(
+            f"{folder} holds no job: it has neither job.json nor {STATUS}.", "Name the folder that dsel run writes to."
+        )
+    values = found if isinstance(found, dict) else {}
+    fields = {name: values[name] for name in _FIELDS if values.get(name) is not None}
+    return RunStatus(
+        folder=str(folder), state=_state(values, isinstance(result, dict)), job=job if isinstance(job, dict) else {},
+        r2=result.get("r2") if isinstance(result, dict) else None,
+        has_checkpoint=(folder / "checkpoint.json").is_file(), **fields,
+    )  # fmt: skip
+
+
+_FIELDS = (
+    "run", "host", "pid", "started", "updated", "checkpoint", "stage", "done", "total", "note", "best", "seconds_left",
+    "message",
+)  # fmt: skip
+
+
+def _state(values: dict[str, Any], has_result: bool) -> State:
+    state = values.get("state")
+    if state == "running":
+        return "running" if _is_alive(values) else "silent"
+    if state in ("finished", "interrupted", "failed"):
+        found: State = state
+        return found
+    return "finished" if has_result else "not started"
+
+
+def _is_alive(values: dict[str, Any]) -> bool:
+    """Return whether a run is alive: its process on this machine, its last sign of life on another one."""
+    if values.get("host") == socket.gethostname():
+        with suppress(psutil.Error, TypeError, ValueError):
+            started: float = psutil.Process(values["pid"]).create_time()
+            return abs(started - float(values["process_started"])) < 1.0
+        return False
+    return time.time() - float(values.get("updated", 0.0)) < SILENCE_SECONDS
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a duration in words, such as 40 s, 5 min or 3 h."""
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _ago(now: float, moment: float | None) -> str:
+    return "never" if moment is None else f"{describe_seconds(max(now - moment, 0.0))} ago"
+
+
+def _moment(seconds: float | None) -> str:
+    return "unknown" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,120 @@
+"""What commands print about jobs and results: init, run, status, show and compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+import dsel
+from dsel.data.ingest import ingest, ingest_arrays
+from dsel.errors import DataError, OptionError, OutputError
+from tests.cli.test_cli import invoke
+
+#: It would change the title of the terminal, and forge a line.
+HOSTILE = "bad\x1b]0;title\x07\nlabel"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a store, a job file that `dsel init` wrote, its result, and a result of another method."""
+    root = tmp_path_factory.mktemp("answers")
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    y = X @ [3.0, 2.0, 0.0, 1.0, 0.5, 0.0]
+    frame = pd.DataFrame(X, columns=["a", "b", "c", HOSTILE, "e", "f"])
+    ingest_arrays(frame.to_numpy(), root / "data.zarr", y=y[:, None], features=list(frame))
+    invoke("init", root / "data.zarr", "--out", root / "job.yaml", "--k", 3, "--method", "omp")
+    invoke("run", root / "job.yaml")
+    dsel.select(root / "data.zarr", k=2, method="forward").save(root / "other")
+    return root
+
+
+class TestInit:
+    def test_it_writes_a_job_that_runs_and_that_says_what_can_be_changed(self, folder: Path) -> None:
+        text = (folder / "job.yaml").read_text()
+        assert yaml.safe_load(text)["k"] == 3
+        assert "60 samples x 6 features" in text
+        for key in ("options:", "include:", "certify:", "slurm:", "kubernetes:", "seed:"):
+            assert key in text
+        assert dsel.open_selection(folder / "job.result").k == 3
+
+    def test_every_line_that_is_commented_out_is_right(self, folder: Path) -> None:
+        text = (folder / "job.yaml").read_text()
+        for line in ("options:\n#   seconds: 600", "include: [a]", "certify: {time: 10m}"):
+            assert f"# {line}" in text
+            key = yaml.safe_load(line.replace("#  ", " "))
+            assert set(key) <= set(yaml.safe_load(text)) | {"options", "include", "certify"}
+
+    def test_it_does_not_replace_a_file_unless_told(self, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "job.yaml").touch()
+        with pytest.raises(OutputError, match="overwrite"):
+            invoke("init", folder / "data.zarr", "--out", tmp_path / "job.yaml")
+        invoke("init", folder / "data.zarr", "--out", tmp_path / "job.yaml", "--overwrite")
+        assert (tmp_path / "job.yaml").read_text()
+
+    def test_it_refuses_what_would_not_run(self, folder: Path, tmp_path: Path) -> None:
+        for arguments in (["--k", 7], ["--method", "two-stage"], ["--method", "pos"]):
+            with pytest.raises(OptionError):
+                invoke("init", folder / "data.zarr", "--out", tmp_path / "job.yaml", *arguments)
+        assert not list(tmp_path.iterdir())
+
+
+class TestStatus:
+    def test_a_finished_job_says_so_and_names_its_result(self, folder: Path) -> None:
+        said = invoke("status", folder / "job.result")
+        assert "finished" in said
+        assert "job: omp, k = 3" in said
+        assert f"dsel show {folder / 'job.result'}" in said
+        found = json.loads(invoke("status", folder / "job.result", "--json"))
+        assert found["state"] == "finished"
+        assert found["r2"] == pytest.approx(dsel.open_selection(folder / "job.result").r2)
+
+    def test_a_job_that_failed_says_why(self, tmp_path: Path) -> None:
+        X = np.random.default_rng(0).normal(size=(30, 4))
+        X[3, 1] = np.nan
+        np.savez(tmp_path / "data.npz", X=X, Y=X[:, 0])
+        ingest(tmp_path / "data.npz", tmp_path / "data.zarr")
+        invoke("init", tmp_path / "data.zarr", "--out", tmp_path / "job.yaml")
+        with pytest.raises(DataError) as error:
+            invoke("run", tmp_path / "job.yaml")
+        said = invoke("status", tmp_path / "job.result")
+        assert "failed" in said
+        assert f"message: {error.value}" in said
+
+
+class TestShow:
+    def test_it_prints_labels_and_escapes_them(self, folder: Path) -> None:
+        said = invoke("show", folder / "job.result")
+        assert r"Chosen, in order of gain: a, b, bad\x1b]0;title\x07\nlabel" in said
+        assert "\x1b" not in said
+
+    def test_json_has_coefficients_and_the_labels_of_every_size(self, folder: Path) -> None:
+        found = json.loads(invoke("show", folder / "job.result", "--json"))
+        saved = dsel.open_selection(folder / "job.result")
+        np.testing.assert_allclose(found["coefficients"], saved.coefficients)
+        assert found["front"][-1]["labels"] == ["a", "b", HOSTILE]
+
+    def test_the_cost_is_a_detail(self, folder: Path) -> None:
+        assert "planned and measured" not in invoke("show", folder / "job.result")
+        assert "planned and measured" in invoke("show", folder / "job.result", "--details")
+        assert "planned and measured" in (folder / "job.result" / "run.log").read_text()
+
+
+class TestCompare:
+    def test_it_prints_the_columns_in_common_and_the_options_that_differ(self, folder: Path) -> None:
+        said = invoke("compare", folder / "job.result", folder / "other")
+        assert "In common (2): a, b" in said
+        assert "omp" in said
+        found = json.loads(invoke("compare", folder / "job.result", folder / "other", "--json"))
+        assert found["only_first"] == [HOSTILE]
+        assert found["options"]["k"] == [3, 2]
+        assert found["options"]["method"] == ["omp", "forward"]
+
+    def test_it_says_if_the_data_differ(self, folder: Path, tmp_path: Path) -> None:
+        X = pd.DataFrame(np.random.default_rng(1).normal(size=(50, 6)), columns=list("abcdef"))
+        dsel.select(X, X["a"], k=1, method="omp").save(tmp_path / "third")
+        assert "note: the data differ" in invoke("compare", folder / "other", tmp_path / "third")
