@@ -224,7 +224,7 @@ def _dataset(X: Any, Y: Any, sample_weight: Any, names: NDArray[np.object_] | No
 
 def _size(wanted: Any, n: int) -> Any:
     """Return k for n columns. Errors: ValueError."""
-    if isinstance(wanted, str):
+    if isinstance(wanted, str) and wanted == "auto":
         return wanted
     if isinstance(wanted, int | np.integer) and wanted >= 1 and wanted is not True:
         if wanted > n:
@@ -236,4 +236,4 @@ def _size(wanted: Any, n: int) -> Any:
         return min(int(wanted), n)
     if isinstance(wanted, float | np.floating) and 0.0 < wanted <= 1.0:
         return max(1, int(n * float(wanted)))
-    raise ValueError(f"n_features_to_select must be a whole number >= 1 or a share in (0, 1], got {wanted!r}.")
+    raise ValueError(f"n_features_to_select must be a whole number >= 1, a share in (0, 1] or 'auto', got {wanted!r}.")

@@ -18,8 +18,8 @@ class SubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     method : str, default="poss"
         The method, as for `dsel.select`.
     lam : float, default=0.0
@@ -34,6 +34,10 @@ class SubsetSelector(BaseSelector):
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
     criterion : callable, default=None
         A function f(S) or f(S, data) to minimize in place of the squared error.
+    max_k : int, default=None
+        The upper limit of ``n_features_to_select="auto"``, as for `dsel.select`.
+    choose_k : SizeRule, dict or str, default=None
+        How ``n_features_to_select="auto"`` chooses, as for `dsel.select`.
     options : dict, default=None
         The method's own options, such as ``{"iterations": 10_000}``.
     random_state : int, RandomState or None, default=0
@@ -92,6 +96,8 @@ class SubsetSelector(BaseSelector):
         exclude: Sequence[str | int] = (),
         missing: Missing = "refuse",
         criterion: Any = None,
+        max_k: int | None = None,
+        choose_k: Any = None,
         options: dict[str, Any] | None = None,
         random_state: Any = 0,
         cache: Any = "memory",
@@ -105,13 +111,16 @@ class SubsetSelector(BaseSelector):
         self.exclude = exclude
         self.missing = missing
         self.criterion = criterion
+        self.max_k = max_k
+        self.choose_k = choose_k
         self.options = options
         self.random_state = random_state
         self.cache = cache
 
     def _request_fields(self) -> dict[str, Any]:
         return {
-            "method": self.method, "lam": self.lam, "criterion": self.criterion, "options": dict(self.options or {}),
+            "method": self.method, "lam": self.lam, "criterion": self.criterion, "max_k": self.max_k,
+            "choose_k": self.choose_k, "options": dict(self.options or {}),
         }  # fmt: skip
 
 
@@ -120,8 +129,8 @@ class ForwardSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
@@ -193,8 +202,8 @@ class OMPSelector(ForwardSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
@@ -240,8 +249,8 @@ class GreedyRLSSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=1.0
         The ridge penalty on the preprocessed data.
     lam_grid : "auto" or sequence of float, default=None
@@ -362,8 +371,8 @@ class BestSubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     lam : float, default=0.0
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}, default="standardize"
@@ -473,8 +482,8 @@ class ColumnSubsetSelector(BaseSelector):
 
     Parameters
     ----------
-    n_features_to_select : int or float, default=10
-        The number of columns at most, or their share in (0, 1].
+    n_features_to_select : int, float or "auto", default=10
+        The number of columns at most, or their share in (0, 1]. "auto": chosen by the error on left-out folds.
     method : str, default="poss"
         The method, as for `dsel.select`.
     lam : float, default=0.0

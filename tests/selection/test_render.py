@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import dsel
 from dsel.selection.render import render
@@ -37,3 +38,13 @@ def test_a_row_that_is_too_wide_says_what_changes() -> None:
     assert "columns, compared with the row above" in text
     assert "+a_long_label_of_column_9 <-" in text
     assert "a_long_label_of_column_0, a_long_label_of_column_2" in render(selection, 1000)
+
+
+def test_a_notebook_shows_what_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *parts: shown.append(parts))
+    X = np.random.default_rng(0).normal(size=(80, 4))
+    text = render(dsel.select(X, X[:, 1], k=1, method="forward"))
+    assert text.startswith("1 of 4 columns")
+    assert not shown

@@ -121,6 +121,15 @@ def test_a_share_or_more_than_there_are_columns() -> None:
         assert ForwardSelector(30).fit(X, y).n_features_ == 20
 
 
+def test_the_number_of_columns_may_be_chosen() -> None:
+    noisy = y + np.random.default_rng(1).normal(size=200) * 3
+    selector = SubsetSelector("auto", method="forward", max_k=7, choose_k={"folds": 4}).fit(X, noisy)
+    expected = dsel.select(X, noisy, k="auto", method="forward", max_k=7, choose_k={"folds": 4})
+    assert tuple(selector.indices_) == expected.indices
+    assert selector.n_features_ == expected.k < 7
+    assert OMPSelector("auto").fit(X, noisy).n_features_ > 1
+
+
 def test_weights_count_as_repeated_rows_and_are_routed() -> None:
     w = np.random.default_rng(0).integers(0, 3, size=200)
     noisy = y + np.random.default_rng(1).normal(size=200) * 3
@@ -223,6 +232,7 @@ class TestClasses:
     ("selector", "match"),
     [
         (SubsetSelector(0), "n_features_to_select must be"),
+        (SubsetSelector("most"), "n_features_to_select must be"),
         (SubsetSelector(1.5), "n_features_to_select must be"),
         (SubsetSelector(2, method="pos"), "poss"),
         (SubsetSelector(2, options={"iteration": 5}), "iteration"),
