@@ -62,7 +62,7 @@ def test_all_problems_are_reported_together_with_the_value_the_row_and_the_remed
 def test_the_remedies_of_the_message_make_a_store(tmp_path: Path) -> None:
     report = ingest(
         write(tmp_path, HOUSES), tmp_path / "s.zarr", target="price", index="id", na="unknown", categorical="colour",
-        drop=["sold", "comment"],
+        drop="sold,comment",
     )  # fmt: skip
     store = open_store(tmp_path / "s.zarr")
     assert store.features.tolist() == ["area", "rooms", "colour=blue", "colour=red", "garden"]

@@ -32,8 +32,8 @@ class TableColumns:
         Raises OptionError for a column that does not exist, with suggestions, or that is named twice; DataError if no
         column is left for X.
         """
-        targets = [_position(names, column, "target", where) for column in options.target]
-        dropped = [_position(names, column, "drop", where) for column in options.drop]
+        targets = [_position(names, column, "target", where) for column in _split(options.target, names)]
+        dropped = [_position(names, column, "drop", where) for column in _split(options.drop, names)]
         index = None if options.index is None else _position(names, options.index, "index", where)
         weight = None if options.weight is None else _position(names, options.weight, "weight", where)
         taken = [*targets, *dropped, *(column for column in (index, weight) if column is not None)]
@@ -43,8 +43,9 @@ class TableColumns:
         features = [i for i in range(len(names)) if i not in set(taken)]
         if not features:
             raise DataError(f"{where} has no column left for X.", "Name fewer columns as targets, index or drop.")
-        auto = AUTO in options.categorical and AUTO not in names
-        named = [column for column in options.categorical if not (auto and column == AUTO)]
+        listed = _split(options.categorical, names)
+        auto = AUTO in listed and AUTO not in names
+        named = [column for column in listed if not (auto and column == AUTO)]
         categorical = frozenset(_position(names, column, "categorical", where) for column in named)
         for column in categorical - {*features, *targets}:
             raise OptionError(
@@ -58,6 +59,15 @@ class TableColumns:
         """The columns that are read, in the order of the table."""
         single = [column for column in (self.index, self.weight) if column is not None]
         return sorted([*self.features, *self.targets, *single])
+
+
+def _split(columns: Sequence[str | int], names: Sequence[str]) -> list[str | int]:
+    """Return columns; text that is no name but a list of them, such as a,b, becomes several."""
+    found: list[str | int] = []
+    for column in columns:
+        is_list = isinstance(column, str) and column not in names and "," in column
+        found += [part.strip() for part in column.split(",")] if is_list else [column]  # type: ignore[union-attr]
+    return found
 
 
 def _position(names: Sequence[str], column: str | int, option: str, where: str) -> int:

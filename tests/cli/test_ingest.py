@@ -1,0 +1,68 @@
+"""`dsel ingest`: its options, what it prints, and what it says about a table that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dsel.data.store.reader import open_store
+from tests.cli_runner import call
+
+TABLE = "id;10;size;kind;note\na;1;1,5;red;x1\nb;1;?;blue;x2\nc;1;2,5;red;x3\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "d.csv").write_text(TABLE)
+    return tmp_path / "d.csv"
+
+
+def test_every_option_of_a_table(table: Path, tmp_path: Path) -> None:
+    code, out, _ = call(
+        "ingest", table, tmp_path / "s.zarr", "--separator", ";", "--decimal", ",", "--index", "id",
+        "--drop", "note,10", "--categorical", "auto", "--missing", "mean", "--target", "kind",
+    )  # fmt: skip
+    assert code == 0
+    store = open_store(tmp_path / "s.zarr")
+    assert store.x.read(0, 3).tolist() == [[1.5], [2.0], [2.5]]
+    assert store.targets.tolist() == ["kind=blue", "kind=red"]
+    assert "3 samples x 1 features and 2 targets" in out
+    assert "target kind has the classes blue, red" in out
+    assert "1 missing values became the mean of their column" in out
+
+
+def test_a_name_of_digits_is_a_name_and_other_digits_are_a_position(table: Path, tmp_path: Path) -> None:
+    code, _, _ = call(
+        "ingest", table, tmp_path / "s.zarr", "--separator", ";", "--decimal", ",", "--index", "0", "--target", "10",
+        "--drop", "-1", "--drop", "3",
+    )  # fmt: skip
+    assert code == 0
+    store = open_store(tmp_path / "s.zarr")
+    assert (store.features.tolist(), store.targets.tolist()) == (["size"], ["10"])
+    np.testing.assert_array_equal(store.x.read(0, 3), [[1.5], [np.nan], [2.5]])
+
+
+def test_the_report_as_json(table: Path, tmp_path: Path) -> None:
+    _, out, _ = call(
+        "ingest", table, tmp_path / "s.zarr", "--separator", ";", "--decimal", ",", "--drop", "note,id",
+        "--categorical", "kind", "--json",
+    )  # fmt: skip
+    report = json.loads(out)
+    assert report["shape"] == [3, 4]
+    assert report["missing"] == {"size": 1}
+    assert report["constant"] == ["10"]
+    assert report["categories"] == {"kind": 2}
+
+
+def test_problems_are_listed_line_by_line(table: Path, tmp_path: Path) -> None:
+    code, _, err = call("ingest", table, tmp_path / "s.zarr", "--separator", ";", "--decimal", ",")
+    assert code == 65
+    assert [line.split(":")[0] for line in err.splitlines()[1:]] == [
+        "  - row 0, column 'id'", "  - row 0, column 'kind'", "  - row 0, column 'note'",
+    ]  # fmt: skip
+    code, _, err = call("ingest", table, tmp_path / "s.zarr")
+    assert code == 65
+    assert "give it as separator" in err
