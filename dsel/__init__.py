@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
+    from dsel.jobs.verify import verify
     from dsel.selection.report.page import report
     from dsel.selection.result import Selection, open_selection
 
@@ -24,6 +25,7 @@ __all__ = [
     "plan",
     "report",
     "select",
+    "verify",
 ]
 
 _HOMES = {
@@ -36,6 +38,7 @@ _HOMES = {
     "plan": "dsel.api",
     "report": "dsel.selection.report.page",
     "select": "dsel.api",
+    "verify": "dsel.jobs.verify",
 }
 
 

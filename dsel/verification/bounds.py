@@ -5,20 +5,27 @@ gives rows Z with Z'Z the Gram matrix of what all of R adds to S. No q columns o
 eigenvalues of Z'Z: they span at most q dimensions within the span of R. With q or fewer targets this is |Z|^2.
 
 Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few rounding
-errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. Eigenvalues are computed in
-float64 and enlarged by their error.
+errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D the
+squared norms of the columns with the penalty, hides a little of what independent columns explain: at most r / l of
+||Y||^2, where l is the least eigenvalue of their correlation matrix. It is at least that of all columns, and at least
+the tolerance of dependence divided by k. If columns are nearly dependent, all of them together explain much that no
+independent subset does. A leaf whose bound is too low for this reason gets a larger ridge. The report states what both
+ridges may hide.
+
+Eigenvalues are computed in float64 and enlarged by their error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
+from dsel.verification.problem import DEPENDENCE_TOLERANCE, EPSILON, EXTENDED, Extended, Problem
 from dsel.verification.reader import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.
@@ -32,6 +39,9 @@ _MOST_PARTS = 2000
 #: The log has bounds in float32. One that exceeds the recomputed bound by more than this share of f of the empty set is
 #: wrong.
 _LOGGED = 1e-6
+#: The larger ridge, as a share of each column's square, and that with which bounds in the log are compared: in float64
+#: the search sees other rounding errors where columns are nearly dependent.
+_LARGER_RIDGE, _RIDGE_OF_LOG = 2e-14, 2e-12
 _FLOAT64 = float(np.finfo(np.float64).eps)
 
 
@@ -61,10 +71,12 @@ class Checker:
         n, N = problem.B.shape
         ridge = EXTENDED(4 * (n + 8) * EPSILON)
         self._ridge = ridge
+        self._used = ridge
         # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
         self._K = np.zeros((n + 1, n + 1), EXTENDED)
         self._K[:n, :n] = problem.K
         self._K[n, n] = 1
+        self._squares = np.append(problem.floor / EXTENDED(DEPENDENCE_TOLERANCE), EXTENDED(1))
         self._B = np.zeros((n + 1, N), EXTENDED)
         self._B[:n] = problem.B
 
@@ -77,6 +89,19 @@ class Checker:
         for leaf in leaves:
             if leaf.reason not in (BOUND, COMPARISON) and not self.dependent(leaf.chosen):
                 yield Failure(leaf, "its columns are not dependent")
+
+    @property
+    def hidden(self) -> float:
+        """What the ridges so far may hide, as a share of ||Y||^2."""
+        return float(self._used) / self._least_eigenvalue
+
+    @cached_property
+    def _least_eigenvalue(self) -> float:
+        """A lower bound on the least eigenvalue of the correlation matrix of independent columns."""
+        scale = np.sqrt(self._squares[:-1])
+        C = np.asarray(self.problem.K / scale[:, None] / scale[None, :], np.float64)
+        least = float(np.linalg.eigvalsh(C)[0]) - 16 * self.problem.n**2 * _FLOAT64
+        return max(least, DEPENDENCE_TOLERANCE / max(self.k, 1))
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S) in extended precision. S is independent."""
@@ -107,11 +132,22 @@ class Checker:
     def _by_bound(self, leaves: Sequence[Leaf]) -> Iterator[Failure]:
         unit = float(self.problem.c)
         for batch in self._batches(leaves):
-            for leaf, bound in zip(batch, self.bounds(batch), strict=True):
-                if leaf.bound > bound / unit + _LOGGED:
+            bounds = self.bounds(batch, self._ridge)
+            low = np.flatnonzero(bounds < float(self.threshold))
+            if low.size:
+                bounds[low] = np.maximum(bounds[low], self.bounds([batch[x] for x in low], EXTENDED(_LARGER_RIDGE)))
+                self._used = EXTENDED(_LARGER_RIDGE)
+            for leaf, bound in zip(batch, bounds, strict=True):
+                if self._exceeds(leaf, bound):
                     yield Failure(leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
                 elif bound < self.threshold and not self._holds_after_division(leaf, bound):
                     yield Failure(leaf, f"the bound is {bound:.10g}, below {float(self.threshold):.10g}")
+
+    def _exceeds(self, leaf: Leaf, bound: float) -> bool:
+        """Return whether the bound in the log is above the recomputed one."""
+        most = leaf.bound - _LOGGED
+        unit = float(self.problem.c)
+        return most > bound / unit and most > self.bounds([leaf], EXTENDED(_RIDGE_OF_LOG))[0] / unit
 
     def _batches(self, leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
         """Yield leaves of similar size together."""
@@ -136,13 +172,14 @@ class Checker:
             columns[s : s + len(allowed), b] = allowed
         return columns, s, self._K[columns[:, None], columns[None]], self._B[columns]
 
-    def bounds(self, leaves: Sequence[Leaf]) -> NDArray[np.float64]:
-        """Return a lower bound (b,) on f of all subsets of each leaf."""
+    def bounds(self, leaves: Sequence[Leaf], ridge: Any) -> NDArray[np.float64]:
+        """Return a lower bound (b,) on f of all subsets of each leaf, up to what the ridge hides."""
         columns, s, G, Z = self._matrices(leaves)
         t, b = columns.shape
         diagonal = np.arange(t)
-        G[diagonal, diagonal] *= 1 + self._ridge
-        least = G[diagonal, diagonal] * self._ridge / 2
+        added_ridge = ridge * self._squares[columns]
+        G[diagonal, diagonal] += added_ridge
+        least = added_ridge / 2
         pivots = np.empty((t, b), EXTENDED)
         sound = np.ones(b, bool)
         for a in range(t):
@@ -188,7 +225,7 @@ class Checker:
         if most == 0 or not allowed:
             return bool(self.value(chosen) >= self.threshold)
         leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)
-        if self.bounds([leaf])[0] >= self.threshold:
+        if self.bounds([leaf], self._used)[0] >= self.threshold:
             return True
         # The column whose absence helps most: that of the largest gain.
         j = min(columns_of(allowed), key=lambda j: self._with(chosen, j))
@@ -283,7 +320,7 @@ def _inverse_diagonal(K: Extended) -> Extended | None:
     A = np.hstack([K, np.eye(s, dtype=EXTENDED)])
     for a in range(s):
         d = A[a, a]
-        if not d > EPSILON * K[a, a]:
+        if not d > 0:
             return None
         A[a] = A[a] / d
         others = np.arange(s) != a

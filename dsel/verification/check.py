@@ -51,6 +51,7 @@ class FileResult:
     leaves: dict[str, int] = field(default_factory=dict)
     checked: int = 0
     failures: list[str] = field(default_factory=list)
+    hidden: float = 0.0
     open: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
 
 
@@ -94,7 +95,7 @@ def check_file(
             result.open = [(path, allowed, count) for (path, allowed), count in tree.open.items()]
     except LogError as error:
         result.failures.append(f"{error.where}: {error.what}")
-    result.nodes, result.leaves = tree.nodes, dict(sorted(reasons.items()))
+    result.nodes, result.leaves, result.hidden = tree.nodes, dict(sorted(reasons.items())), checker.hidden
     return result
 
 
@@ -121,6 +122,7 @@ class _State:
     done: int = 0
     nodes: int = 0
     checked: int = 0
+    hidden: float = 0.0
     leaves: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     leaves_of_files: list[int] = field(default_factory=list)
@@ -130,6 +132,7 @@ class _State:
         self.done += 1
         self.nodes += result.nodes
         self.checked += result.checked
+        self.hidden = max(self.hidden, result.hidden)
         self.leaves.update(result.leaves)
         self.leaves_of_files.append(sum(result.leaves.values()))
         self.failures += result.failures
@@ -204,15 +207,15 @@ def check_log(
         if sample is not None and not failures:
             picked = _picked(state.leaves_of_files, sample, seed)
             again = work.run(picked, f"{tolerance} {sample} {seed}")
-            state.checked, failures = again.checked, again.failures
+            state.checked, state.hidden, failures = again.checked, again.hidden, again.failures
     else:
         state = _State("")
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     work.forget()
     return ProofCheck(
         size=len(included) + int(manifest["k"]), bound=float(manifest["bound"]), value=value,
-        total=float(problem.total), tolerance=tolerance, indices=tuple(manifest["indices"]), nodes=state.nodes,
-        leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
+        total=float(problem.total), error=tolerance + state.hidden, indices=tuple(manifest["indices"]),
+        nodes=state.nodes, leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
         failures=tuple([*failures, *failures_of_value]), seconds=time.perf_counter() - start,
     )  # fmt: skip
 

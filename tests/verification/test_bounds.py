@@ -1,0 +1,115 @@
+"""The checker's own bounds hold: no independent subset of a leaf is better."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsel.data.dataset import as_dataset
+from dsel.engine.thread_engine import THREADS
+from dsel.verification.bounds import Checker
+from dsel.verification.problem import extended_sums
+from dsel.verification.reader import BOUND, COMPARISON, DEPENDENCE, Leaf, columns_of
+from tests.search.exact.cases import KINDS, data
+
+
+def problem_of(X, Y, included=(), lam=0.0, preprocess="none"):
+    columns = [j for j in range(X.shape[1]) if j not in included and np.ptp(X[:, j]) > 0.0]
+    return extended_sums(as_dataset(X, Y), preprocess, "refuse", THREADS).problem(columns, included, lam)
+
+
+@st.composite
+def leaves(draw):
+    """A problem, and a leaf with up to 3 of its columns to add."""
+    kind, N = draw(st.sampled_from(KINDS)), draw(st.sampled_from((0, 1, 3)))
+    X, Y = data(draw(st.integers(0, 10_000)), kind, max(N, 1))
+    included = (X.shape[1] - 1,) if draw(st.booleans()) and np.ptp(X[:, -1]) > 0.0 else ()
+    problem = problem_of(X, Y if N else None, included, draw(st.sampled_from((0.0, 0.5))))
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    order = rng.permutation(problem.n).tolist()
+    s = draw(st.integers(0, min(2, problem.n)))
+    size = draw(st.integers(0, problem.n - s))
+    allowed = sum(1 << j for j in order[s : s + size])
+    return problem, Leaf(0, BOUND, tuple(order[:s]), allowed, draw(st.integers(0, 3)), float("nan"))
+
+
+def best_of(checker, leaf):
+    """The least f of an independent subset of the leaf, inf if there is none, and the subset."""
+    subsets = [(*leaf.chosen, *Q) for q in range(leaf.most + 1) for Q in combinations(columns_of(leaf.allowed), q)]
+    found = [(float(checker.value(S)), S) for S in subsets if not checker.dependent(S)]
+    return min(found, default=(float("inf"), ()))
+
+
+@given(leaves())
+@settings(max_examples=150, deadline=None)
+def test_no_subset_of_a_leaf_is_below_its_bound(case):
+    problem, leaf = case
+    checker = Checker(problem, len(leaf.chosen) + leaf.most, 0.0)
+    best, _ = best_of(checker, leaf)
+    for ridge in (checker._ridge, 2e-14):
+        (bound,) = checker.bounds([leaf], np.longdouble(ridge))
+        assert bound <= best + 1e-6 * float(problem.total)
+
+
+@given(leaves(), st.floats(-1.0, 1.0))
+@settings(max_examples=150, deadline=None)
+def test_a_comparison_finds_every_better_subset(case, share):
+    problem, leaf = case
+    leaf = Leaf(0, COMPARISON, leaf.chosen, leaf.allowed, min(leaf.most, 2), float("nan"))
+    best, _ = best_of(Checker(problem, 5, 0.0), leaf)
+    if not np.isfinite(best):
+        return
+    threshold = best + (share if abs(share) > 1e-3 else 1e-3) * float(problem.total)
+    failures = list(Checker(problem, 5, threshold).failures([leaf]))
+    assert bool(failures) == (best < threshold)
+
+
+def test_dependence_is_judged_by_what_the_others_leave():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    X[:, 1] = X[:, 0] + 3e-5 * X[:, 1]  # leaves 1e-9
+    X[:, 3] = X[:, 2] + 3e-3 * X[:, 3]  # leaves 1e-5
+    checker = Checker(problem_of(X, rng.standard_normal(30)), 2, 0.0)
+    wrong = [
+        leaf for leaf in (Leaf(0, DEPENDENCE, S, 0, 0, float("nan")) for S in ((0, 1), (2, 3), (0, 2)))
+        if list(checker.failures([leaf]))
+    ]  # fmt: skip
+    assert [leaf.chosen for leaf in wrong] == [(2, 3), (0, 2)]
+
+
+@pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])
+def test_values_equal_those_of_least_squares(preprocess):
+    rng = np.random.default_rng(1)
+    X, Y, w = rng.standard_normal((40, 5)) + 1e4, rng.standard_normal((40, 8)) + 3.0, rng.uniform(0.0, 2.0, 40)
+    dataset = as_dataset(X, Y, sample_weight=w)
+    problem = extended_sums(dataset, preprocess, "refuse", THREADS).problem([0, 1, 3, 4], [2], 0.5)
+
+    def prepared(A):
+        if preprocess in ("standardize", "center"):
+            A = A - np.average(A, axis=0, weights=w)
+        A = A * np.sqrt(w)[:, None]
+        norm = np.linalg.norm(A, axis=0)
+        return A / {"standardize": norm / np.sqrt(w.sum()), "unit": norm}.get(preprocess, 1.0)
+
+    A, B = prepared(X)[:, [2, 1, 4]], prepared(Y)
+    whole = np.vstack([A, np.sqrt(0.5) * np.eye(3)])
+    targets = np.vstack([B, np.zeros((3, 8))])
+    residual = targets - whole @ np.linalg.lstsq(whole, targets, rcond=None)[0]
+    value = float(Checker(problem, 2, 0.0).value([1, 3]))
+    assert value == pytest.approx(float(np.square(residual).sum()), rel=1e-9)
+
+
+def test_missing_values_are_replaced_by_the_mean():
+    rng = np.random.default_rng(2)
+    X, y = rng.standard_normal((30, 3)), rng.standard_normal(30)
+    holes = X.copy()
+    holes[:5, 1] = np.nan
+    filled = holes.copy()
+    filled[:5, 1] = np.nanmean(holes[:, 1])
+    found = extended_sums(as_dataset(holes, y), "standardize", "mean", THREADS).problem([0, 1, 2], [], 0.0)
+    expected = extended_sums(as_dataset(filled, y), "standardize", "refuse", THREADS).problem([0, 1, 2], [], 0.0)
+    np.testing.assert_allclose(np.float64(found.K), np.float64(expected.K), rtol=1e-14)
