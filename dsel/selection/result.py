@@ -459,7 +459,7 @@ class Selection:
         Notes
         -----
         Each file is written under a temporary name and renamed, the JSON last. In object storage the arrays have a
-        unique name, selection-*.zarr, which the JSON contains.
+        unique name, ``selection-*.zarr``, which the JSON contains.
         """
         folder = as_path(path)
         if (folder / SELECTION).is_file() and not overwrite:

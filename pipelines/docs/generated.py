@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, get_args
 
 from numpydoc.docscrape import ClassDoc
@@ -23,8 +24,9 @@ def job_file_keys() -> str:
     for name, field in ClusterSection.model_fields.items():
         section = _model_of(field.annotation)
         parts += [f"### cluster.{name}", _summary(section), _table(section)]
-    certify = _model_of(JobFile.model_fields["certify"].annotation)
-    parts += ["## certify", _summary(certify), _table(certify)]
+    for name in ("choose_k", "certify"):
+        section = _model_of(JobFile.model_fields[name].annotation)
+        parts += [f"## {name}", _summary(section), _table(section)]
     return "\n\n".join(parts)
 
 
@@ -157,7 +159,7 @@ def _model_of(annotation: Any) -> type[BaseModel]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):
-        if argument is not type(None):
+        with suppress(LookupError):
             return _model_of(argument)
     raise LookupError(f"{annotation} holds no model")
 
