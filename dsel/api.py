@@ -47,7 +47,8 @@ def select(
     Parameters
     ----------
     X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, or str or Path
-        The data: m samples of n features. A path or URL names a store. A store or a Dataset may hold its own Y.
+        The data: m samples of n features. A DataFrame is one of pandas, polars, Dask or Arrow. A path or URL names a
+        store. A store or a Dataset may hold its own Y.
     Y : (m,) or (m, N) array, Series, DataFrame, Dask or xarray array, optional
         The targets. Without any targets, columns are selected for X itself (Y = X: column subset selection).
     k : int or "auto"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.blocks import Block
+from dsel.data.frames import frame_labels, frame_matrix, is_series
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
@@ -54,11 +55,12 @@ def xarray_variables(dataset: Any, Y: Any, unsupervised: bool, sample_weight: An
 
 
 def column_labels(data: Any, prefix: str, count: int) -> Labels:
-    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of pandas or xarray, or x0, x1, ..."""
+    """Return the labels of the columns of X (prefix x) or Y (prefix y): those of a frame or xarray, or x0, x1, ..."""
     what, where = ("feature", "X") if prefix == "x" else ("target", "Y")
     names: Any = default_labels(prefix, count)
-    if _is(data, "pandas", "DataFrame"):
-        names = [str(name) for name in data.columns]
+    labels = frame_labels(data)
+    if labels is not None:
+        names = labels
     elif is_data_array(data) and data.ndim == 2 and data.dims[1] in data.coords:
         names = [str(name) for name in data.coords[data.dims[1]].values.tolist()]
     elif count == 1 and _is_named(data):
@@ -69,8 +71,7 @@ def column_labels(data: Any, prefix: str, count: int) -> Labels:
 
 def _is_named(data: Any) -> bool:
     """Return whether a target of one dimension has a name of its own."""
-    series = _is(data, "pandas", "Series") or _is(data, "polars", "Series")
-    named = series or (_is(data, "xarray", "DataArray") and data.ndim == 1)
+    named = is_series(data) or (is_data_array(data) and data.ndim == 1)
     return named and isinstance(data.name, str) and data.name != ""
 
 
@@ -79,10 +80,8 @@ def as_matrix(data: Any, what: str) -> Any:
 
     A Y of one dimension becomes one column. Raises DataError that says what `data` is and what it should be.
     """
-    if hasattr(data, "to_dask_array"):
-        raise DataError(f"{what} is a Dask {type(data).__name__}.", "Pass its .to_dask_array(lengths=True).")
-    if is_pandas(data):
-        data = data.to_numpy()
+    if frame_labels(data) is not None or is_series(data):
+        data = frame_matrix(data, what)
     if is_data_array(data):
         data = data.data
     sparse, lazy = hasattr(data, "tocsr"), _is(data, "dask", "Array")

@@ -217,7 +217,6 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _dataset(X: Any, Y: Any, sample_weight: Any, names: NDArray[np.object_] | None) -> Dataset:
-    X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
     dataset = as_dataset(X, Y, sample_weight=sample_weight)
     return dataset if names is None else replace(dataset, features=names)
 

@@ -66,7 +66,6 @@ def _delayed_frame() -> Any:
         (lambda: (scipy.sparse.csr_array(X.astype(np.longdouble)), Y), "at most 8 bytes"),
         (lambda: (scipy.sparse.coo_array(X[:, 0]), Y), "X has shape .*two dimensions"),
         (lambda: (np.ma.masked_array(X.astype(complex), MASK), Y), "X has dtype complex128"),
-        (lambda: (_delayed_frame(), Y), r"X is a Dask DataFrame.*to_dask_array\(lengths=True\)"),
         (lambda: (_delayed_frame().to_dask_array(), Y), r"X is a Dask .*unknown.*compute_chunk_sizes\(\)"),
         (
             lambda: (pd.DataFrame(X), pd.DataFrame(Y).iloc[::-1]),
@@ -95,6 +94,50 @@ def test_frames_with_one_index_and_a_frame_with_an_array_are_taken() -> None:
     index = pd.date_range("2020-01-01", periods=60)
     assert as_dataset(pd.DataFrame(X, index), pd.DataFrame(Y, index)).n_targets == 2
     assert as_dataset(pd.DataFrame(X, index), Y).n_targets == 2
+
+
+FRAME = pd.DataFrame(X, columns=list("abcde"))
+FRAMES: dict[str, Any] = {
+    "pandas": lambda x: x,
+    "object": lambda x: x.astype(object),
+    "nullable": lambda x: x.convert_dtypes(),
+    "of Arrow": lambda x: x.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": lambda x: pytest.importorskip("polars").from_pandas(x),
+    "Dask": lambda x: pytest.importorskip("dask.dataframe").from_pandas(x, npartitions=3),
+    "Arrow": lambda x: pytest.importorskip("pyarrow").table(x),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_of_numbers_and_booleans_keep_values_and_labels(kind: str) -> None:
+    mixed = FRAME.assign(a=X[:, 0] > 0, b=(X[:, 1] * 50).astype("int16"), c=X[:, 2].astype("float32"))
+    dataset = as_dataset(FRAMES[kind](mixed), FRAMES[kind](FRAME[["d"]]))
+    assert (dataset.features.tolist(), dataset.targets.tolist()) == (list("abcde"), ["d"])
+    blocks = [load_block(b.x.compute() if b.lazy else b.x) for b in dataset.blocks]
+    np.testing.assert_array_equal(np.vstack(blocks), mixed.astype(float))
+
+
+@pytest.mark.parametrize("kind", ["nullable", "of Arrow", "object", "polars"])
+def test_missing_values_of_frames_are_nan(kind: str) -> None:
+    holes = FRAME.assign(a=np.where(X[:, 0] > 0, X[:, 0], np.nan), b=X[:, 1] > 0)
+    dataset = as_dataset(FRAMES[kind](holes), Y)
+    np.testing.assert_array_equal(load_block(dataset.blocks[0].x), holes.astype(float))
+
+
+def test_booleans_alone_stay_bytes_and_float32_stays_float32() -> None:
+    assert as_dataset(FRAME > 0, Y).blocks[0].x.dtype == bool
+    assert as_dataset(FRAME.astype("f4").assign(a=X[:, 0] > 0), Y).blocks[0].x.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["pandas", "nullable", "polars", "Dask"])
+def test_columns_that_do_not_hold_numbers_are_named(kind: str) -> None:
+    wrong = FRAME.assign(e="text", d=pd.Timestamp("2020-01-01"))
+    with pytest.raises(DataError, match=r"2 columns of X do not hold numbers: 'd' \(.*'e' \(.*get_dummies"):
+        as_dataset(FRAMES[kind](wrong), Y)
+    with pytest.raises(DataError, match=r"Column 'e' of Y does not hold numbers.*dsel\.sklearn"):
+        as_dataset(X, FRAMES[kind](wrong)["e"])
+    with pytest.raises(DataError, match=r"Column 'a' of X does not hold numbers, but category"):
+        as_dataset(FRAME.assign(a=pd.Categorical(["u", "v"] * 30)), Y)
 
 
 def test_empty_chunks_make_no_blocks() -> None:
