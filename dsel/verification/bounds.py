@@ -6,11 +6,14 @@ eigenvalues of Z'Z: they span at most q dimensions within the span of R. With q 
 
 Elimination in extended precision is exact for a matrix that differs from K by rounding. A ridge of a few rounding
 errors keeps that matrix positive definite, so that the bound holds whatever the rank of K. The ridge r D, D the
-squared norms of the columns with the penalty, hides a little of what independent columns explain: at most r / l of
-||Y||^2, where l is the least eigenvalue of their correlation matrix. It is at least that of all columns, and at least
-the tolerance of dependence divided by k. If columns are nearly dependent, all of them together explain much that no
-independent subset does. A leaf whose bound is too low for this reason gets a larger ridge. The report states what both
-ridges may hide.
+squared norms of the columns with the penalty, hides a little of what an independent subset T explains: at most
+
+    r ||Y||^2 sum over T of v_j,
+
+where the other columns of T leave the share 1 / v_j of column j (its coefficient b_j satisfies b_j^2 D_jj / v_j <=
+||Y||^2). v_j is at most 1e7, and at most the variance inflation factor of column j on all others. If columns are nearly
+dependent, all of them together explain much that no independent subset does. A leaf whose bound is too low for this
+reason gets a larger ridge. The report states what the ridges may hide.
 
 Eigenvalues are computed in float64 and enlarged by their error.
 """
@@ -19,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,9 +41,11 @@ _MOST_PARTS = 2000
 #: The log has bounds in float32. One that exceeds the recomputed bound by more than this share of f of the empty set is
 #: wrong.
 _LOGGED = 1e-6
-#: The larger ridge, as a share of each column's square, and that with which bounds in the log are compared: in float64
-#: the search sees other rounding errors where columns are nearly dependent.
-_LARGER_RIDGE, _RIDGE_OF_LOG = 2e-14, 2e-12
+#: The larger ridge as a share of each column's square, and its part for each column. Bounds in the log are compared
+#: with a multiple of it: in float64 the search sees other rounding errors where columns are nearly dependent.
+_LARGER_RIDGE, _RIDGE_PER_COLUMN, _RIDGE_OF_LOG = 2e-14, 4e-15, 100
+#: Above this least eigenvalue of the correlation matrix, its inverse in float64 is good to three digits.
+_WELL_CONDITIONED = 1e-9
 _FLOAT64 = float(np.finfo(np.float64).eps)
 
 
@@ -64,14 +68,19 @@ class Checker:
         The most columns to choose.
     threshold : float
         f of every subset of a leaf must be at least this.
+
+    Attributes
+    ----------
+    ridge : longdouble
+        The largest ridge that a leaf needed so far, see `hidden`.
     """
 
     def __init__(self, problem: Problem, k: int, threshold: Any) -> None:
         self.problem, self.k, self.threshold = problem, k, EXTENDED(threshold)
         n, N = problem.B.shape
-        ridge = EXTENDED(4 * (n + 8) * EPSILON)
-        self._ridge = ridge
-        self._used = ridge
+        self._ridge = EXTENDED(4 * (n + 8) * EPSILON)
+        self._larger_ridge = EXTENDED(_LARGER_RIDGE + _RIDGE_PER_COLUMN * n)
+        self.ridge = self._ridge
         # One more column, a unit vector orthogonal to all others, fills up the shorter sets of a batch.
         self._K = np.zeros((n + 1, n + 1), EXTENDED)
         self._K[:n, :n] = problem.K
@@ -90,18 +99,14 @@ class Checker:
             if leaf.reason not in (BOUND, COMPARISON) and not self.dependent(leaf.chosen):
                 yield Failure(leaf, "its columns are not dependent")
 
-    @property
-    def hidden(self) -> float:
-        """What the ridges so far may hide, as a share of ||Y||^2."""
-        return float(self._used) / self._least_eigenvalue
-
-    @cached_property
-    def _least_eigenvalue(self) -> float:
-        """A lower bound on the least eigenvalue of the correlation matrix of independent columns."""
-        scale = np.sqrt(self._squares[:-1])
+    def hidden(self, ridge: float) -> float:
+        """Return what a ridge may hide, as a share of ||Y||^2. O(n^3)."""
+        n, scale = self.problem.n, np.sqrt(self._squares[:-1])
         C = np.asarray(self.problem.K / scale[:, None] / scale[None, :], np.float64)
-        least = float(np.linalg.eigvalsh(C)[0]) - 16 * self.problem.n**2 * _FLOAT64
-        return max(least, DEPENDENCE_TOLERANCE / max(self.k, 1))
+        factors = np.full(n, 1.0 / DEPENDENCE_TOLERANCE)
+        if n and float(np.linalg.eigvalsh(C)[0]) > _WELL_CONDITIONED:
+            factors = np.minimum(factors, 1.001 * np.diag(np.linalg.inv(C)))
+        return ridge * float(np.sort(factors)[n - min(self.k, n) :].sum())
 
     def value(self, S: Sequence[int]) -> Any:
         """Return f(S) in extended precision. S is independent."""
@@ -135,8 +140,8 @@ class Checker:
             bounds = self.bounds(batch, self._ridge)
             low = np.flatnonzero(bounds < float(self.threshold))
             if low.size:
-                bounds[low] = np.maximum(bounds[low], self.bounds([batch[x] for x in low], EXTENDED(_LARGER_RIDGE)))
-                self._used = EXTENDED(_LARGER_RIDGE)
+                bounds[low] = np.maximum(bounds[low], self.bounds([batch[x] for x in low], self._larger_ridge))
+                self.ridge = self._larger_ridge
             for leaf, bound in zip(batch, bounds, strict=True):
                 if self._exceeds(leaf, bound):
                     yield Failure(leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
@@ -147,7 +152,7 @@ class Checker:
         """Return whether the bound in the log is above the recomputed one."""
         most = leaf.bound - _LOGGED
         unit = float(self.problem.c)
-        return most > bound / unit and most > self.bounds([leaf], EXTENDED(_RIDGE_OF_LOG))[0] / unit
+        return most > bound / unit and most > self.bounds([leaf], _RIDGE_OF_LOG * self._larger_ridge)[0] / unit
 
     def _batches(self, leaves: Sequence[Leaf]) -> Iterator[list[Leaf]]:
         """Yield leaves of similar size together."""
@@ -225,7 +230,7 @@ class Checker:
         if most == 0 or not allowed:
             return bool(self.value(chosen) >= self.threshold)
         leaf = Leaf(0, BOUND, chosen, allowed, most, np.nan)
-        if self.bounds([leaf], self._used)[0] >= self.threshold:
+        if self.bounds([leaf], self.ridge)[0] >= self.threshold:
             return True
         # The column whose absence helps most: that of the largest gain.
         j = min(columns_of(allowed), key=lambda j: self._with(chosen, j))

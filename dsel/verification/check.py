@@ -51,7 +51,7 @@ class FileResult:
     leaves: dict[str, int] = field(default_factory=dict)
     checked: int = 0
     failures: list[str] = field(default_factory=list)
-    hidden: float = 0.0
+    ridge: float = 0.0
     open: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
 
 
@@ -95,7 +95,7 @@ def check_file(
             result.open = [(path, allowed, count) for (path, allowed), count in tree.open.items()]
     except LogError as error:
         result.failures.append(f"{error.where}: {error.what}")
-    result.nodes, result.leaves, result.hidden = tree.nodes, dict(sorted(reasons.items())), checker.hidden
+    result.nodes, result.leaves, result.ridge = tree.nodes, dict(sorted(reasons.items())), float(checker.ridge)
     return result
 
 
@@ -122,7 +122,7 @@ class _State:
     done: int = 0
     nodes: int = 0
     checked: int = 0
-    hidden: float = 0.0
+    ridge: float = 0.0
     leaves: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     leaves_of_files: list[int] = field(default_factory=list)
@@ -132,7 +132,7 @@ class _State:
         self.done += 1
         self.nodes += result.nodes
         self.checked += result.checked
-        self.hidden = max(self.hidden, result.hidden)
+        self.ridge = max(self.ridge, result.ridge)
         self.leaves.update(result.leaves)
         self.leaves_of_files.append(sum(result.leaves.values()))
         self.failures += result.failures
@@ -207,15 +207,17 @@ def check_log(
         if sample is not None and not failures:
             picked = _picked(state.leaves_of_files, sample, seed)
             again = work.run(picked, f"{tolerance} {sample} {seed}")
-            state.checked, state.hidden, failures = again.checked, again.hidden, again.failures
+            state.checked, state.ridge, failures = again.checked, again.ridge, again.failures
     else:
         state = _State("")
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     work.forget()
+    k = int(manifest["k"])
+    hidden = Checker(problem, k, threshold).hidden(state.ridge)
     return ProofCheck(
-        size=len(included) + int(manifest["k"]), bound=float(manifest["bound"]), value=value,
-        total=float(problem.total), error=tolerance + state.hidden, indices=tuple(manifest["indices"]),
-        nodes=state.nodes, leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
+        size=len(included) + k, bound=float(manifest["bound"]), value=value, total=float(problem.total),
+        error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=state.nodes,
+        leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
         failures=tuple([*failures, *failures_of_value]), seconds=time.perf_counter() - start,
     )  # fmt: skip
 
