@@ -101,7 +101,17 @@ def as_matrix(data: Any, what: str) -> Any:
     _require_real_matrix(data, what)
     if lazy:  # the kind of a block is known only once it is computed
         return data.map_blocks(_dense, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
-    return data.tocsr() if sparse else _dense(data)
+    return _checked_rows(data, what) if sparse else _dense(data)
+
+
+def _checked_rows(data: Any, what: str) -> Any:
+    """Return a sparse matrix by rows whose column numbers exist: compiled code of scipy does not check them."""
+    try:
+        if data.format in ("csr", "csc"):
+            data.check_format(full_check=True)
+        return data.tocsr()
+    except ValueError as error:
+        raise DataError(f"{what} is no valid sparse matrix: {error}.", "Build it again from its values.") from error
 
 
 def _require_real_matrix(data: Any, what: str) -> None:

@@ -16,6 +16,9 @@ from dsel.objective.subset_state import SubsetState
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
 
+#: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
+_SMALLEST = 1e-140
+
 
 def candidates_of(
     dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales, whole: Objective
@@ -26,7 +29,7 @@ def candidates_of(
     DataError where the targets are out of range.
     """
     request, labels = validated.request, dataset.features
-    require_variation(whole.total)
+    require_variation(whole.total, squared=not dataset.n_targets)
     unusable = statistics.unusable(request.preprocess)
     lost = validated.include[unusable[validated.include]]
     if lost.size:
@@ -61,11 +64,16 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     return notes
 
 
-def require_variation(total: float) -> None:
-    """Raise DataError unless ||Y||^2 is positive and finite."""
+def require_variation(total: float, *, squared: bool = False) -> None:
+    """Raise DataError unless ||Y||^2 is positive and finite, and so is its square where it is needed (Y = X)."""
     if not 0.0 < total < math.inf:
         raise DataError(
             f"||Y||^2 is {total}: the squares of the targets are out of float64's range.", "Rescale Y (X where Y = X)."
+        )
+    if squared and not _SMALLEST < total < 1.0 / _SMALLEST:
+        raise DataError(
+            f"||X||^2 is {total:.3g}: its square, which Y = X needs, is out of float64's range.",
+            "Rescale X, or use preprocess: standardize.",
         )
 
 

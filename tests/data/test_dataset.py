@@ -53,6 +53,12 @@ class TestMaskedValuesAreMissing:
             dsel.select(X, np.ma.masked_greater(Y, 1.0), k=2)
 
 
+def _column_out_of_range() -> Any:
+    matrix = scipy.sparse.csr_array(X)
+    matrix.indices[7] = 99
+    return matrix
+
+
 def _delayed_frame() -> Any:
     frames = pytest.importorskip("dask.dataframe")
     return frames.from_pandas(pd.DataFrame(X), npartitions=2)
@@ -64,6 +70,7 @@ def _delayed_frame() -> Any:
         (lambda: (scipy.sparse.csr_array(X.astype(complex)), Y), "X has dtype complex128"),
         (lambda: (X, scipy.sparse.csr_matrix(Y.astype(complex))), "Y has dtype complex128"),
         (lambda: (scipy.sparse.csr_array(X.astype(np.longdouble)), Y), "at most 8 bytes"),
+        (lambda: (_column_out_of_range(), Y), "X is no valid sparse matrix: indices must be < 5"),
         (lambda: (scipy.sparse.coo_array(X[:, 0]), Y), "X has shape .*two dimensions"),
         (lambda: (np.ma.masked_array(X.astype(complex), MASK), Y), "X has dtype complex128"),
         (lambda: (_delayed_frame().to_dask_array(), Y), r"X is a Dask .*unknown.*compute_chunk_sizes\(\)"),

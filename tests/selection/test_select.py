@@ -290,6 +290,19 @@ def test_targets_whose_squares_vanish_are_refused() -> None:
         dsel.select(X, np.full(600, 1e-200), k=1, preprocess="none")
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e-81, 1e77, 1e100])
+@pytest.mark.parametrize("preprocess", ["none", "center"])
+def test_y_equal_to_x_is_refused_where_its_fourth_powers_are_out_of_range(scale: float, preprocess: str) -> None:
+    with pytest.raises(DataError, match=r"\|\|X\|\|\^2 is .*out of float64's range.*standardize"):
+        dsel.select(scale * X, k=2, preprocess=preprocess)
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e60])
+def test_y_equal_to_x_does_not_depend_on_the_unit(scale: float) -> None:
+    x = X[:, :8]
+    assert dsel.select(scale * x, k=2, preprocess="none").indices == dsel.select(x, k=2, preprocess="none").indices
+
+
 def test_a_missing_store_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match="no store"):
         dsel.select(tmp_path / "none.zarr", k=1)

@@ -25,8 +25,9 @@ def largest(scores: Floats) -> int:
 
 
 def cheapest(members: Iterable[int], costs: Floats) -> int:
-    """Return the member of least cost (all >= 0, in the order of the members), the lowest index of equal ones."""
-    limit = costs.min() * (1.0 + TIE)
+    """Return the member of least cost (in the order of the members), the lowest index of equal ones."""
+    least = costs.min()
+    limit = max(least, least * (1.0 + TIE))  # rounding can make a cost negative
     return min(j for j, cost in zip(members, costs, strict=True) if cost <= limit)
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import dsel
 from dsel._lib.rng import weighted_sample
 from dsel.errors import OptionError
 from dsel.search.greedy.approx_svd import approx_svd
@@ -271,3 +272,13 @@ def test_included_columns_are_honoured(name, kind):
     chosen = conditioned.in_data(best.members)
     assert chosen[:2] == [3, 8]
     assert best.value == pytest.approx(objective.value(chosen), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["backward", "foba"])
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_that_are_nearly_one_factor_are_eliminated_to_the_end(method, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(60, 1)) + 0.01 * rng.normal(size=(60, 40))
+    selection = dsel.select(x, k=3, method=method)
+    assert len(selection.indices) == 3
+    assert selection.r2 > 0.999
