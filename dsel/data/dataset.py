@@ -30,11 +30,12 @@ from dsel.data.inputs import (
 )
 from dsel.data.labels import Labels, as_labels, column_list, require_unique, resolve_labels
 from dsel.data.row_partition import RowPartition
-from dsel.data.store.array import StoredArray
+from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
 from dsel.data.store.sparse import ObsColumns, SparseStore, is_sparse, open_sparse
 from dsel.data.weights import Weights, array_weights, store_weights
 from dsel.errors import DataError, OptionError
+from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, as_path
 
 
@@ -68,6 +69,8 @@ class Dataset:
         Whether these are the held-out rows of that division. If not, they are the others.
     digest : str, optional
         A digest of data that are not in a store, for a cache of their statistics.
+    tag : str
+        The tag of a store in object storage when it was opened; empty for other data.
     """
 
     name: str
@@ -86,11 +89,20 @@ class Dataset:
     row_part: RowPartition | None = None
     held_out: bool = False
     digest: str | None = None
+    tag: str = ""
 
     @property
     def weighted(self) -> bool:
         """Whether rows have weights, perhaps 0 for those that do not count."""
         return self.weights is not None or self.row_part is not None
+
+    def require_unchanged(self) -> None:
+        """Raise DataError if a store in object storage was replaced: a pass may have read parts of both.
+
+        On disk a store is replaced as a whole, and each read notices that.
+        """
+        if self.tag and group_tag(self.name) != self.tag:
+            raise DataError(f"{self.name} was replaced while it was read.", "Start again when nothing writes to it.")
 
     @property
     def in_memory(self) -> bool:
@@ -190,8 +202,9 @@ def as_dataset(
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")
         if is_sparse(as_path(X)):
             return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
-        store = open_store(X)
-        return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
+        with listed_once(as_path(X)):
+            store = open_store(X)
+            return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     if is_xarray_dataset(X):
         X, Y, sample_weight = xarray_variables(X, Y, unsupervised, sample_weight)
     X, Y, sample_weight = align(X, None if unsupervised else Y, sample_weight)
@@ -238,7 +251,7 @@ def _from_store(store: Store, targets: Sequence[str | int] | None, unsupervised:
     N = len(labels)
     return Dataset(
         name=str(store.path), m=m, n=n, n_targets=N, features=store.features, targets=labels, blocks=blocks,
-        x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen,
+        x_bytes=store.nbytes, y_bytes=8 * m * N, store=store, target_columns=chosen, tag=group_tag(str(store.path)),
     )  # fmt: skip
 
 
@@ -264,6 +277,7 @@ def _from_sparse_store(
         name=str(store.path), m=m, n=n, n_targets=len(chosen), features=store.features, targets=as_labels(chosen),
         blocks=blocks, x_bytes=sum(p.bytes_read() for p in parts),
         y_bytes=sum(block.y.bytes_read() for block in blocks) if chosen else 0, store=store,
+        tag=group_tag(str(store.path)),
     )  # fmt: skip
     return _with_weights(dataset, store_weights(store, sample_weight))
 

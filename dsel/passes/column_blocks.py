@@ -205,6 +205,7 @@ class ColumnPass(Pass):
             tasks = 0
         else:
             found, tasks = self._as_graph(arguments, common, engine)
+        dataset.require_unchanged()
         result = _join_groups(found, self.merge, self.join)
         read += dataset.y_bytes if self.targets else 0
         whole = not blocks.keeps and only is None

@@ -102,6 +102,7 @@ class RowPass(Pass):
             found, tasks = self._in_process(per_block), 0
         else:
             found, tasks = self._as_graph(per_block, engine)
+        self.dataset.require_unchanged()
         record_pass(PassRecord(self.name, tasks, found.bytes_read, time.perf_counter() - began, self.whole))
         return found.value
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal, TypeVar, overload
 
@@ -114,11 +116,19 @@ class ObjectPath:
 
     def stat(self) -> FileInfo:
         """Return size and tag of the object. Raises FileNotFoundError."""
+        listed = self._listed()
+        if listed is not None:
+            if "" not in listed:
+                raise FileNotFoundError(f"There is no object {self}.")
+            return FileInfo(self.name, listed[""].size, listed[""].tag)
         obstore = obstore_module()
         return _info(self.name, self._request(lambda store: obstore.head(store, self.key)))
 
     def list_names(self) -> set[str]:
         """Return the names directly below this one."""
+        listed = self._listed()
+        if listed is not None:
+            return {key.partition("/")[0] for key in listed if key}
         obstore = obstore_module()
         found: Any = self._request(lambda store: obstore.list_with_delimiter(store, self.key))
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
@@ -126,10 +136,24 @@ class ObjectPath:
 
     def walk(self) -> Iterator[FileInfo]:
         """Yield all objects below this name."""
+        listed = self._listed()
+        if listed is not None:
+            yield from (replace(info, key=key) for key, info in listed.items() if key)
+            return
         obstore = obstore_module()
         prefix = len(self.key) + 1
         for meta in self._request(lambda store: obstore.list(store, self.key, chunk_size=1000).collect()):
             yield _info(meta["path"][prefix:], meta)
+
+    def _listed(self) -> dict[str, FileInfo] | None:
+        """Return this object and all below it by relative key, if a listing knows them; None if none does."""
+        for root, found in _listings.get():
+            if self.is_relative_to(root):
+                own = self.key[len(root.key) + 1 :]
+                start = f"{own}/" if own else ""
+                below = {key[len(start) :]: info for key, info in found.items() if key.startswith(start)}
+                return {**below, "": found[own]} if own in found else below
+        return None
 
     def read_bytes(self) -> bytes:
         """Return the content of the object. Raises FileNotFoundError."""
@@ -237,6 +261,27 @@ class ObjectPath:
                 return request(connection(self.scheme, self.bucket))
             except Exception as error:
                 time.sleep(policy.delay_after(error))
+
+
+#: The listings that answer in this context: of each root, its objects by relative key.
+_listings: ContextVar[tuple[tuple[ObjectPath, dict[str, FileInfo]], ...]] = ContextVar("listings", default=())
+
+
+@contextmanager
+def listed_once(root: object) -> Iterator[None]:
+    """Answer all questions about which objects lie below a path from one listing, until the block ends.
+
+    Nothing happens for a path on disk, or if a listing answers already. Use it where nothing is written.
+    """
+    if not isinstance(root, ObjectPath) or any(root.is_relative_to(known) for known, _ in _listings.get()):
+        yield
+        return
+    found = {info.key: info for info in root.walk()}
+    token = _listings.set((*_listings.get(), (root, found)))
+    try:
+        yield
+    finally:
+        _listings.reset(token)
 
 
 class _RangeReader(io.RawIOBase):

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
-from dsel.storage.zarr_store import object_zarr_store
+from dsel.storage.zarr_store import complete_store, object_zarr_store
 
 __all__ = [
     "AnyPath",
@@ -112,9 +112,17 @@ def make_folder(folder: AnyPath) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def zarr_store(path: AnyPath) -> Any:
-    """Return what Zarr accepts as a store, rooted at `path`, so that Zarr writes no metadata above it."""
-    return object_zarr_store(path) if isinstance(path, ObjectPath) else path
+def zarr_store(path: AnyPath, *, complete: bool = False) -> Any:
+    """Return what Zarr accepts as a store, rooted at `path`, so that Zarr writes no metadata above it.
+
+    If it is complete, to be read only, then reading an absent chunk raises LostChunkError.
+    """
+    if not complete:
+        return object_zarr_store(path) if isinstance(path, ObjectPath) else path
+    from zarr.storage import LocalStore
+
+    whole = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path, read_only=True)
+    return complete_store()(whole)
 
 
 @contextmanager

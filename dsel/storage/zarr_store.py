@@ -1,4 +1,4 @@
-"""A Zarr store over object storage that repeats failed requests and raises the errors of dsel."""
+"""Zarr stores: over object storage with repeated requests, and one in which every chunk must exist."""
 
 from __future__ import annotations
 
@@ -47,6 +47,32 @@ def object_zarr_store(path: ObjectPath) -> Any:
                 yield name
 
     return RetryingStore(connection(path.scheme, path.bucket, path.key))
+
+
+class LostChunkError(Exception):
+    """A chunk that must exist does not."""
+
+
+@lru_cache(maxsize=1)
+def complete_store() -> Any:
+    """Return the class of a store whose absent chunks are errors.
+
+    Zarr reads an absent chunk as fill values. This finds a lost one without asking for each chunk first.
+    """
+    from zarr.storage import WrapperStore
+
+    class CompleteStore(WrapperStore[Any]):
+        async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
+            value = await super().get(key, *args, **kwargs)
+            if value is None and key.rpartition("/")[2] not in _METADATA:
+                raise LostChunkError(key)
+            return value
+
+    return CompleteStore
+
+
+#: Files of metadata, of Zarr formats 3 and 2, any of which may be absent.
+_METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
 
 async def _request(where: str, request: Callable[[], Awaitable[T]]) -> T:

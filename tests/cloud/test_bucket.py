@@ -165,7 +165,7 @@ class TestFaults:
     def test_zarr_repeats_requests_and_a_store_is_read_exactly(self, url: str, proxy: FaultProxy) -> None:
         X, Y = regression(m=300)
         make_store(f"{url}/data.zarr", X, Y, chunks=(50, 12))  # type: ignore[arg-type]
-        proxy.rule = drawn(4)
+        proxy.rule = drawn(11)
         proxy.slow_seconds = 0.01
         dataset = as_dataset(f"{url}/data.zarr")
         assert dataset.store is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,11 +22,15 @@ from dsel.data.labels import Labels, as_labels
 from dsel.data.schema import ATTR_FORMAT, METADATA_FILE
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
+from dsel.storage.zarr_store import LostChunkError
 
 if TYPE_CHECKING:
     import zarr
 
 Array = NDArray[Any]
+#: For so long a process relies on the metadata of a group in object storage.
+TAG_SECONDS = 5.0
+_TAGS: dict[str, tuple[float, str]] = {}
 REMEDY = "Restore the store from a copy, or ingest the source again."
 
 
@@ -72,8 +78,6 @@ class StoredArray:
         if stop == start or (wanted is not None and not wanted.size):
             width = handle.array.shape[1:] if wanted is None else (wanted.size,)
             return np.empty((stop - start, *width), _as_number(handle.array.dtype))
-        if handle.complete:
-            self._require_files(handle, start, stop, wanted)
         try:
             return _select(handle.array, slice(start, stop), wanted)
         except (MemoryError, DselError):
@@ -102,11 +106,6 @@ class StoredArray:
                 f"Got {shorten(map(str, columns.tolist()))}.",
             )
 
-    def _require_files(self, handle: ArrayHandle, start: int, stop: int, columns: Array | None) -> None:
-        for index in _files_of(handle, start, stop, columns):
-            if not (as_path(self.path) / self.variable / chunk_key(handle.array, index)).is_file():
-                raise DataError(f"{self._name(handle, index)} is lost: its file does not exist.", REMEDY)
-
     def _unreadable(
         self, handle: ArrayHandle, start: int, stop: int, columns: Array | None, error: Exception
     ) -> DataError:
@@ -117,6 +116,8 @@ class StoredArray:
                 handle.array[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
             except DselError:
                 raise
+            except LostChunkError:
+                return DataError(f"{self._name(handle, index)} is lost: its file does not exist.", REMEDY)
             except Exception as alone:
                 what = f"{self._name(handle, index)} cannot be read"
                 return DataError(f"{what}: {describe_error(alone)}", REMEDY)
@@ -142,8 +143,8 @@ def open_array(path: str, variable: str) -> ArrayHandle:
     try:
         store = as_path(path)
         # A store in object storage is replaced in place. During that time the metadata of its group are absent.
-        folder = store if isinstance(store, ObjectPath) else store / variable
-        return _open_array(path, variable, _metadata_tag(folder))
+        tag = _recent_tag(path) if isinstance(store, ObjectPath) else _metadata_tag(store / variable)
+        return _open_array(path, variable, tag)
     except DselError:
         raise
     except Exception as error:  # zarr may raise any exception
@@ -164,6 +165,26 @@ def _metadata_tag(folder: AnyPath) -> str:
     raise FileNotFoundError(f"There are no Zarr metadata in {folder}.")
 
 
+def group_tag(path: str) -> str:
+    """Return the tag of the metadata of a store in object storage; empty for other data, and if there are none."""
+    store = as_path(path)
+    if not isinstance(store, ObjectPath):
+        return ""
+    try:
+        return _metadata_tag(store)
+    except FileNotFoundError:
+        return "absent"
+
+
+def _recent_tag(path: str) -> str:
+    """Return the tag of a group in object storage, at most a few seconds old: a request per read would be slow."""
+    seen, tag = _TAGS.get(path, (-math.inf, ""))
+    if time.monotonic() - seen > TAG_SECONDS:
+        tag = _metadata_tag(as_path(path))
+        _TAGS[path] = time.monotonic(), tag
+    return tag
+
+
 @lru_cache(maxsize=64)
 def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     import zarr
@@ -171,10 +192,11 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     store = as_path(path)
     found = metadata_file(store / variable)
     zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
-    array = zarr.open_array(zarr_store(store / variable), mode="r", zarr_format=zarr_format)
+    complete = is_complete(store)
+    array = zarr.open_array(zarr_store(store / variable, complete=complete), mode="r", zarr_format=zarr_format)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
-    return ArrayHandle(array, is_complete(store), files)
+    return ArrayHandle(array, complete, files)
 
 
 def is_complete(store: AnyPath) -> bool:
@@ -184,13 +206,20 @@ def is_complete(store: AnyPath) -> bool:
 
 def read_attributes(folder: AnyPath) -> dict[str, Any]:
     """Return the attributes of a group or array, of Zarr format 3 or 2; empty if there are none."""
-    for file, key in ((METADATA_FILE, "attributes"), (".zattrs", None)):
+    for name, key in ((METADATA_FILE, "attributes"), (".zattrs", None)):
         try:
-            found = json.loads((folder / file).read_text())
+            file = folder / name
+            found = _read_json(file, stat(file).tag) if isinstance(file, ObjectPath) else json.loads(file.read_text())
             return dict(found if key is None else found.get(key, {}))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             continue
     return {}
+
+
+@lru_cache(maxsize=64)
+def _read_json(file: AnyPath, tag: str) -> Any:
+    """Return the content of a file with this tag, read once."""
+    return json.loads(file.read_text())
 
 
 def read_labels(path: AnyPath, variable: str, count: int) -> Labels | None:

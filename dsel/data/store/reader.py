@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -32,6 +32,7 @@ from dsel.data.store.array import (
     read_labels,
 )
 from dsel.errors import DataError, MissingInputError
+from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
 
 
@@ -112,6 +113,10 @@ class Store:
         of the schema, and of those in `more`. Raises DataError if a chunk is absent from a store that dsel wrote.
         Lists the files of the store.
         """
+        with listed_once(self.path):
+            return self._digest(more)
+
+    def _digest(self, more: Sequence[str]) -> str:
         _require_all_chunks(self)
         digest = hashlib.blake2b(digest_size=16)
         for name in [*self._variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
@@ -157,6 +162,11 @@ def open_store(path: str | AnyPath) -> Store:
     >>> store.x.read(0, 100, columns=[2, 5])  # doctest: +SKIP
     """
     path = as_path(path).absolute()
+    with listed_once(path):
+        return _open_store(path)
+
+
+def _open_store(path: AnyPath) -> Store:
     _require_store(path)
     x = _open_variable(path, schema.X)
     has_y = (path / schema.Y).exists()
