@@ -1,0 +1,89 @@
+"""Data frames with columns of different types give the same matrix and labels as plain numbers, or name the column."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import dsel
+from dsel.data.dataset import as_dataset
+from dsel.errors import DataError
+
+M = 40
+RNG = np.random.default_rng(0)
+BASE = pd.DataFrame(
+    {
+        "size": RNG.standard_normal(M),
+        "rooms": RNG.integers(1, 6, M),
+        "garden": RNG.random(M) > 0.5,
+        "colour": RNG.choice(["red", "blue"], M),
+    }
+)
+Y = BASE["size"] * 2 + BASE["garden"]
+DUMMIES = pd.get_dummies(BASE)  # float, int and bool
+PLAIN = DUMMIES.astype(float)
+
+
+def dask_frame(frame: pd.DataFrame) -> Any:
+    return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "get_dummies": lambda: DUMMIES,
+    "nullable": lambda: DUMMIES.convert_dtypes(),
+    "pyarrow": lambda: DUMMIES.convert_dtypes(dtype_backend="pyarrow"),
+    "objects that are numbers": lambda: DUMMIES.astype(object),
+    "sparse columns": lambda: pd.get_dummies(BASE, sparse=True),
+    "polars": lambda: pl.DataFrame({name: DUMMIES[name].tolist() for name in DUMMIES}),
+    "arrow": lambda: pa.Table.from_pandas(DUMMIES, preserve_index=False),
+    "dask": lambda: dask_frame(DUMMIES),
+    "dask nullable": lambda: dask_frame(DUMMIES.convert_dtypes()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_of_different_types_are_numbers_with_labels(kind: str) -> None:
+    found = dsel.select(KINDS[kind](), Y.to_numpy(), k=2, method="forward")
+    expected = dsel.select(PLAIN, Y, k=2, method="forward")
+    assert found.labels == expected.labels
+    assert found.indices == expected.indices
+    np.testing.assert_allclose(found.r2, expected.r2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: f.convert_dtypes(),
+        lambda f: f.convert_dtypes(dtype_backend="pyarrow"),
+        lambda f: pl.from_arrow(pa.Table.from_pandas(f)),
+    ],
+)
+def test_missing_values_of_any_type_are_nan(make: Any) -> None:
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], "Int64"), "b": [True, False, True]})
+    block = as_dataset(make(frame), np.arange(3.0)).blocks[0]
+    np.testing.assert_array_equal(np.asarray(block.x, float), [[1, 1], [np.nan, 0], [3, 1]])
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series, pa.array, lambda y: pa.chunked_array([y[:9], y[9:]])])
+def test_a_target_may_be_a_column_of_any_library(make: Any) -> None:
+    y = as_dataset(PLAIN, make(Y.to_numpy())).blocks[0].y
+    np.testing.assert_array_equal(np.asarray(y)[:, 0], Y)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dask"])
+def test_columns_that_are_not_numbers_are_named_together_with_the_remedy(kind: str) -> None:
+    frame = BASE.assign(colour=BASE["colour"].astype("category"), when=pd.Timestamp("2020-01-01"), note="text")
+    make: dict[str, Any] = {
+        "pandas": lambda: frame,
+        "polars": lambda: pl.from_arrow(pa.Table.from_pandas(frame, preserve_index=False)),
+        "arrow": lambda: pa.Table.from_pandas(frame),
+        "dask": lambda: dask_frame(frame),
+    }
+    with pytest.raises(DataError, match=r"3 columns of X .*colour.*when.*note.*get_dummies"):
+        as_dataset(make[kind](), Y.to_numpy())
