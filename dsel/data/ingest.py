@@ -14,7 +14,7 @@ from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.sparse import SparseSource
 from dsel.data.formats.tables import frames, parquet
 from dsel.data.ingest_report import IngestReport
-from dsel.data.inputs import is_xarray_dataset
+from dsel.data.inputs import is_data_array, is_xarray_dataset
 from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
 from dsel.data.store.staging import check_place
 from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store
@@ -166,6 +166,8 @@ def _open(source: Any, options: SourceOptions) -> Source | SparseSource:
     """Open a path, or an object in memory."""
     if isinstance(source, str | AnyPath):
         return open_source(as_path(source), options)
+    if is_data_array(source):
+        source = source.to_dataset(name="X")
     kind: Format | None = None
     opened: Callable[[Any, SourceOptions], Source | SparseSource] | None = None
     if annotated.is_annotated(source):

@@ -283,6 +283,13 @@ def test_a_matrix_of_three_dimensions_has_a_feature_for_each_point(tmp_path: Pat
     assert report.notes == ["samples are along the dimension day"]
 
 
+def test_a_data_array_is_x(tmp_path: Path) -> None:
+    ingest(dataset().temperature, tmp_path / "s.zarr")
+    store = open_store(tmp_path / "s.zarr")
+    np.testing.assert_array_equal(store.x.read(0, M), X)
+    assert store.features.tolist() == NAMES
+
+
 def test_variables_of_one_dimension_are_columns(tmp_path: Path) -> None:
     ds = xr.Dataset({"wind": ("time", [1.0, 2.0, 4.0]), "rain": ("time", [5, 6, 7]), "load": ("time", [0.0, 1.0, 0.0])})
     ingest(ds, tmp_path / "s.zarr", target="load")

@@ -62,7 +62,12 @@ class DaskFrame(Table):
 
 def is_frame(data: Any) -> bool:
     """Return whether `data` is a data frame."""
-    return _is_dask(data) or hasattr(data, "__arrow_c_stream__") or _is(data, "pandas", "DataFrame")
+    return _is_dask(data) or has_arrow_stream(data) or _is(data, "pandas", "DataFrame")
+
+
+def has_arrow_stream(data: Any) -> bool:
+    """Return whether `data` has columns that Arrow's stream interface hands out; xarray objects are arrays."""
+    return hasattr(data, "__arrow_c_stream__") and type(data).__module__.split(".")[0] != "xarray"
 
 
 def open_frame(data: Any, options: SourceOptions) -> Source:
