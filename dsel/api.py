@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
@@ -34,6 +34,7 @@ def select(
     preprocess: Preprocess = "standardize",
     include: Sequence[Column] = (),
     exclude: Sequence[Column] = (),
+    groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
     seed: int = 0,
     missing: Missing = "refuse",
     targets: Sequence[Column] | None = None,
@@ -76,6 +77,12 @@ def select(
     include, exclude : sequence of str or int
         Columns that are always or never chosen. A string is a label. An integer is a position from 0, also where a
         DataFrame has integer labels.
+    groups : mapping, list of lists or str, optional
+        Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
+        groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
+        as "source", which `ingest` writes for one-hot columns. Other columns are groups of their own. `include` and
+        `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
+        ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
     seed : int
         The seed of all random numbers. The same seed gives the same selection, except for ``"pposs-asy"``.
     missing : {"refuse", "mean"}
@@ -130,7 +137,7 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
+        exclude=exclude, groups=groups, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
         sample_weight=sample_weight, criterion=criterion, **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request)

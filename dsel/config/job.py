@@ -137,7 +137,13 @@ class JobFile(SelectionRequest):
     def identity(self) -> dict[str, Any]:
         """Return what the result depends on besides the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
-        later = ("certify", "sample_weight", "max_k", "choose_k")  # results of older versions do not have them
+        later = (
+            "certify",
+            "sample_weight",
+            "max_k",
+            "choose_k",
+            "groups",
+        )  # results of older versions do not have them
         exclude |= {name for name in later if getattr(self, name) is None}
         values = self.model_dump(mode="json", exclude=exclude)
         values.get("certify", {}).pop("log", None)  # it does not change the result

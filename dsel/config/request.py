@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -58,6 +59,27 @@ def _size(value: Any) -> Any:
 
 #: A number of columns, or "auto".
 Size = Annotated[int | Literal["auto"], BeforeValidator(_size)]
+
+
+def _column_groups(value: Any) -> Any:
+    """Validate the form of groups: what they name is checked with the data."""
+    if value is None or (isinstance(value, str) and value):
+        return value
+    if isinstance(value, dict):
+        lists = [isinstance(one, list | tuple | np.ndarray) for one in value.values()]
+        if all(lists):
+            return {str(name): list(_columns(columns)) for name, columns in value.items()}
+        if any(lists) or not all(isinstance(one, str | numbers.Integral) for one in value.values()):
+            raise ValueError("map each column to the name of its group, or each name to a list of columns")
+        found: dict[str, list[Column]] = {}
+        for column, name in zip(_columns(value.keys()), value.values(), strict=True):
+            found.setdefault(str(name), []).append(column)
+        return found
+    if isinstance(value, list | tuple) and all(isinstance(one, list | tuple | np.ndarray) for one in value):
+        return [list(_columns(columns)) for columns in value]
+    raise ValueError("it must be a mapping from columns to names of groups, lists of columns, or a coordinate's name")
+
+
 Columns = Annotated[tuple[Column, ...], BeforeValidator(_columns)]
 
 
@@ -91,6 +113,10 @@ class SelectionRequest(BaseModel):
         Refuse missing values in X, or replace them by the mean of their column.
     include, exclude : sequence of str or int
         Columns that are always or never chosen, by label or index.
+    groups : mapping, list of lists or str, optional
+        Columns that enter and leave together, and count as one: a mapping from columns to names of groups, or from
+        names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
+        which `dsel ingest` writes for one-hot columns. Other columns are groups of their own.
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
@@ -113,6 +139,7 @@ class SelectionRequest(BaseModel):
     missing: Missing = "refuse"
     include: Columns = ()
     exclude: Columns = ()
+    groups: Annotated[Any, BeforeValidator(_column_groups)] = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ from dsel.data.blocks import Block, StoredRows, array_bytes, part_bytes
 from dsel.data.inputs import (
     as_matrix,
     column_labels,
+    feature_coordinates,
     is_xarray_dataset,
     row_blocks,
     xarray_variables,
@@ -71,6 +72,8 @@ class Dataset:
         A digest of data that are not in a store, for a cache of their statistics.
     tag : str
         The tag of a store in object storage when it was opened; empty for other data.
+    coordinates : dict of str to ndarray of str
+        Further labels of the features by name, of data in memory.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Dataset:
     held_out: bool = False
     digest: str | None = None
     tag: str = ""
+    coordinates: dict[str, Labels] = field(default_factory=dict)
 
     @property
     def weighted(self) -> bool:
@@ -230,6 +234,7 @@ def _from_arrays(X: Any, Y: Any) -> Dataset:
     return Dataset(
         name="X", m=m, n=n, n_targets=N, features=column_labels(X, "x", n), targets=column_labels(Y, "y", N),
         blocks=row_blocks(x, y), x_bytes=array_bytes(x), y_bytes=0 if y is None else array_bytes(y),
+        coordinates=feature_coordinates(X),
         flat_target=y is not None and (Y.ndim if hasattr(Y, "ndim") else np.ndim(Y)) == 1,
     )  # fmt: skip
 

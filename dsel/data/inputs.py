@@ -75,6 +75,15 @@ def _is_named(data: Any) -> bool:
     return named and isinstance(data.name, str) and data.name != ""
 
 
+def feature_coordinates(data: Any) -> dict[str, Labels]:
+    """Return the coordinates of the columns of an xarray array, other than their labels."""
+    if not _is(data, "xarray", "DataArray") or data.ndim != 2:
+        return {}
+    dims = (data.dims[1],)
+    found = {str(name): one for name, one in data.coords.items() if one.dims == dims and name != data.dims[1]}
+    return {name: as_labels(one.values.tolist()) for name, one in found.items()}
+
+
 def as_matrix(data: Any, what: str) -> Any:
     """Return X or Y as a numpy, Dask or CSR matrix of numbers, with NaN where it was masked.
 

@@ -16,9 +16,10 @@ from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
-from dsel.planning.validation import validate
+from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.exact.certificate import Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
+from dsel.search.grouped.objective import GroupedObjective
 from dsel.selection.add_certificates import with_better_subset, with_certificates
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext
@@ -108,6 +109,8 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
+    if budget.log and request.groups is not None:
+        raise OptionError("There is no proof log for groups of columns.", "Certify without a log.")
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
@@ -117,11 +120,11 @@ def certify_selection(
         statistics = cached_gram_statistics(dataset, request, context.cache, context.engine)
     whole = statistics.objective(request.preprocess, request.lam)
     objective, _ = candidates_of(dataset, validated, statistics, whole)
-    found = _prove(objective, request, selection, budget, context, folder, runner)
+    found = _prove(objective, validated, selection, budget, context, folder, runner)
     selection = with_certificates(replace(selection, passes=selection.passes + made.passes), found, objective)
     for values in selection.certificate:
         log.info("%s", describe(Certificate.from_dict(values)))
-    return with_better_subset(dataset, request, selection, statistics, objective, context)
+    return with_better_subset(dataset, validated, selection, statistics, objective, context)
 
 
 def describe(certificate: Certificate) -> str:
@@ -133,23 +136,26 @@ def describe(certificate: Certificate) -> str:
 
 
 def _prove(
-    objective: Objective, request: SelectionRequest, selection: Selection, budget: ProofBudget, context: RunContext,
-    folder: AnyPath | None, runner: Runner | None,
+    objective: Objective, validated: ValidatedRequest, selection: Selection, budget: ProofBudget,
+    context: RunContext, folder: AnyPath | None, runner: Runner | None,
 ) -> dict[int, Certificate]:  # fmt: skip
     """Return a certificate for each size, smallest first, until the proof is interrupted."""
-    base = len(objective.included)
-    k = min(selection.k - base, objective.n)
+    base, groups = validated.included, validated.groups
+    grouped = None if groups is None else GroupedObjective(objective, groups.local(objective.columns))
+    k = min(selection.k - base, objective.n if grouped is None else grouped.n)
     if k == 0:
-        return {base: nothing_to_choose(objective)}
-    incumbents = _incumbents(objective, selection, k, budget.sizes)
+        return {base: replace(nothing_to_choose(objective), size=base)}
+    incumbents = _incumbents(objective, selection, k, base, budget.sizes, grouped)
     found: dict[int, Certificate] = {}
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
-        store = ProofStore(objective, size, path, selection.fingerprint, budget.save_seconds, log_folder)
-        proof = store.open(incumbents[size], request.seed)
+        store = ProofStore(
+            objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base
+        )  # fmt: skip
+        proof = store.open(incumbents[size], validated.request.seed)
         if len(incumbents) > 1:
-            log.info("certificate for %d columns", base + size)
+            log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
         interrupted = False
         try:
             proof.run(seconds, nodes, store.saving(proof, context.on_slice), runner)
@@ -174,13 +180,17 @@ def _identified(selection: Selection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _incumbents(objective: Objective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:
-    """Return the known subsets (local indices) by the number of columns to choose."""
-    base = len(objective.included)
+def _incumbents(
+    objective: Objective, selection: Selection, k: int, base: int, sizes: Sizes, grouped: GroupedObjective | None
+) -> dict[int, list[int]]:
+    """Return the known subsets (local indices of columns or groups) by the number to choose."""
     local = {int(j): place for place, j in enumerate(objective.columns)}
 
     def members(indices: Sequence[int]) -> list[int]:
-        return [local[j] for j in indices if j in local]
+        places = [local[j] for j in indices if j in local]
+        if grouped is None:
+            return places
+        return [g for g, columns in enumerate(grouped.groups) if not set(places).isdisjoint(columns.tolist())]
 
     incumbents = {k: members(selection.indices)}
     if sizes == "all":

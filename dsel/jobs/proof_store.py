@@ -13,6 +13,8 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
+from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.grouped.proof import GroupProof
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
@@ -28,7 +30,8 @@ class ProofStore:
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
-    proof keeps none.
+    proof keeps none. grouped: the objective over groups of columns; then size counts groups, and `included` of them are
+    always chosen.
     """
 
     objective: Objective
@@ -37,15 +40,19 @@ class ProofStore:
     fingerprint: str | None
     save_seconds: float
     log: AnyPath | None = None
+    grouped: GroupedObjective | None = None
+    included: int = 0
 
     def _identity(self) -> dict[str, Any]:
         objective = self.objective
+        groups = {} if self.grouped is None else {"groups": [group.tolist() for group in self.grouped.groups]}
         return {
+            **groups,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int) -> Proof:
+    def open(self, incumbent: Sequence[int], seed: int) -> Proof | GroupProof:
         """Return the saved proof if it is about the same subsets, else a new one."""
         saved = read_json(self.path) if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
@@ -53,12 +60,14 @@ class ProofStore:
             saved = None
         if isinstance(saved, dict) and saved.get("identity") == self._identity():
             try:
-                proof = Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved))
+                proof = self._resume(saved, incumbent)
             except (KeyError, TypeError, ValueError, DselError) as error:
                 log.warning("the proof in %s is damaged and starts again: %r", self.path, error)
             else:
                 log.info("continuing the proof in %s", self.path)
                 return proof
+        if self.grouped is not None:
+            return GroupProof.begin(self.grouped, self.size, incumbent, included=self.included, seed=seed)
         return Proof.begin(self.objective, self.size, incumbent, seed=seed, log=self._continued_log({}))
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
@@ -66,7 +75,12 @@ class ProofStore:
             return None
         return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
 
-    def save(self, proof: Proof) -> None:
+    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof | GroupProof:
+        if self.grouped is not None:
+            return GroupProof.resume(self.grouped, saved["proof"], incumbent, included=self.included)
+        return Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved))
+
+    def save(self, proof: Proof | GroupProof) -> None:
         """Write the proof, unless it has no file or too many open nodes."""
         if self.path is None:
             return
@@ -78,7 +92,9 @@ class ProofStore:
             values["log"] = proof.log.flush()
         write_json(self.path, values)
 
-    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
+    def saving(
+        self, proof: Proof | GroupProof, on_slice: Callable[[AnytimeSearch], None] | None
+    ) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`."""
         last = time.monotonic()
 

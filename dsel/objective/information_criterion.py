@@ -4,9 +4,9 @@
     EBIC(S) = BIC(S) + 2 gamma log C(p, s)
 
 with s of p candidate columns chosen, N targets whose errors count as independent with one variance, and the effective
-degrees of freedom df(S) = tr(K_SS (K_SS + lam I)^-1), which is s without a penalty. Sources: Schwarz, "Estimating the
-dimension of a model", Annals of Statistics 6, 1978; Chen and Chen, "Extended Bayesian information criteria for model
-selection with large model spaces", Biometrika 95, 2008.
+degrees of freedom df(S) = tr(K_SS (K_SS + lam I)^-1), which is the rank of X_S without a penalty. Sources: Schwarz,
+"Estimating the dimension of a model", Annals of Statistics 6, 1978; Chen and Chen, "Extended Bayesian information
+criteria for model selection with large model spaces", Biometrika 95, 2008.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NO_RESIDUAL = 1e-12
 
 
 def residual_and_freedom(whole: Objective, members: Sequence[int]) -> tuple[float, float]:
-    """Return RSS, without the penalty, and the effective degrees of freedom of independent columns. O(s^3)."""
+    """Return RSS, without the penalty, and the effective degrees of freedom. O(s^3)."""
     if whole.lam == 0.0 or not len(members):
-        return whole.value(members), float(len(members))
+        return whole.value(members), float(whole.rank(members))
     S = np.asarray(members, np.int64)
     whole.fetch_rows(S.tolist())
     K = whole.rows(S)[:, S]

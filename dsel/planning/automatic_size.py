@@ -38,11 +38,12 @@ class SizePlan:
 
 
 def plan_size(
-    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, excluded: int
+    dataset: Dataset, request: SelectionRequest, method: Method, options: Options, included: int, allowed: int
 ) -> SizePlan:
     """Return the rule of an automatic k and what it needs, and the request with the upper limit.
 
-    Errors: OptionError where the rule does not go with the method or the data.
+    included, allowed: how many columns, or groups of columns, are always chosen, and may be chosen with these. Errors:
+    OptionError where the rule does not go with the method or the data.
     """
     if request.k != "auto":
         return SizePlan(request)
@@ -71,8 +72,8 @@ def plan_size(
     if partition is not None:
         notes = (f"k is chosen by {partition.description}: their errors take no further pass",)
     trained = dataset.m if partition is None else partition.fewest_trained
-    most = min(MOST_COLUMNS, dataset.n - excluded, max(1, trained // _ROWS_PER_COLUMN))
-    limit = max(most, included, 1) if request.max_k is None else min(request.max_k, dataset.n - excluded)
+    most = min(MOST_COLUMNS, allowed, max(1, trained // _ROWS_PER_COLUMN))
+    limit = max(most, included, 1) if request.max_k is None else min(request.max_k, allowed)
     request = request.model_copy(update={"max_k": max(limit, included)})
     return SizePlan(request, rule, partition, held_out, notes)
 

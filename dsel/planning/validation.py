@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from dsel.config.request import SelectionRequest
 from dsel.config.size_rule import SizeRule
 from dsel.config.suggestions import suggest_option
 from dsel.config.types import first_error
+from dsel.data.column_groups import ColumnGroups, column_groups
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows, split_held_out
 from dsel.data.labels import format_labels, resolve_labels
@@ -53,6 +54,8 @@ class ValidatedRequest:
         How the number of columns is chosen, with `by` resolved.
     partition : RowPartition, optional
         The parts of the rows whose Gram matrices the pass sums.
+    groups : ColumnGroups, optional
+        The groups of columns that are chosen together.
     """
 
     request: SelectionRequest
@@ -66,6 +69,18 @@ class ValidatedRequest:
     training: Dataset | None = None
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
+    groups: ColumnGroups | None = None
+
+    @property
+    def included(self) -> int:
+        """How many columns, or groups of columns, are always chosen."""
+        return self.include.size if self.groups is None else len(self.groups.of(self.include))
+
+    @property
+    def most_columns(self) -> int:
+        """How many columns are chosen at most."""
+        limit = self.request.limit
+        return limit if self.groups is None else self.groups.most_columns(limit)
 
 
 def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
@@ -101,12 +116,14 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         raise OptionError(f"{method.name} selects columns for X itself (Y = X).", "Leave Y out, or choose another.")
     if method.uses_rows and not dataset.n_targets:
         raise OptionError(f"{method.name} needs targets Y.", "Give Y, or choose another method.")
-    include, exclude = _columns(dataset, request)
-    size = plan_size(dataset, request, method, options, include.size, exclude.size)
+    groups = _groups(dataset, request, method, options)
+    include, exclude = _columns(dataset, request, groups)
+    count = _counter(groups)
+    size = plan_size(dataset, request, method, options, count(include), count(np.setdiff1d(np.arange(n), exclude)))
     request = size.request
     criterion = load_function(request.criterion) if isinstance(request.criterion, str) else request.criterion
     summary = ProblemSummary(
-        dataset.m, n, dataset.n_targets, request.limit, include.size, exclude.size, request.lam, criterion is not None
+        dataset.m, n, dataset.n_targets, request.limit, count(include), exclude.size, request.lam, criterion is not None
     )
     requirements = method.requirements(summary, size.options(options))
     partition, held_out, training = size.partition, size.held_out, None
@@ -115,14 +132,17 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         _check_scoring(dataset, request, scored)
         training, held_out = _held_out(dataset, request, scored)
         partition = _folds_of_method(training or dataset, request, scored)
+    if groups is not None:
+        requirements = replace(requirements, whole_gram=True, iterations=None)
     if partition is not None:
         requirements = replace(
             requirements, whole_gram=True, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
         )  # fmt: skip
     return ValidatedRequest(
-        request, method, options, include, exclude, requirements, criterion, held_out, training, size.rule, partition
-    )
+        request, method, options, include, exclude, requirements, criterion, held_out, training, size.rule, partition,
+        groups,
+    )  # fmt: skip
 
 
 def _options(method: Method, request: SelectionRequest) -> Options:
@@ -152,18 +172,55 @@ def _options(method: Method, request: SelectionRequest) -> Options:
     return options
 
 
-def _columns(dataset: Dataset, request: SelectionRequest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ascending indices of the included and excluded columns."""
-    include = resolve_labels(request.include, dataset.features, "feature", "include")
-    exclude = resolve_labels(request.exclude, dataset.features, "feature", "exclude")
+def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options: Options) -> ColumnGroups | None:
+    """Return the groups of columns, if there are any."""
+    if request.groups is None:
+        return None
+    if not method.takes_groups:
+        able = ", ".join(methods_with("takes_groups"))
+        raise OptionError(f"{method.name} cannot choose groups of columns.", f"Use one of {able}.")
+    conflict = options.conflict_with_groups()
+    if conflict:
+        raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")
+    groups = column_groups(dataset, request.groups)
+    if request.k != "auto" and request.limit > len(groups.names):
+        raise OptionError(
+            f"k is {request.k}, and there are {len(groups.names)} groups of columns.",
+            f"k counts groups: it is a whole number from 1 to {len(groups.names)}.",
+        )
+    return groups
+
+
+def _counter(groups: ColumnGroups | None) -> Callable[[NDArray[np.int64]], int]:
+    """Return the function that counts columns, or their groups."""
+
+    def count(columns: NDArray[np.int64]) -> int:
+        return columns.size if groups is None else len(groups.of(columns))
+
+    return count
+
+
+def _columns(
+    dataset: Dataset, request: SelectionRequest, groups: ColumnGroups | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the ascending indices of the included and excluded columns. With groups, a column stands for its group."""
+
+    def resolve(wanted: Sequence[str | int], argument: str) -> NDArray[np.int64]:
+        if groups is None:
+            return resolve_labels(wanted, dataset.features, "feature", argument)
+        return groups.resolve(wanted, dataset.features, argument)
+
+    include, exclude = resolve(request.include, "include"), resolve(request.exclude, "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
         raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
     limit = request.max_k if request.k == "auto" else request.limit
-    if limit is not None and include.size > limit:
+    included = _counter(groups)(include)
+    if limit is not None and included > limit:
         name = "max_k" if request.k == "auto" else "k"
         raise OptionError(
-            f"{include.size} columns are included, and {name} is {limit}.", f"Raise {name} or include fewer."
+            f"{included} {'columns' if groups is None else 'groups of columns'} are included, and {name} is {limit}.",
+            f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:
         raise OptionError("All columns are excluded: none is left to choose from.")

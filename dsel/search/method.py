@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dsel._lib.types import Ints
 from dsel.config.size_rule import RowSplit
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.leave_one_out import Intercept
@@ -56,6 +57,9 @@ class SearchTask:
         Records the events of a search on workers.
     shared_folder : AnyPath, optional
         A folder that the workers can read. The arrays of the objective are written there. Without one they are sent.
+    groups : tuple of arrays of int, optional
+        The local columns of each group, for a method that takes groups. Then k counts groups, and so do the sizes of
+        the outcome; members are still columns.
     """
 
     objective: Objective
@@ -70,6 +74,7 @@ class SearchTask:
     executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None
     shared_folder: AnyPath | None = None
+    groups: tuple[Ints, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +227,8 @@ class Method:
         The method scores subsets on left-out rows, in rounds. It needs targets. A checkpoint follows each round.
     every_size : bool
         One run for k columns finds a subset of each size up to k. For ``k="auto"``, other methods run for each size.
+    takes_groups : bool
+        The method can choose groups of columns.
 
     Examples
     --------
@@ -245,3 +252,4 @@ class Method:
     on_workers: bool = False
     uses_rows: bool = False
     every_size: bool = False
+    takes_groups: bool = False

@@ -22,3 +22,7 @@ class Options(BaseModel):
             Whether the user's criterion replaces the squared error.
         """
         return ""
+
+    def conflict_with_groups(self) -> str:
+        """Return which options cannot be used for groups of columns, or an empty string."""
+        return ""

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from dsel.config.request import SelectionRequest
+import numpy as np
+
+from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
 from dsel.objective.base import DEPENDENCE_TOLERANCE, Objective
 from dsel.objective.conditioning import bound_error, smallest_pivot_share
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.gram import prepare_gram
+from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate, across_sizes
-from dsel.selection.assembly import explained_share, in_data_units
-from dsel.selection.candidates import by_gain
+from dsel.selection.assembly import chosen_groups, explained_share, group_order, in_data_units, with_dependent
+from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
 from dsel.selection.context import RunContext
 from dsel.selection.result import FrontRow, Selection
@@ -32,12 +35,14 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], ob
         else:  # nodes and seconds of the new one include those of earlier runs
             nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
             merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
-    notes = tuple(note for note in _limits(objective, selection.k) if note not in selection.notes)
+    k = len(selection) if selection.groups else selection.k
+    limits = _limits(objective, k, bool(selection.groups))
+    notes = tuple(note for note in limits if note not in selection.notes)
     certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
     return replace(selection, certificate=certificates, notes=(*selection.notes, *notes))
 
 
-def _limits(objective: Objective, k: int) -> Iterator[str]:
+def _limits(objective: Objective, k: int, grouped: bool) -> Iterator[str]:
     """Yield notes on what the certificates do not guarantee, because of near dependence."""
     share = smallest_pivot_share(objective.K, objective.lam) if objective.has_gram else None
     if share is None:
@@ -46,7 +51,12 @@ def _limits(objective: Objective, k: int) -> Iterator[str]:
         f"columns are nearly dependent (others leave {share:.0e} of a column's square): the proof may miss a subset "
         f"with large coefficients of opposite signs that is better by at most {bound_error(share, k):.0e} of ||Y||^2"
     )
-    if share <= DEPENDENCE_TOLERANCE:
+    if share <= DEPENDENCE_TOLERANCE and grouped:
+        yield (
+            f"columns of which others leave at most {DEPENDENCE_TOLERANCE:.0e} of their square count as dependent: "
+            "they explain nothing in their groups, and the proof does not cover what they would explain"
+        )
+    elif share <= DEPENDENCE_TOLERANCE:
         yield (
             f"subsets in which others leave at most {DEPENDENCE_TOLERANCE:.0e} of a column's square count as "
             "dependent: they are never chosen, and the proof does not cover them"
@@ -54,8 +64,8 @@ def _limits(objective: Objective, k: int) -> Iterator[str]:
 
 
 def with_better_subset(
-    dataset: Dataset, request: SelectionRequest, selection: Selection, statistics: Statistics, objective: Objective,
-    context: RunContext,
+    dataset: Dataset, validated: ValidatedRequest, selection: Selection, statistics: Statistics,
+    objective: Objective, context: RunContext,
 ) -> Selection:  # fmt: skip
     """Return the selection with the better subsets of its certificates in the front, and the best as the answer.
 
@@ -64,8 +74,9 @@ def with_better_subset(
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
     if not any(certificate.better for certificate in certificates):
         return selection
+    request = validated.request
     whole = prepare_gram(dataset, request, statistics, context.engine).objective(request.lam)
-    front = _better_front(selection, certificates, whole)
+    front = _better_front(selection, certificates, whole, validated.groups)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
     labels = {j: str(dataset.features[j]) for row in front for j in row.indices}
     selection = replace(selection, front=front, column_labels={**selection.column_labels, **labels})
@@ -73,29 +84,37 @@ def with_better_subset(
         return selection
     if not best.error < selection.error - _BETTER * objective.total:
         return selection
-    return _with_answer(dataset, request, selection, statistics, objective, best, context)
+    return _with_answer(dataset, validated, selection, statistics, objective, best, context)
 
 
-def _better_front(selection: Selection, certificates: list[Certificate], whole: Objective) -> tuple[FrontRow, ...]:
+def _better_front(
+    selection: Selection, certificates: list[Certificate], whole: Objective, groups: ColumnGroups | None
+) -> tuple[FrontRow, ...]:
     front = {row.size: row for row in selection.front}
     for certificate in certificates:
         before = front.get(certificate.size)
         if certificate.better and (before is None or certificate.value < before.error):
-            size, members = len(certificate.indices), certificate.indices
+            members = certificate.indices
+            size = len(members) if groups is None else len(groups.of(members))
             front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)
     return tuple(front[size] for size in sorted(front))
 
 
 def _with_answer(
-    dataset: Dataset, request: SelectionRequest, selection: Selection, statistics: Statistics, objective: Objective,
-    best: FrontRow, context: RunContext,
+    dataset: Dataset, validated: ValidatedRequest, selection: Selection, statistics: Statistics,
+    objective: Objective, best: FrontRow, context: RunContext,
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
-    included = list(objective.included)
+    request, groups = validated.request, validated.groups
     ready = prepare_gram(dataset, request, statistics, context.engine)
-    S, _ = by_gain(ready.objective(request.lam), included, [j for j in best.indices if j not in included])
+    S, dependent = answer_of(validated, statistics, objective, ready.objective(request.lam), best.indices)
     fit = ready.fit(S, request.lam)
     coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)
+    chosen = chosen_statistics(statistics, request.preprocess, S, fit)
+    if groups is not None:
+        chosen = chosen_statistics(statistics, request.preprocess, S, fit, dependent)
+        chosen = chosen.reordered(group_order(np.concatenate([S, dependent]), groups))
+        S, coefficients = with_dependent(S, coefficients, dependent, groups)
     r2 = 1.0 - fit.rss / fit.total
     note = f"the proof found these columns: they explain {r2:.4%}, those of {selection.method} {selection.r2:.4%}"
     return replace(
@@ -108,6 +127,7 @@ def _with_answer(
         intercept=intercept,
         notes=(*selection.notes, note),
         passes=selection.passes + 1,
+        groups=chosen_groups(groups, S),
         fill=statistics.mean_x[S] if request.missing == "mean" else None,
-        statistics=chosen_statistics(statistics, request.preprocess, S, fit),
+        statistics=chosen,
     )

@@ -12,6 +12,7 @@ from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
+from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.data.targets import class_count
@@ -23,7 +24,7 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.selection.chosen import chosen_statistics
+from dsel.selection.chosen import ChosenStatistics, chosen_statistics
 from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
 from dsel.selection.size_curve import SizeCurve
 from dsel.storage.paths import AnyPath
@@ -61,7 +62,7 @@ class Found:
     @property
     def best(self) -> FrontPoint:
         """Return the best subset of at most k columns."""
-        return self.outcome.best(self.validated.request.limit - len(self.objective.included))
+        return self.outcome.best(self.validated.request.limit - self.validated.included)
 
     @property
     def by_criterion(self) -> bool:
@@ -75,7 +76,7 @@ def assemble(
     """Return the Selection. notes: on the columns; seconds: by stage; provenance: when and where it was made."""
     request, outcome, fit = found.validated.request, found.outcome, found.fit
     S, coefficients, intercept = _coefficients(found)
-    base, best = len(found.objective.included), found.best
+    base, best = found.validated.included, found.best
     unusable = found.statistics.unusable(request.preprocess)
     return Selection(
         indices=tuple(int(j) for j in S),
@@ -104,13 +105,19 @@ def assemble(
         fill=found.statistics.mean_x[S] if request.missing == "mean" else None,
         flat_target=dataset.flat_target,
         size_curve=found.curve,
-        statistics=chosen_statistics(
-            found.statistics, request.preprocess, found.chosen, fit, S.size - found.chosen.size
-        ),
+        statistics=_chosen_statistics(found),
         forward=tuple(_front_row(found, point, None) for point in found.forward),
         provenance=provenance,
         column_labels=_column_labels(dataset, found),
+        groups=chosen_groups(found.validated.groups, S),
     )
+
+
+def chosen_groups(groups: ColumnGroups | None, S: Ints) -> dict[str, tuple[int, ...]]:
+    """Return the columns of each chosen group, in the order of their first columns in the answer."""
+    if groups is None:
+        return {}
+    return {groups.names[group]: tuple(int(j) for j in S if groups.of_column[j] == group) for group in groups.of(S)}
 
 
 def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
@@ -119,10 +126,37 @@ def _coefficients(found: Found) -> tuple[Ints, Floats, Floats]:
     coefficients, intercept = in_data_units(found.statistics, request.preprocess, S, found.fit)
     if rows is not None and rows.intercept == "column":
         coefficients, intercept = rows.in_data_units(subset_fit(rows.problem(request.lam), S.tolist()))
-    if found.by_criterion:  # the answer is what it chose, to the last column
-        S = np.concatenate([S, found.dependent])
-        coefficients = np.vstack([coefficients, np.zeros((found.dependent.size, coefficients.shape[1]))])
+    if found.by_criterion or found.validated.groups is not None:  # the answer is what was chosen, to the last column
+        S, coefficients = with_dependent(S, coefficients, found.dependent, found.validated.groups)
     return S, coefficients, intercept
+
+
+def _chosen_statistics(found: Found) -> ChosenStatistics:
+    """Return the statistics of the columns of the answer, in their order."""
+    groups = found.validated.groups
+    dependent = found.dependent if found.by_criterion or groups is not None else None
+    chosen = chosen_statistics(
+        found.statistics, found.validated.request.preprocess, found.chosen, found.fit, dependent
+    )  # fmt: skip
+    if groups is None:
+        return chosen
+    return chosen.reordered(group_order(np.concatenate([found.chosen, found.dependent]), groups))
+
+
+def with_dependent(S: Ints, coefficients: Floats, dependent: Ints, groups: ColumnGroups | None) -> tuple[Ints, Floats]:
+    """Return columns and coefficients with those of dependent columns, which are 0; by groups, if there are any."""
+    S = np.concatenate([S, dependent])
+    coefficients = np.vstack([coefficients, np.zeros((dependent.size, coefficients.shape[1]))])
+    order = group_order(S, groups)
+    return S[order], coefficients[order]
+
+
+def group_order(S: Ints, groups: ColumnGroups | None) -> Ints:
+    """Return the order of columns by groups, these in the order of their first columns."""
+    if groups is None:
+        return np.arange(S.size)
+    place = {group: i for i, group in enumerate(groups.of(S))}
+    return np.argsort([place[int(groups.of_column[j])] for j in S], kind="stable").astype(np.int64)
 
 
 def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
@@ -147,7 +181,8 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
     if not found.chosen.size and not dependent.size:
         yield "no column is chosen: no subset that was evaluated has a smaller error than the empty one"
     if dependent.size:
-        what = "have coefficient 0" if found.by_criterion else "were left out"
+        whole = found.by_criterion or found.validated.groups is not None
+        what = "have coefficient 0" if whole else "were left out"
         yield f"{dependent.size} columns that depend on the others {what}: {format_labels(dataset.features, dependent)}"
 
 
@@ -155,9 +190,13 @@ def _front_row(found: Found, point: FrontPoint, value: float | None) -> FrontRow
     """Return a row of a front. value: of the criterion, if that was minimized."""
     objective = found.objective
     f = objective.value(point.members)
-    size = len(objective.included) + point.size
+    size = found.validated.included + point.size
     criterion = value if found.by_criterion and value is not None and np.isfinite(value) else None
     members = objective.in_data(point.members)
+    if found.validated.groups is not None:  # with included columns that depend on others
+        unusable = found.statistics.unusable(found.validated.request.preprocess)
+        more = [int(j) for j in found.validated.include if not unusable[j] and int(j) not in objective.included]
+        members = [*members, *more]
     return FrontRow(size, f, explained_share(found.whole, members, f), tuple(members), criterion)
 
 
@@ -194,6 +233,7 @@ def _resolved(dataset: Dataset, found: Found) -> SelectionRequest:
         update={
             "k": validated.request.k if rule is None else "auto",
             "choose_k": rule,
+            "groups": None if validated.groups is None else validated.groups.as_mapping(dataset.features),
             "options": _as_text(validated.options),
             "include": tuple(int(j) for j in validated.include),
             "exclude": tuple(int(j) for j in validated.exclude),

@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
+from dsel.objective.dependence import independent_columns
 from dsel.objective.subset_state import SubsetState
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
@@ -31,12 +33,13 @@ def candidates_of(
     request, labels = validated.request, dataset.features
     require_variation(whole.total, squared=not dataset.n_targets)
     unusable = statistics.unusable(request.preprocess)
-    lost = validated.include[unusable[validated.include]]
+    lost, include, dropped = _included(validated, unusable, whole)
     if lost.size:
         raise OptionError(f"Included columns are constant: {format_labels(labels, lost)}.", "Leave them out.")
     notes = _notes_on_columns(dataset, validated, statistics)
     allowed = ~unusable
     allowed[validated.exclude] = False
+    allowed[dropped] = False
     pairs = duplicates(whole.K) if whole.has_gram else []
     if pairs:
         named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
@@ -45,10 +48,28 @@ def candidates_of(
     keep = np.flatnonzero(allowed)
     if not keep.size:
         raise OptionError("No column is left to choose from: all are constant or excluded.")
-    if keep.size < request.limit:
-        notes.append(f"k is {request.limit}, but only {keep.size} columns can be chosen")
+    groups = validated.groups
+    left = keep.size if groups is None else len(groups.of([*include, *keep]))
+    if left < request.limit:
+        what = "columns" if groups is None else "groups of columns"
+        notes.append(f"k is {request.limit}, but only {left} {what} can be chosen")
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
-    return objective.condition(np.searchsorted(keep, validated.include).tolist()), tuple(notes)
+    return objective.condition(np.searchsorted(keep, include).tolist()), tuple(notes)
+
+
+def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: Objective) -> tuple[Ints, Ints, Ints]:
+    """Return which included columns are lost, those to condition on, and those that depend on them.
+
+    Of a group of columns only all can be lost, and dependent ones are dropped. Without groups they are an error later.
+    """
+    include, groups = validated.include, validated.groups
+    none = np.empty(0, np.int64)
+    if groups is None:
+        return include[unusable[include]], include, none
+    usable = include[~unusable[include]]
+    gone = [group for group in groups.of(include) if group not in groups.of(usable)]
+    order, dependent = by_gain(whole, usable.tolist(), []) if usable.size else (none, none)
+    return groups.columns(gone), np.sort(order), dependent
 
 
 def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
@@ -75,6 +96,23 @@ def require_variation(total: float, *, squared: bool = False) -> None:
             f"||X||^2 is {total:.3g}: its square, which Y = X needs, is out of float64's range.",
             "Rescale X, or use preprocess: standardize.",
         )
+
+
+def answer_of(
+    validated: ValidatedRequest, statistics: ColumnScales, objective: Objective, whole: Objective,
+    members: Sequence[int],
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Return the included columns and some chosen ones in their order, and apart those that depend on others."""
+    chosen = [j for j in members if j not in validated.include]
+    if validated.groups is None:
+        return by_gain(whole, objective.included, chosen)
+    # The same columns count as dependent as in the search, so that the error is the same.
+    place = {int(j): i for i, j in enumerate(objective.columns)}
+    kept = objective.columns[independent_columns(objective, [place[j] for j in chosen])]
+    order = np.concatenate(by_gain(whole, objective.included, kept.tolist()))
+    unusable = statistics.unusable(validated.request.preprocess)
+    everything = [*(int(j) for j in validated.include if not unusable[j]), *chosen]
+    return order, np.array([j for j in sorted(everything) if j not in order], np.int64)
 
 
 def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) -> tuple[Ints, Ints]:

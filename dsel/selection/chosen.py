@@ -55,6 +55,12 @@ class ChosenStatistics:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def reordered(self, order: Ints) -> ChosenStatistics:
+        """Return the same for the columns in another order."""
+        return ChosenStatistics(
+            self.gains[order], self.std[order], self.target_std, self.correlation[np.ix_(order, order)]
+        )
+
     def arrays(self) -> dict[str, tuple[Floats, tuple[str, ...]]]:
         """Return the arrays with their dimensions, by the name under which they are saved."""
         return {f"chosen_{name}": (getattr(self, name), dims) for name, dims in _DIMS.items()}
@@ -68,18 +74,20 @@ class ChosenStatistics:
 
 
 def chosen_statistics(
-    statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: int = 0
+    statistics: ColumnScales, preprocess: Preprocess, S: Ints, fit: Fit, dependent: Ints | None = None
 ) -> ChosenStatistics:
     """Return the statistics of the columns S of a fit, followed by `dependent` columns without a part in it."""
+    dependent = np.empty(0, np.int64) if dependent is None else dependent
+    size = S.size + dependent.size
     scaling = statistics.scaling(preprocess)
     mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]
     covariance = fit.gram - statistics.weight * np.outer(mean, mean)
     std_x = np.sqrt(statistics.squares / statistics.weight)
     std_y = std_x if statistics.unsupervised else np.sqrt(statistics.yy / statistics.weight)
-    correlation = np.full((S.size + dependent, S.size + dependent), np.nan)
+    correlation = np.full((size, size), np.nan)
     correlation[: S.size, : S.size] = _correlation(covariance)
-    gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent)])
-    return ChosenStatistics(gains, std_x[S], np.asarray(std_y), correlation)
+    gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])
+    return ChosenStatistics(gains, std_x[np.concatenate([S, dependent])], np.asarray(std_y), correlation)
 
 
 def _correlation(covariance: Floats) -> Floats:

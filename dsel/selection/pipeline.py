@@ -19,11 +19,11 @@ from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
-from dsel.planning.representations.base import Resources
+from dsel.planning.representations.base import Prepared, Resources
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.outcome import SearchOutcome
 from dsel.selection.assembly import Found, assemble
-from dsel.selection.candidates import by_gain, candidates_of, require_variation
+from dsel.selection.candidates import answer_of, candidates_of, require_variation
 from dsel.selection.context import RunContext
 from dsel.selection.forward_reference import forward_reference
 from dsel.selection.left_out_rows import path_rows, scored_rows
@@ -112,7 +112,7 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
             objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
-        chosen, dependent = _answer(validated, outcome, objective, whole)
+        chosen, dependent = _answer(validated, outcome, objective, whole, prepared)
         path = () if choice is None else choice.path
         if rows is not None and choice is None:
             path = path_rows(dataset, validated, rows, outcome, context)
@@ -122,7 +122,8 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
     with timer.stage("check"):
         fit = prepared.fit(chosen, validated.request.lam)
         require_variation(fit.total)
-        reference = forward_reference(objective, validated.request.limit - len(objective.included))
+        groups = None if validated.groups is None else validated.groups.local(objective.columns)
+        reference = forward_reference(objective, validated.request.limit - validated.included, groups)
     curve = None if choice is None else choice.curve
     found = Found(
         validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference
@@ -131,10 +132,11 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
 
 
 def _answer(
-    validated: ValidatedRequest, outcome: SearchOutcome, objective: Objective, whole: Objective
+    validated: ValidatedRequest, outcome: SearchOutcome, objective: Objective, whole: Objective, prepared: Prepared
 ) -> tuple[Ints, Ints]:
     """Return the chosen columns of the data in their order, and apart those that depend on others."""
     if outcome.chosen is not None:
         return np.asarray(outcome.chosen, np.int64), np.empty(0, np.int64)
-    best = outcome.best(validated.request.limit - validated.include.size)
-    return by_gain(whole, objective.included, [int(objective.columns[j]) for j in best.members])
+    best = outcome.best(validated.request.limit - validated.included)
+    members = [int(objective.columns[j]) for j in best.members]
+    return answer_of(validated, prepared.statistics, objective, whole, members)

@@ -53,7 +53,10 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
     if selection.size_curve is not None:
         console.print(f"k = {selection.k}: {selection.size_curve.description}")
         console.print(_size_curve(selection.size_curve))
-    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(selection.labels)}")
+    chosen = list(selection.groups) or selection.labels
+    console.print(f"Chosen, in order of {'choice' if selection.path else 'gain'}: {_join(chosen)}")
+    if selection.groups:
+        console.print(f"Their columns: {_join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate, selection.lam > 0.0))
     for line in describe_cost(selection) if details else ():
@@ -75,8 +78,9 @@ def _headline(selection: Selection) -> str:
     about = "of Y" if selection.coefficients.shape[1] != n or selection.targets else "of X itself"
     further = f"seed {selection.seed}" + (f", weights: {selection.weights}" if selection.weights else "")
     criterion = "" if selection.criterion is None else f"; criterion {selection.criterion:.6g}"
+    what = f"{len(selection.groups)} groups with {len(selection)}" if selection.groups else str(len(selection))
     return (
-        f"{len(selection)} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
+        f"{what} of {n:,} columns explain {selection.r2:.4%} {about} ({m:,} rows; {selection.method}, "
         f"{selection.preprocess}{f', lam = {selection.lam:g}' if selection.lam else ''}, {further}{criterion})"
     )
 
@@ -85,8 +89,10 @@ def _front(selection: Selection, width: int | None) -> Any:
     """Return the best subsets as a table: all of their labels, or what changes from row to row if that is too wide."""
     from rich.table import Table
 
-    rows = [row for row in selection.front if len(selection.include) <= row.size <= selection.k]
-    subsets = [[selection.label(j) for j in row.indices] for row in rows]
+    group = _groups(selection)
+    included = len({group.get(int(j), str(j)) for j in selection.include})
+    rows = [row for row in selection.front if included <= row.size <= selection.k]
+    subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
     figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2")
     values = [_figures(row, by_criterion) for row in rows]
@@ -157,6 +163,11 @@ def _size_curve(curve: SizeCurve) -> Any:
         error = [] if not with_errors else [f"{point.standard_error:.3g}"]
         table.add_row(str(point.size), f"{point.value:.6g}", *error, "<-" if point.size == curve.k else "")
     return table
+
+
+def _groups(selection: Selection) -> dict[int, str]:
+    """Return the name of the group of each column that is in one."""
+    return {int(j): name for name, columns in (selection.request.groups or {}).items() for j in columns}
 
 
 def _proof(row: dict[str, Any], penalized: bool) -> str:

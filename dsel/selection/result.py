@@ -48,7 +48,7 @@ class FrontRow:
     Parameters
     ----------
     size : int
-        Number of columns, those that are always included counted.
+        Number of columns, or of groups of columns, those that are always included counted.
     error : float
         f(S).
     r2 : float
@@ -195,6 +195,9 @@ class Selection:
         When the run started and finished (UTC), and the name and the system of the host.
     column_labels : dict of int to str
         Labels of the columns in `front` and `forward`, and of included and excluded ones; see `label`.
+    groups : dict of str to tuple of int
+        The chosen groups of columns, in order of gain, with their columns. Empty without groups. Then k, and the sizes
+        of `front`, `trace` and `size_curve`, count groups.
     """
 
     indices: tuple[int, ...]
@@ -232,6 +235,7 @@ class Selection:
     forward: tuple[FrontRow, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)
     column_labels: dict[int, str] = field(default_factory=dict)
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -488,10 +492,10 @@ class Selection:
 
     def arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
         """Return the arrays of selection.zarr with their dimensions."""
-        width = max((row.size for row in self.front), default=1) or 1
+        width = max((len(row.indices) for row in self.front), default=1) or 1
         members = np.full((len(self.front), width), -1, np.int64)
         for i, row in enumerate(self.front):
-            members[i, : row.size] = row.indices
+            members[i, : len(row.indices)] = row.indices
         trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
         arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
             "selected": (np.array(self.labels, dtype=object), ("selected",)),
@@ -590,6 +594,8 @@ def open_selection(path: str | AnyPath) -> Selection:
             values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
         values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
         values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
+        groups = values.get("groups", {})
+        values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
         curve = values.get("size_curve")
         values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
         values["certificate"] = tuple(values.get("certificate", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsel._lib.blas import one_blas_thread
 from dsel.data.criterion_data import ColumnData
 from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
@@ -22,7 +23,8 @@ def run_method(
     request = validated.request
     criterion = validated.criterion
     data = ColumnData(dataset) if criterion is not None and takes_data(criterion) else None
-    k = min(request.limit - validated.include.size, objective.n)
+    groups = None if validated.groups is None else validated.groups.local(objective.columns)
+    k = min(request.limit - validated.included, objective.n if groups is None else len(groups))
     if k == 0:
         included = tuple(sorted(objective.included))
         value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
@@ -30,6 +32,9 @@ def run_method(
     task = SearchTask(
         objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=rows, data=data, executor=context.engine.executor, journal=context.journal,
-        shared_folder=context.shared_folder,
+        shared_folder=context.shared_folder, groups=groups,
     )  # fmt: skip
-    return validated.method.run(task)
+    if groups is None:
+        return validated.method.run(task)
+    with one_blas_thread():  # the matrices are small: threads would wait for each other
+        return validated.method.run(task)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.blas import one_blas_thread
 from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
@@ -24,7 +25,7 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.greedy.fits import members_along
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.selection.candidates import candidates_of
+from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext
 from dsel.selection.left_out_rows import path_rows
 from dsel.selection.result import PathRow
@@ -92,8 +93,10 @@ def _every_size(
     dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext
 ) -> tuple[SearchOutcome, Subsets]:
     """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
-    base = validated.include.size
-    most = min(validated.request.limit - base, objective.n)
+    base = validated.included
+    groups = validated.groups
+    candidates = objective.n if groups is None else len(groups.local(objective.columns))
+    most = min(validated.request.limit - base, candidates)
     outcome = run_method(dataset, objective, _limited(validated, base + most), context)
     if most and not validated.method.every_size:
         points = [FrontPoint(0, objective.c, ())]
@@ -162,7 +165,7 @@ class _FoldErrors:
         spread = np.zeros(values.size)
         if len(weight) > 1:
             spread = (table / weight[:, None]).std(axis=0, ddof=1) / np.sqrt(len(weight))
-        base = self._validated.include.size
+        base = self._validated.included
         return [SizePoint(base + s, float(values[s]), float(spread[s])) for s in range(values.size)]
 
     def _errors(self, place: int, train: Sequence[Any], tested: Sequence[Any]) -> list[list[float]]:
@@ -182,10 +185,11 @@ class _FoldErrors:
             ) from error
         _, subsets = _every_size(self._dataset, objective, validated, self._inside(self._state))
         base = [int(j) for j in validated.include]
-        most = request.limit - len(base)
+        most = request.limit - validated.included
         members = [[*base, *subsets[min(size, len(subsets) - 1)]] for size in range(most + 1)]
-        errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
-        return [errors.errors(self._parts[part], members).tolist() for part in tested]
+        with one_blas_thread():  # the matrices are small: threads would wait for each other
+            errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
+            return [errors.errors(self._parts[part], members).tolist() for part in tested]
 
     def _inside(self, state: dict[str, Any] | None) -> RunContext:
         return replace(self._context, state=state, on_slice=self._on_slice())
@@ -229,13 +233,13 @@ def _held_out_points(
     base = [int(j) for j in validated.include]
     fits = []
     for members in subsets:
-        S = np.asarray(sorted([*base, *members]), np.int64)
+        S = np.sort(by_gain(whole, [], [*base, *members])[0])
         whole.fetch_rows(S.tolist())
         assert whole.cross is not None
         w = np.asarray(np.linalg.solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S]), np.float64)
         fits.append((S, w, np.zeros(w.shape[1])))
     values, errors = held_out_moments(validated.held_out, fits, transform, context.engine)
-    return [SizePoint(len(base) + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
+    return [SizePoint(validated.included + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]
 
 
 def _by_criterion(
@@ -247,12 +251,13 @@ def _by_criterion(
     assert rule is not None
     assert rule.by is not None
     base, gamma = [int(j) for j in validated.include], rule.gamma if rule.by == "ebic" else 0.0
-    points = []
+    groups, points = validated.groups, []
+    candidates = objective.n if groups is None else len(groups.local(objective.columns))
     for members in subsets:
         rss, freedom = residual_and_freedom(whole, [*base, *members])
-        chosen = len(members), objective.n
+        chosen = len(members) if groups is None else len(groups.of(members)), candidates
         value = bayesian_criterion(rss, whole.total, freedom, weight, n_targets, chosen, gamma)
-        points.append(SizePoint(len(base) + len(members), value))
+        points.append(SizePoint(validated.included + chosen[0], value))
     name = rule.by.upper() + (f" (gamma {gamma:g})" if rule.by == "ebic" else "")
     return SizeCurve.choose(rule.by, f"the size of least {name}", tuple(points))
 

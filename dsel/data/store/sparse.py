@@ -125,6 +125,13 @@ class SparseStore:
         label = read_attributes(folder).get("_index")
         return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
 
+    @cached_property
+    def var(self) -> tuple[str, ...]:
+        """Names of the columns over the features, without the labels."""
+        folder = self.path / "var"
+        label = read_attributes(folder).get("_index")
+        return tuple(sorted(name for name in list_names(folder) if name != label and name not in _METADATA))
+
     def blocks(self) -> list[SparseRows]:
         """Return the row blocks."""
         edges = zip(self.row_bounds, self.row_bounds[1:], self.ends, self.ends[1:], strict=False)

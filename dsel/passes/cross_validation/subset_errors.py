@@ -10,6 +10,7 @@ import scipy.linalg
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
 from dsel.objective.base import DEPENDENCE_TOLERANCE
+from dsel.objective.dependence import independent_places
 from dsel.passes.statistics import Statistics
 
 
@@ -44,15 +45,9 @@ class SubsetErrors:
 
     def _independent(self, members: Sequence[int]) -> Ints:
         """Return the members in ascending order without those that depend on the ones before them."""
-        kept: list[int] = []
-        L = np.empty((0, 0))
-        for j in sorted(members):
-            v = scipy.linalg.solve_triangular(L, self._K[kept, j], lower=True) if kept else np.empty(0)
-            d = float(self._K[j, j] + self._lam - v @ v)
-            if d > DEPENDENCE_TOLERANCE * self._scale[j]:
-                L = np.block([[L, np.zeros((len(kept), 1))], [v[None, :], np.array([[np.sqrt(d)]])]])
-                kept.append(j)
-        return np.asarray(kept, np.int64)
+        S = np.unique(np.asarray(members, np.int64))
+        K = self._K[np.ix_(S, S)] + self._lam * np.eye(S.size)
+        return S[independent_places(K, DEPENDENCE_TOLERANCE * self._scale[S])]
 
     def _error(self, tested: Statistics, S: Ints) -> float:
         scaling, K_S = self._scaling, self._K[S]

@@ -319,7 +319,7 @@ class Representation(ABC):
 
     def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
         """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store."""
-        k, columns = validated.request.limit, None
+        k, columns = validated.most_columns, None
         if dataset.store is not None and dataset.n_targets:
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])

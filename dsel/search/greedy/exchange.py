@@ -20,6 +20,8 @@ from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
+from dsel.search.grouped import greedy
+from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -116,10 +118,17 @@ class ExchangeOptions(Options):
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
+    if task.groups is not None:
+        grouped = GroupedObjective(task.objective, task.groups)
+        return greedy.exchange(grouped, task.k, task.seed, task.options.restarts, task.options.start)
     log_compilation(neighbour_table.insert)
     return exchange(task.objective, task.k, task.seed, task.options.restarts, task.options.start)
 
 
 METHOD = Method(
-    "exchange", "Replace one column by a better one until none helps (IterFS).", run, options=ExchangeOptions
+    "exchange",
+    "Replace one column by a better one until none helps (IterFS).",
+    run,
+    options=ExchangeOptions,
+    takes_groups=True,
 )

@@ -12,6 +12,8 @@ from dsel.objective.base import Objective
 from dsel.objective.kernels import neighbour_table
 from dsel.objective.subset_state import SubsetState
 from dsel.search.greedy.path import grow
+from dsel.search.grouped import greedy
+from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, SearchTask
 from dsel.search.outcome import SearchOutcome
 
@@ -23,8 +25,12 @@ def forward(objective: Objective, k: int) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
+    if task.groups is not None:
+        return greedy.forward(GroupedObjective(task.objective, task.groups), task.k)
     log_compilation(neighbour_table.insert)
     return forward(task.objective, task.k)
 
 
-METHOD = Method("forward", "Insert the column that lowers the error most, k times.", run, every_size=True)
+METHOD = Method(
+    "forward", "Insert the column that lowers the error most, k times.", run, every_size=True, takes_groups=True
+)

@@ -12,6 +12,8 @@ from dsel.config.types import Int
 from dsel.search.anytime import drive
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
+from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.grouped.poss import run_poss
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.worker_tasks import bind
@@ -54,6 +56,11 @@ class PossOptions(ArchiveOptions):
         extras = [name for name, is_asked in asked.items() if is_asked and self.calls_function(criterion)]
         return needs_no_function(", ".join(extras)) if extras else super().conflict(criterion)
 
+    def conflict_with_groups(self) -> str:
+        asked = {"warm_start": self.warm_start != "none", "exchange_every": self.exchange_every > 0}
+        extras = ", ".join(name for name, is_asked in asked.items() if is_asked)
+        return f"{extras} cannot be used for groups of columns" if extras else ""
+
 
 def requirements(problem: ProblemSummary, options: PossOptions) -> Requirements:
     """Return what POSS needs: the whole Gram matrix only for exchange searches and a custom isolation function."""
@@ -65,6 +72,8 @@ def requirements(problem: ProblemSummary, options: PossOptions) -> Requirements:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run POSS to its end."""
+    if task.groups is not None:
+        return run_poss(task, GroupedObjective(task.objective, task.groups))
     search = _criterion_search(task) if task.options.calls_function(task.criterion is not None) else _search(task)
     ended = drive(search, task.options.stop(task.k, task.objective), task.on_slice)
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, dict(search.counts()))
@@ -125,4 +134,5 @@ METHOD = Method(
     resumable=True,
     takes_criterion=True,
     every_size=True,
+    takes_groups=True,
 )

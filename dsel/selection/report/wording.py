@@ -67,5 +67,5 @@ def proof(row: dict[str, Any]) -> str:
 
 def certificate_of_choice(selection: Selection) -> dict[str, Any] | None:
     """Return the certificate that covers the chosen number of columns, or None."""
-    rows = [row for row in selection.certificate if row["size"] >= len(selection)]
+    rows = [row for row in selection.certificate if row["size"] >= (len(selection.groups) or len(selection))]
     return min(rows, key=lambda row: row["size"], default=None)

@@ -10,6 +10,8 @@ from dsel.config.types import Float, Int
 from dsel.search.anytime import Stop, drive
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
+from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -25,7 +27,7 @@ class BranchAndBoundOptions(Options):
     nodes : int, optional
         How many nodes are visited.
     bound : {"combined", "eigenvalue", "leaps"}
-        The lower bound on f; see dsel.search.exact.bounds.
+        The lower bound on f; see dsel.search.exact.bounds. Groups of columns have a bound of their own.
     memory : int
         Bytes that the tables may take.
     """
@@ -34,6 +36,9 @@ class BranchAndBoundOptions(Options):
     nodes: Int | None = Field(None, ge=1)
     bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
     memory: Int = Field(8 << 30, gt=0)
+
+    def conflict_with_groups(self) -> str:
+        return f"bound {self.bound} cannot be used for groups of columns" if self.bound != "combined" else ""
 
 
 def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Requirements:
@@ -44,6 +49,8 @@ def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Req
 def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
     objective, options = task.objective, task.options
+    if task.groups is not None:
+        return _run_groups(task, GroupedObjective(objective, task.groups))
     if task.state is not None:
         search = BranchAndBound.restore(objective, task.state, options.memory)
     else:
@@ -60,6 +67,20 @@ def run(task: SearchTask) -> SearchOutcome:
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
+def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
+    """Run branch and bound over groups of columns."""
+    options = task.options
+    if task.state is not None:
+        search = GroupBranchAndBound.restore(grouped, task.state)
+    else:
+        search = GroupBranchAndBound(grouped, task.k, good_groups(grouped, task.k, task.seed))
+    ended = drive(search, Stop(iterations=options.nodes or 2**62, seconds=options.seconds), task.on_slice)
+    if search.done:
+        ended = "proven" if search.proven else "contradiction"
+    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+
+
 METHOD = Method(
     "branch-and-bound",
     "Prove the best subset by branch and bound.",
@@ -67,4 +88,5 @@ METHOD = Method(
     options=BranchAndBoundOptions,
     requirements=requirements,
     resumable=True,
+    takes_groups=True,
 )

@@ -1,0 +1,146 @@
+"""Groups of columns that are chosen together: from a mapping, from lists, or from a coordinate of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.text import shorten, suggest
+from dsel._lib.types import Ints
+from dsel.data.dataset import Dataset
+from dsel.data.labels import Labels, resolve_labels
+from dsel.data.store.array import read_labels
+from dsel.data.store.reader import Store
+from dsel.data.store.sparse import SparseStore
+from dsel.errors import OptionError
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnGroups:
+    """A division of all n columns into groups. A column that no group was given for is a group of its own.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The names of the groups, in the order of their first columns.
+    of_column : (n,) array of int
+        The group of each column.
+    """
+
+    names: tuple[str, ...]
+    of_column: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """How many columns each group has."""
+        return np.bincount(self.of_column, minlength=len(self.names))
+
+    def of(self, columns: Iterable[int]) -> list[int]:
+        """Return the groups of some columns, each once, in the order of the columns."""
+        return list(dict.fromkeys(int(self.of_column[j]) for j in columns))
+
+    def columns(self, groups: Iterable[int]) -> Ints:
+        """Return the ascending columns of some groups."""
+        return np.flatnonzero(np.isin(self.of_column, list(groups)))
+
+    def local(self, columns: Ints) -> tuple[Ints, ...]:
+        """Return the places in `columns` of the members of each group that has any, in the order of the groups."""
+        groups = self.of_column[columns]
+        return tuple(np.flatnonzero(groups == group) for group in np.unique(groups))
+
+    def most_columns(self, k: int) -> int:
+        """Return how many columns k groups have at most."""
+        return int(np.sort(self.sizes)[::-1][:k].sum())
+
+    def as_mapping(self, labels: Labels) -> dict[str, list[int]]:
+        """Return the columns of each group by its name, without columns that are groups of their own."""
+        found = {name: np.flatnonzero(self.of_column == i).tolist() for i, name in enumerate(self.names)}
+        return {name: S for name, S in found.items() if len(S) > 1 or name != str(labels[S[0]])}
+
+    def resolve(self, wanted: Sequence[str | int], labels: Labels, argument: str) -> Ints:
+        """Return the columns of the groups that are named, or that the named columns belong to."""
+        place = {name: i for i, name in enumerate(self.names)}
+        known = set(labels.tolist())
+        groups = [place[name] for name in wanted if isinstance(name, str) and name in place and name not in known]
+        rest = [name for name in wanted if not (isinstance(name, str) and name in place and name not in known)]
+        if rest:
+            groups += self.of(resolve_labels(rest, labels, "feature or group", argument).tolist())
+        return self.columns(groups)
+
+
+def column_groups(dataset: Dataset, given: Any) -> ColumnGroups:
+    """Return the groups of the columns of a dataset.
+
+    given: a mapping from names to lists of columns; lists of columns; or the name of a coordinate of the features.
+    Columns are labels or indices. Errors: OptionError for what does not fit the data.
+    """
+    if isinstance(given, str):
+        return _by_coordinate(dataset, given)
+    if isinstance(given, Mapping):
+        named = [(str(name), list(columns)) for name, columns in given.items()]
+    else:
+        named = [("", list(columns)) for columns in given]
+    of_column, names = np.full(dataset.n, -1, np.int64), []
+    for number, (name, columns) in enumerate(named):
+        if not columns:
+            raise OptionError(f"groups: {f'group {name!r}' if name else f'group {number + 1}'} has no columns.")
+        members = resolve_labels(columns, dataset.features, "feature", "groups")
+        taken = members[of_column[members] >= 0]
+        if taken.size:
+            raise OptionError(f"groups: column {dataset.features[taken[0]]!r} is in two groups.", "Name it once.")
+        of_column[members] = number
+        names.append(
+            name or "+".join(str(dataset.features[j]) for j in members[:3]) + ("+..." if len(members) > 3 else "")
+        )
+    return _completed(dataset, names, of_column)
+
+
+def _by_coordinate(dataset: Dataset, name: str) -> ColumnGroups:
+    """Return groups of columns with the same value of a coordinate. An empty value is none."""
+    values = _coordinate(dataset, name)
+    names = list(dict.fromkeys(value for value in values.tolist() if value))
+    number = {value: i for i, value in enumerate(names)}
+    return _completed(dataset, names, np.array([number.get(value, -1) for value in values.tolist()], np.int64))
+
+
+def _coordinate(dataset: Dataset, name: str) -> Labels:
+    """Return a label for each column."""
+    store, found, known = dataset.store, None, sorted(dataset.coordinates)
+    if name in dataset.coordinates:
+        return dataset.coordinates[name]
+    if isinstance(store, Store) and "/" not in name:
+        found = read_labels(store.path, name, dataset.n)
+    if isinstance(store, SparseStore):
+        found = read_labels(store.path, f"var/{name}", dataset.n) if name in store.var else None
+        known = list(store.var)
+    if found is None:
+        where = "X" if store is None else str(store.path)
+        raise OptionError(
+            f"groups: {where} has no coordinate {name!r} of the features.",
+            suggest(name, known) if known else "Give a mapping from columns to names, or lists of columns.",
+        )
+    return found
+
+
+def _completed(dataset: Dataset, names: list[str], of_column: Ints) -> ColumnGroups:
+    """Return the groups in the order of their first columns, with a group for each column that has none."""
+    labels = [str(label) for label in dataset.features]
+    repeated = {name for name in names if names.count(name) > 1}
+    own = {labels[j] for j in np.flatnonzero(of_column < 0)}
+    clash = sorted((own & set(names)) | repeated)
+    if clash:
+        raise OptionError(f"groups: {shorten(clash)} names a group and another column or group.", "Rename the group.")
+    order: dict[int, int] = {}
+    found, result = [], np.empty(dataset.n, np.int64)
+    for j, group in enumerate(of_column.tolist()):
+        if group < 0 or group not in order:
+            found.append(labels[j] if group < 0 else names[group])
+            result[j] = len(found) - 1
+            if group >= 0:
+                order[group] = len(found) - 1
+        else:
+            result[j] = order[group]
+    return ColumnGroups(tuple(found), result)

@@ -1,0 +1,1 @@
+"""Searches for groups of columns that enter and leave together."""

@@ -1,0 +1,317 @@
+"""Groups of columns enter and leave together: every method is compared with least squares on the rows."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dsel
+from dsel.config.request import SelectionRequest
+from dsel.data.column_groups import column_groups
+from dsel.data.dataset import as_dataset
+from dsel.data.ingest import ingest_arrays
+from dsel.errors import OptionError
+from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.passes.gram import gram_statistics
+from dsel.planning.validation import validate
+from dsel.search.anytime import Stop, drive
+from dsel.search.grouped.branch_and_bound import GroupBranchAndBound
+from dsel.search.grouped.objective import GroupedObjective
+from dsel.selection.pipeline import run_selection
+from dsel.selection.render import render
+from tests.stores import make_store
+
+METHODS = ["forward", "omp", "exchange", "poss", "branch-and-bound"]
+
+
+def problem(seed: int = 0, m: int = 80, N: int = 1, sizes: tuple[int, ...] = (1, 3, 2, 1, 4, 2, 1)) -> Any:
+    """X with a one-hot group that is dependent on itself after centering, Y, and the columns of each group."""
+    rng = np.random.default_rng(seed)
+    parts, groups, n = [], [], 0
+    for i, size in enumerate(sizes):
+        if size == 3:
+            parts.append(np.eye(3)[rng.integers(0, 3, m)])
+        else:
+            parts.append(rng.normal(size=(m, size)) + (0.8 * parts[0][:, :1] if i % 3 == 1 else 0.0))
+        groups.append(list(range(n, n + size)))
+        n += size
+    X = np.hstack(parts)
+    Y = X @ (rng.normal(size=(n, N)) * (rng.random((n, 1)) < 0.5)) + 0.5 * rng.normal(size=(m, N))
+    return X, Y, groups
+
+
+def error(X: Any, Y: Any, S: list[int], lam: float = 0.0) -> float:
+    """f of some columns on standardized data, by least squares on the rows."""
+    Z, T = (X - X.mean(axis=0)) / X.std(axis=0), (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    Z = Z[:, S] if len(S) else np.zeros((len(X), 1))
+    if lam:
+        Z, T = np.vstack([Z, np.sqrt(lam) * np.eye(Z.shape[1])]), np.vstack([T, np.zeros((Z.shape[1], T.shape[1]))])
+    return float(((T - Z @ np.linalg.lstsq(Z, T, rcond=None)[0]) ** 2).sum())
+
+
+def columns_of(groups: list[list[int]], chosen: Any) -> list[int]:
+    return [j for g in chosen for j in groups[g]]
+
+
+def best(X: Any, Y: Any, groups: list[list[int]], k: int, lam: float = 0.0) -> float:
+    return min(error(X, Y, columns_of(groups, S), lam) for S in combinations(range(len(groups)), k))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 4), N=st.sampled_from([1, 2, 12]), lam=st.sampled_from([0.0, 3.0]))
+def test_branch_and_bound_finds_the_best_groups(seed: int, k: int, N: int, lam: float) -> None:
+    X, Y, groups = problem(seed, N=N)
+    found = dsel.select(X, Y, k=k, groups=groups, method="branch-and-bound", lam=lam)
+    assert found.ended == "proven"
+    assert found.error == pytest.approx(best(X, Y, groups, k, lam), rel=1e-8)
+    assert found.counts["bound"] == pytest.approx(found.error, rel=1e-6, abs=1e-7)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), N=st.sampled_from([1, 3]))
+def test_each_step_of_forward_and_omp_is_the_best_one(seed: int, N: int) -> None:
+    X, Y, groups = problem(seed, N=N)
+    Z, T = (X - X.mean(axis=0)) / X.std(axis=0), (Y - Y.mean(axis=0)) / Y.std(axis=0)
+    for method in ("forward", "omp"):
+        found = dsel.select(X, Y, k=4, groups=groups, method=method)
+        S: list[int] = []
+        for row in found.front[1:]:
+            (g,) = set(chosen_of(row.indices, groups)) - set(S)
+            rest = [h for h in range(len(groups)) if h not in S]
+            if method == "forward":
+                after = {h: error(X, Y, columns_of(groups, [*S, h])) for h in rest}
+            else:
+                Z_S = Z[:, columns_of(groups, S)]
+                R = T - (Z_S @ np.linalg.lstsq(Z_S, T, rcond=None)[0] if S else 0.0)
+                after = {h: float(((R - fitted(Z[:, groups[h]], R)) ** 2).sum()) for h in rest}
+            assert after[g] == pytest.approx(min(after.values()), rel=1e-9)
+            S.append(g)
+            assert row.size == len(S)
+            assert row.error == pytest.approx(error(X, Y, columns_of(groups, S)), rel=1e-8)
+
+
+def fitted(Z: Any, R: Any) -> Any:
+    return Z @ np.linalg.lstsq(Z, R, rcond=None)[0]
+
+
+def chosen_of(indices: Any, groups: list[list[int]]) -> list[int]:
+    found = [g for g, columns in enumerate(groups) if set(columns) <= set(indices)]
+    assert sorted(columns_of(groups, found)) == sorted(indices)  # whole groups only
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exchange_ends_where_no_exchange_of_one_group_helps(seed: int) -> None:
+    X, Y, groups = problem(seed)
+    found = dsel.select(X, Y, k=3, groups=groups, method="exchange", seed=seed)
+    S = chosen_of(found.indices, groups)
+    assert len(S) == 3
+    for g in S:
+        for h in set(range(len(groups))) - set(S):
+            other = error(X, Y, columns_of(groups, [*(s for s in S if s != g), h]))
+            assert found.error <= other + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_poss_finds_the_best_groups_of_every_size(seed: int) -> None:
+    X, Y, groups = problem(seed)
+    found = dsel.select(X, Y, k=3, groups=groups, iterations=4000)
+    for row in found.front[1:4]:
+        assert row.error == pytest.approx(best(X, Y, groups, row.size), rel=1e-8)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_answer_has_whole_groups_and_a_fit_of_the_rows(method: str) -> None:
+    X, Y, groups = problem(3, N=2)
+    found = dsel.select(X, Y, k=3, groups=groups, method=method)
+    assert len(found.groups) == found.k == 3
+    assert sorted(j for columns in found.groups.values() for j in columns) == sorted(found.indices)
+    p = found.intercept + X[:, found.indices] @ found.coefficients
+    Z = np.column_stack([np.ones(80), X[:, found.indices]])
+    assert p == pytest.approx(Z @ np.linalg.lstsq(Z, Y, rcond=None)[0], abs=1e-8)
+    assert found.error == pytest.approx(error(X, Y, list(found.indices)))
+    assert "3 groups with" in render(found)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_of_one_column_are_columns(method: str) -> None:
+    X, Y, _ = problem(1, sizes=(1, 1, 2, 2, 4))
+    options: dict[str, Any] = {"k": 3, "method": method, "seed": 2}
+    found, expected = dsel.select(X, Y, groups=[[0], [4]], **options), dsel.select(X, Y, **options)
+    assert set(found.indices) == set(expected.indices)
+    assert found.error == pytest.approx(expected.error)
+
+
+def test_columns_for_x_itself() -> None:
+    X, _, groups = problem(2)
+    found = dsel.select(X, k=2, groups=groups, method="branch-and-bound")
+    errors = {S: error(X, X, columns_of(groups, S)) for S in combinations(range(len(groups)), 2)}
+    assert found.error == pytest.approx(min(errors.values()), rel=1e-8)
+
+
+def test_included_and_excluded_groups() -> None:
+    X, Y, groups = problem(5)
+    names = {f"g{i}": columns for i, columns in enumerate(groups)}
+    found = dsel.select(X, Y, k=3, groups=names, include=["g1"], exclude=[groups[4][2]], method="branch-and-bound")
+    assert "g1" in found.groups
+    assert "g4" not in found.groups
+    allowed = [S for S in combinations(range(7), 3) if 1 in S and 4 not in S]
+    assert found.error == pytest.approx(min(error(X, Y, columns_of(groups, S)) for S in allowed), rel=1e-8)
+    assert set(groups[1]) <= set(found.indices)  # the dependent one, too
+    assert [row.size for row in found.front] == sorted(row.size for row in found.front)
+    assert found.front[0].size == 1
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), nodes=st.integers(1, 12), N=st.sampled_from([1, 2]))
+def test_a_certificate_holds_for_every_subset_of_groups(seed: int, nodes: int, N: int) -> None:
+    X, Y, groups = problem(seed, N=N)
+    dataset = as_dataset(X, Y)
+    request = SelectionRequest(k=3, method="forward", groups=groups)
+    found = run_selection(dataset, request)
+    certified = certify_selection(dataset, request, found, ProofBudget(seconds=20, nodes=nodes))
+    least = best(X, Y, groups, 3)
+    for row in certified.certificate:
+        assert row["bound"] <= best(X, Y, groups, row["size"]) * (1 + 1e-9)
+    whole = certify_selection(dataset, request, found, ProofBudget(seconds=20, sizes="all"))
+    for row in whole.certificate:
+        assert row["proven"]
+        assert row["value"] == pytest.approx(best(X, Y, groups, row["size"]), rel=1e-8)
+    assert whole.error == pytest.approx(least, rel=1e-8)  # a better subset replaces the answer
+    assert sorted(j for columns in whole.groups.values() for j in columns) == sorted(whole.indices)
+
+
+def test_a_search_continues_from_its_state() -> None:
+    X, Y, groups = problem(4, sizes=(1, 2, 2, 1, 3, 2, 1, 2, 2, 1, 1, 2))
+    statistics = gram_statistics(as_dataset(X, Y))
+    grouped = GroupedObjective(statistics.objective("standardize"), [np.array(g) for g in groups])
+    whole, part = GroupBranchAndBound(grouped, 4), GroupBranchAndBound(grouped, 4)
+    drive(whole, Stop(iterations=10**6))
+    part.advance(3)
+    again = GroupBranchAndBound.restore(grouped, part.state())
+    assert again.lower == part.lower <= whole.best_value
+    drive(again, Stop(iterations=10**6))
+    assert again.proven
+    assert again.best == whole.best
+
+
+def test_automatic_k_counts_groups() -> None:
+    X, Y, groups = problem(6, m=200)
+    found = dsel.select(X, Y, k="auto", max_k=5, groups=groups, method="forward", choose_k={"folds": 4})
+    assert len(found.groups) == found.k
+    assert found.size_curve is not None
+    assert [point.size for point in found.size_curve.points] == list(range(6))
+    by_bic = dsel.select(X, Y, k="auto", max_k=5, groups=groups, method="branch-and-bound", choose_k="bic")
+    values = []
+    for k in range(6):
+        S = min(combinations(range(7), k), key=lambda S: error(X, Y, columns_of(groups, S)))
+        rank = sum(len(groups[g]) - (len(groups[g]) == 3) for g in S)
+        values.append(200 * np.log(error(X, Y, columns_of(groups, S)) / 200) + rank * np.log(200))
+    assert by_bic.size_curve is not None
+    assert [point.value for point in by_bic.size_curve.points] == pytest.approx(values)
+
+
+def test_groups_by_a_coordinate_of_the_features(tmp_path: Path) -> None:
+    X, Y, groups = problem(7)
+    labels = [f"c{j}" for j in range(X.shape[1])]
+    source = [f"g{next(g for g, columns in enumerate(groups) if j in columns)}" for j in range(X.shape[1])]
+    expected = dsel.select(X, Y, k=2, groups={labels_of: g for labels_of, g in enumerate(source)}, method="forward")
+    array = xr.DataArray(X, dims=("sample", "feature"), coords={"feature": labels, "source": ("feature", source)})
+    found = dsel.select(array, Y, k=2, groups="source", method="forward")
+    assert found.indices == expected.indices
+    assert list(found.groups) == list(expected.groups)
+    store = make_store(tmp_path / "s.zarr", X, Y)
+    import zarr
+
+    group = zarr.open_group(store, mode="r+")
+    group.create_array("source", data=np.array(source, dtype=object).astype("T"), dimension_names=("feature",))
+    stored = dsel.select(str(store), k=2, groups="source", method="forward")
+    assert stored.indices == expected.indices
+    stored.save(tmp_path / "answer")
+    again = dsel.open_selection(tmp_path / "answer")
+    assert again.groups == stored.groups
+    assert again == stored
+
+
+def test_groups_of_a_data_frame_by_label() -> None:
+    X, Y, _ = problem(8, sizes=(1, 3, 1))
+    frame = pd.DataFrame(X, columns=["age", "red", "green", "blue", "height"])
+    colours = {"red": "colour", "green": "colour", "blue": "colour"}
+    found = dsel.select(frame, Y, k=2, groups=colours, include=["colour"], method="forward")
+    assert next(iter(found.groups)) == "colour"
+    assert set(found.labels[:3]) == {"red", "green", "blue"}
+    dataset = as_dataset(frame, Y)
+    lists = column_groups(dataset, [["red", "green", "blue"]])
+    assert lists.names == ("age", "red+green+blue", "height")
+    assert column_groups(dataset, {"colour": ["red", 2, "blue"]}).of_column.tolist() == [0, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"groups": [[0, 1], [1, 2]]}, "in two groups"),
+        ({"groups": [[0, 99]]}, "no feature 99"),
+        ({"groups": [[0], []]}, "group 2 has no columns"),
+        ({"groups": "source"}, "no coordinate 'source'"),
+        ({"groups": 3}, "mapping from columns"),
+        ({"groups": {"a": ["x0"], "x1": "b"}}, "map each column"),
+        ({"groups": {"x5": ["x0", "x1"]}}, "x5 names a group and another column"),
+        ({"groups": [[0, 1]], "method": "foba"}, "Use one of poss, forward, omp, exchange, branch-and-bound"),
+        ({"groups": [[0, 1]], "method": "kfold"}, "cannot choose groups"),
+        ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward"}, "warm_start cannot be used"),
+        ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),
+        ({"groups": [list(range(13))], "k": 3}, "there are 2 groups"),
+        ({"groups": {"a": [0, 1]}, "include": ["b"]}, "no feature or group 'b'"),
+        ({"groups": {"a": [0, 1]}, "include": ["a"], "exclude": [1]}, "both included and excluded"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
+    X, Y, _ = problem()
+    with pytest.raises(OptionError, match=message):
+        dsel.select(X, Y, **{"k": 2, "method": "forward", **arguments})
+
+
+def test_a_criterion_gets_the_columns_of_the_groups() -> None:
+    X, Y, groups = problem(9)
+    seen: list[tuple[int, ...]] = []
+
+    def criterion(S: tuple[int, ...]) -> float:
+        seen.append(S)
+        return error(X, Y, list(S))
+
+    found = dsel.select(X, Y, k=2, groups=groups, criterion=criterion, iterations=2000)
+    assert all(chosen_of(S, groups) for S in seen)
+    assert found.criterion == pytest.approx(best(X, Y, groups, 2))
+
+
+def test_a_job_takes_groups(tmp_path: Path) -> None:
+    X, Y, groups = problem(10)
+    ingest_arrays(X, tmp_path / "data.zarr", y=Y)
+    request = SelectionRequest(k=2, method="poss", groups=groups)
+    validated = validate(as_dataset(str(tmp_path / "data.zarr")), request)
+    assert validated.most_columns == 7
+    assert validated.requirements.whole_gram
+
+
+@pytest.mark.parametrize("seed", range(1, 25, 3))
+def test_nearly_dependent_columns_make_no_contradiction(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 14)) + 10.0 ** rng.uniform(-5, -2) * rng.normal(size=(20, 14))
+    Y = X @ rng.normal(size=(14, 2)) * 0.3 + rng.normal(size=(20, 2))
+    groups = [[0, 1, 2, 3], [4, 5], [6], [7, 8, 9], [10, 11, 12, 13]]
+    objective = gram_statistics(as_dataset(X, Y)).objective("standardize")
+    grouped = GroupedObjective(objective, [np.array(g) for g in groups])
+    found = dsel.select(X, Y, k=2, groups=groups, method="branch-and-bound")
+    least = min(grouped.value(S) for S in combinations(range(5), 2))
+    assert found.ended == "proven"
+    assert found.error == pytest.approx(least, rel=1e-6, abs=1e-7)
+    assert found.counts["bound"] <= least + 1e-7
+    assert len(found.indices) == len(found.coefficients) == sum(len(columns) for columns in found.groups.values())
