@@ -43,7 +43,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 copybutton_line_continuation_character = "\\"
 
-html_math_renderer = "mathml"
+html_math_renderer = "svg"
 html_theme = "pydata_sphinx_theme"
 html_title = "dsel"
 html_static_path = ["_static"]

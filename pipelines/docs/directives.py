@@ -1,12 +1,13 @@
-"""A Sphinx extension: the directive {generated} NAME, and formulas as MathML, which browsers show without scripts."""
+"""A Sphinx extension: the directive {generated} NAME, and formulas as SVG, which needs no script and no font."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, ClassVar
 
+import ziamath
 from docutils import nodes
 from docutils.statemachine import StringList
-from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -26,28 +27,41 @@ class Generated(SphinxDirective):
     required_arguments: ClassVar[int] = 1
 
     def run(self) -> list[nodes.Node]:
-        text = _PARTS[self.arguments[0]]()
+        self.env.note_reread()  # the code may change while the page does not
+        lead, heading, sections = _PARTS[self.arguments[0]]().partition("\n## ")
+        found = self._parse(lead, match_titles=False)
+        return found + (self._parse(f"## {sections}", match_titles=True) if heading else [])
+
+    def _parse(self, text: str, *, match_titles: bool) -> list[nodes.Node]:
         section = nodes.section()
         section.document = self.state.document
-        self.state.nested_parse(
-            StringList(text.splitlines(), source=self.arguments[0]), self.content_offset, section, match_titles=True
-        )
+        lines = StringList(text.splitlines(), source=self.arguments[0])
+        self.state.nested_parse(lines, self.content_offset, section, match_titles=match_titles)
         return list(section.children)
 
 
 def _math(translator: Any, node: Any) -> None:
-    translator.body.append(convert(node.astext()))
+    translator.body.append(_svg(node.astext(), inline=True))
     raise nodes.SkipNode
 
 
 def _math_block(translator: Any, node: Any) -> None:
-    formula = convert(node.astext(), display="block")
-    translator.body.append(f'<div class="math" tabindex="0">{formula}</div>\n')
+    translator.body.append(f'<div class="dsel-math" tabindex="0">{_svg(node.astext(), inline=False)}</div>\n')
     raise nodes.SkipNode
+
+
+def _svg(formula: str, *, inline: bool) -> str:
+    """Return a formula as SVG in the color of the text, which stands on the line and is read out as LaTeX."""
+    ziamath.config.svg2 = False  # no ids, which several formulas of a page would share
+    svg = ziamath.Latex(formula, size=18.0, inline=inline, color="currentColor").svg()
+    top, height = (float(svg.split('viewBox="')[1].split('"')[0].split()[i]) for i in (1, 3))
+    style = f"vertical-align: {-(top + height):.2f}px"
+    label = escape(" ".join(formula.split()), quote=True)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" style="{style}" ', 1)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive and the renderer of formulas."""
-    app.add_html_math_renderer("mathml", (_math, None), (_math_block, None))
+    app.add_html_math_renderer("svg", (_math, None), (_math_block, None))
     app.add_directive("generated", Generated)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
