@@ -100,7 +100,7 @@ def select(
         subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
         ``"pposs-asy"``. Text names a function as package.module:function.
     **options
-        The method's own options, such as ``iterations``. The README lists them.
+        The method's own options, such as ``iterations``. The page "Methods" of the documentation lists them.
 
     Returns
     -------

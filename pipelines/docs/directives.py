@@ -5,11 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import Any, ClassVar
 
-import ziamath
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from ziamath.config import config
+from ziamath.zmath import Latex
 
 from pipelines.docs import generated
 
@@ -52,8 +53,8 @@ def _math_block(translator: Any, node: Any) -> None:
 
 def _svg(formula: str, *, inline: bool) -> str:
     """Return a formula as SVG in the color of the text, which stands on the line and is read out as LaTeX."""
-    ziamath.config.svg2 = False  # no ids, which several formulas of a page would share
-    svg = ziamath.Latex(formula, size=18.0, inline=inline, color="currentColor").svg()
+    config.svg2 = False  # no ids, which several formulas of a page would share
+    svg = Latex(formula, size=18.0, inline=inline, color="currentColor").svg()
     top, height = (float(svg.split('viewBox="')[1].split('"')[0].split()[i]) for i in (1, 3))
     style = f"vertical-align: {-(top + height):.2f}px"
     label = escape(" ".join(formula.split()), quote=True)
