@@ -43,6 +43,8 @@ from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 PREDICTION: Final = "prediction"
 #: A chunk of predictions has about this many bytes at most.
 CHUNK_BYTES: Final = 16 << 20
+#: So many tasks, if the chunks of the store are small enough.
+_TASKS: Final = 32
 ATTR_PREDICTION: Final = "dsel_prediction"  # int, the version of this layout
 _FORMAT: Final = 1
 
@@ -129,9 +131,9 @@ def predict_store(
 
 
 def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
-    """Return the rows of a chunk of predictions: whole chunks of the store, where these are small enough."""
-    fit = max(1, CHUNK_BYTES // (8 * max(s, N, 1)))
+    """Return the rows of a chunk of predictions: whole chunks of the store, unless these are large."""
     height = dataset.blocks[0].stop if isinstance(dataset.store, Store) else 1
+    fit = max(1, min(CHUNK_BYTES // (8 * max(s, N, 1)), max(height, -(-dataset.m // _TASKS))))
     return min(dataset.m, fit // height * height if fit >= height else fit)
 
 
