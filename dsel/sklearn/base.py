@@ -140,18 +140,18 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (m, n_features_) array, sparse matrix, Dask or xarray object
+        X : (m, s) array, sparse matrix, Dask or xarray object
             Selected columns, as `transform` returns them.
 
         Returns
         -------
         array, sparse matrix, Dask or xarray object
-            Shape (m, n_features_in_). It is lazy if X is.
+            Shape (m, n). It is lazy if X is.
 
         Raises
         ------
         ValueError
-            X does not have `n_features_` columns.
+            X does not have as many columns as were selected.
         """
         check_is_fitted(self)
         if is_lazy_or_labelled(X):

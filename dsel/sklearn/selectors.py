@@ -50,9 +50,9 @@ class SubsetSelector(BaseSelector):
     ----------
     selection_ : Selection
         The result, with coefficients, front and notes.
-    support_ : ndarray of bool, shape (n_features_in_,)
+    support_ : ndarray of bool, shape (n,)
         The mask of the selected columns.
-    indices_ : ndarray of int, shape (n_features_,)
+    indices_ : ndarray of int, shape (s,)
         The selected columns in order of gain.
     n_features_ : int
         The number of selected columns.
