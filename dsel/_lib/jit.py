@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import logging
 import os
 import re
 import sys
@@ -15,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
-log = logging.getLogger("dsel")
+from dsel._lib.separate_kernel import SeparateKernel
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -26,15 +25,25 @@ CHECKED = os.environ.get("DSEL_CHECK_KERNELS", "0") not in ("", "0")
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
-def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -> Callable[[_Function], _Function]:
+def compiled(
+    signature: str | None = None,
+    *,
+    fast: bool = False,
+    inline: bool = False,
+    nogil: bool = False,
+    allocates: bool = False,
+) -> Callable[[_Function], _Function]:
     """Return a decorator that compiles a function for this processor, once, and keeps the result in numba's cache.
 
+    signature: the types of the result and the arguments. With it, compiled callers call the function by its address.
+    Without it, its code is copied into each caller and optimized again there: for small functions in inner loops.
     fast: the order of operations may change; for figures that decide nothing. inline: the body is copied into each
-    caller. nogil: several threads of one process may run it at the same time.
+    caller. nogil: several threads of one process may run it at the same time. allocates: it makes or returns arrays,
+    or calls a function that does. Otherwise no code counts references, which takes time in small functions.
     Call compiled functions with typed integers, np.int64(2), not 2 nor a variable that was set to 2: for a literal,
     numba compiles the called function again, and all that it calls. Attributes of modules (`layout.K`) are typed.
     """
-    options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil}
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil, "no_cfunc_wrapper": True, "_nrt": allocates}
     if CHECKED:
         options["boundscheck"] = True
     if fast:
@@ -43,7 +52,8 @@ def compiled(*, fast: bool = False, inline: bool = False, nogil: bool = False) -
 
     def decorate(function: _Function) -> _Function:
         function.__qualname__ += f"_{_fingerprint(function.__module__)[:12]}"  # numba names the files of its cache so
-        return cast(_Function, njit(**options)(function))
+        dispatcher = njit(**options)(function)
+        return cast(_Function, dispatcher if signature is None else SeparateKernel(dispatcher, signature))
 
     return decorate
 
@@ -78,11 +88,3 @@ def is_compiled(function: Callable[..., Any]) -> bool:
     stats = getattr(function, "stats", None)
     folder = Path(stats.cache_path) if stats is not None and stats.cache_path else None
     return folder is not None and any(folder.glob(f"*.{function.__qualname__}-*.nbi"))
-
-
-def log_compilation(function: Callable[..., Any], what: str = "the search") -> bool:
-    """Log a line if the function was never compiled on this machine, which takes long; return whether that is so."""
-    first = not is_compiled(function)
-    if first:
-        log.info("compiling %s for this machine: about half a minute, only this once", what)
-    return first

@@ -17,11 +17,14 @@ from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
-from numba import carray, types  # type: ignore[attr-defined]
+from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
-from dsel._lib.jit import CHECKED, compiled
+from dsel._lib.jit import CHECKED
 from dsel._lib.types import Floats, Int, Ints
 
 Singles = NDArray[np.float32]
@@ -29,6 +32,7 @@ Singles = NDArray[np.float32]
 #: The type of a block of addresses: a NewType of `Ints` for each layout.
 Block = TypeVar("Block", bound=Ints)
 _Longer = TypeVar("_Longer", bound=Ints)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Slot(int, Generic[Block]):
@@ -181,85 +185,122 @@ class KernelArrays(Generic[Block]):
         return self._arrays[slot]
 
 
-def _pointer(item: Any) -> Callable[[Any], Any]:
-    """Return a function of compiled code that makes an address a pointer to items of a type."""
+def _word(builder: Any, words: Any, place: Any) -> Any:
+    return builder.load(builder.gep(words, [place]))
 
-    def typing(context: Any, address: Any) -> Any:
+
+def _extents(context: Any, builder: Any, block: Any, slot: Any, axes: int, kind: int) -> tuple[Any, list[Any]]:
+    """Return the address and the extents in a slot of P, as values of the code that is built."""
+    words, long = block.data, slot.type
+    if CHECKED:
+        length = cgutils.unpack_tuple(builder, block.shape, 1)[0]
+        outside = builder.icmp_unsigned(">", builder.add(slot, long(_WORDS)), length)
+        _fail_if(context, builder, outside, TypeError, "A kernel asked for a slot that its block does not have")
+        other = builder.icmp_signed("!=", _word(builder, words, builder.add(slot, long(_WORDS - 1))), long(kind))
+        _fail_if(context, builder, other, TypeError, "A kernel asked for an array that is missing or of another type")
+    return _word(builder, words, slot), [_word(builder, words, builder.add(slot, long(1 + x))) for x in range(axes)]
+
+
+def _fail_if(context: Any, builder: Any, condition: Any, error: type[Exception], message: str) -> None:
+    with cgutils.if_unlikely(builder, condition):
+        context.call_conv.return_user_exc(builder, error, (message,))
+
+
+def _array_at(context: Any, builder: Any, array: Any, address: Any, extents: list[Any]) -> Any:
+    """Return the array of these extents, in C order, at an address."""
+    made = context.make_array(array)(context, builder)
+    width = address.type(context.get_abi_sizeof(context.get_data_type(array.dtype)))
+    strides = [width]
+    for extent in extents[:0:-1]:
+        strides.insert(0, builder.mul(strides[0], extent))
+    data = builder.inttoptr(address, made.data.type)
+    populate_array(made, data=data, shape=extents, strides=strides, itemsize=width, meminfo=None)
+    return made._getvalue()
+
+
+def _replaced_by(typing: Any) -> Callable[[_Function], _Function]:
+    view: Any = intrinsic(typing)
+
+    def replace(function: _Function) -> _Function:
+        return cast(_Function, view)
+
+    return replace
+
+
+def _view(item: Any, axes: int) -> Callable[[_Function], _Function]:
+    """Return a decorator that replaces a function by code that makes the view of a slot of P.
+
+    `carray` makes the same machine code in more steps of compilation.
+    """
+    array = types.Array(item, axes, "C")
+    kind = _KINDS[as_dtype(item)] + axes
+
+    def typing(context: Any, P: Any, slot: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+            block = context.make_array(P)(context, builder, arguments[0])
+            address, extents = _extents(context, builder, block, arguments[1], axes, kind)
+            return _array_at(context, builder, array, address, extents)
 
-        pointer: Any = types.CPointer
-        return pointer(item)(types.int64), generate
+        return array(P, types.int64), generate
 
-    return cast(Callable[[Any], Any], intrinsic(typing))
-
-
-_float_pointer, _int_pointer, _single_pointer = (_pointer(x) for x in (types.float64, types.int64, types.float32))
+    return _replaced_by(typing)
 
 
-if CHECKED:
-
-    @compiled()
-    def _address(P: Ints, slot: Int, kind: Int) -> Any:
-        if slot < 0 or slot + _WORDS > P.shape[0] or P[slot + _WORDS - 1] != kind:
-            raise TypeError("A kernel asked for an array that is not there, or is of another type: slot", slot)
-        return P[slot]
-
-    @compiled()
-    def _row_address(P: Block, slot: IntVector[Block], j: Int) -> Any:
-        address = int_vector(P, slot)[j]
-        if address == 0:
-            raise ValueError("A kernel asked for a row that was not fetched: slot, row", slot, j)
-        return address
-
-else:
-
-    @compiled(inline=True)
-    def _address(P: Ints, slot: Int, kind: Int) -> Any:
-        return P[slot]
-
-    @compiled(inline=True)
-    def _row_address(P: Block, slot: IntVector[Block], j: Int) -> Any:
-        return int_vector(P, slot)[j]
-
-
-@compiled(inline=True)
+@_view(types.float64, 1)
 def vector(P: Block, slot: FloatVector[Block]) -> Floats:
     """Return an array of float64 with one axis."""
-    return carray(_float_pointer(_address(P, slot, 11)), (P[slot + 1],))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+@_view(types.float64, 2)
 def matrix(P: Block, slot: FloatMatrix[Block]) -> Floats:
     """Return an array of float64 with two axes."""
-    return carray(_float_pointer(_address(P, slot, 12)), (P[slot + 1], P[slot + 2]))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+@_view(types.float64, 3)
 def cube(P: Block, slot: FloatCube[Block]) -> Floats:
     """Return an array of float64 with three axes."""
-    return carray(_float_pointer(_address(P, slot, 13)), (P[slot + 1], P[slot + 2], P[slot + 3]))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+@_view(types.int64, 1)
 def int_vector(P: Block, slot: IntVector[Block]) -> Ints:
     """Return an array of int64 with one axis."""
-    return carray(_int_pointer(_address(P, slot, 21)), (P[slot + 1],))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+@_view(types.int64, 2)
 def int_matrix(P: Block, slot: IntMatrix[Block]) -> Ints:
     """Return an array of int64 with two axes."""
-    return carray(_int_pointer(_address(P, slot, 22)), (P[slot + 1], P[slot + 2]))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+@_view(types.float32, 2)
 def single_matrix(P: Block, slot: SingleMatrix[Block]) -> Singles:
     """Return an array of float32 with two axes."""
-    return carray(_single_pointer(_address(P, slot, 32)), (P[slot + 1], P[slot + 2]))
+    raise NotImplementedError
 
 
-@compiled(inline=True)
+def _row(context: Any, P: Any, slot: Any, j: Any) -> Any:
+    array = types.Array(types.float64, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = context.make_array(P)(context, builder, arguments[0])
+        place, (extent,) = _extents(context, builder, block, arguments[1], 1, _KINDS[np.dtype(np.int64)] + 1)
+        if CHECKED:
+            outside = builder.icmp_unsigned(">=", arguments[2], extent)
+            _fail_if(context, builder, outside, IndexError, "A kernel asked for a row beyond the last one")
+        address = _word(builder, builder.inttoptr(place, block.data.type), arguments[2])
+        if CHECKED:
+            missing = builder.icmp_signed("==", address, address.type(0))
+            _fail_if(context, builder, missing, ValueError, "A kernel asked for a row that was not fetched")
+        return _array_at(context, builder, array, address, [extent])
+
+    return array(P, types.int64, types.int64), generate
+
+
+@_replaced_by(_row)
 def row(P: Block, slot: RowAddresses[Block], j: Int) -> Floats:
     """Return row j (n,) of a matrix that is given by the addresses of its rows. It must have been fetched."""
-    return carray(_float_pointer(_row_address(P, slot, j)), (P[slot + 1],))
+    raise NotImplementedError

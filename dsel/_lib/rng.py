@@ -33,7 +33,7 @@ def uniform(state: Any, draw: Any) -> Any:
     return np.float64(x >> uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled()
+@compiled(allocates=True)
 def uniforms(seed: Any, iteration: Any, slot: Any, count: Any) -> Any:
     """Return the first `count` uniform numbers on [0, 1) of the stream of this step."""
     state = stream(seed, iteration, slot)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Bools, Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
+from dsel.objective.kernels.elimination import evaluate
 
 
 class SubsetState:
@@ -107,3 +109,13 @@ class SubsetState:
             tables[layout.G][0, :s, :s] = A @ M_S[:, S] @ A
             change = np.einsum("sn,sn->n", a, M_S[:, S] @ a - 2.0 * M_S)
             row[layout.MOMENT] = obj.moment_diagonal + change
+
+
+#: The kernels that insertions and deletions call.
+INSERTION_KERNELS = (table.clear, table.insert, evaluate)
+DELETION_KERNELS = (*INSERTION_KERNELS, table.delete, table.member_loss)
+
+
+def load_subset_kernels(deletes: bool = False) -> None:
+    """Compile what insertions into a `SubsetState` need and, if asked, deletions, the first time on a machine."""
+    load_kernels(*(DELETION_KERNELS if deletes else INSERTION_KERNELS))

@@ -16,6 +16,23 @@ from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
 
 
+@compiled("f8(i8[::1], i8, i8)")
+def known_pair(P: SubsetTables, which: Int, key: Int) -> float:
+    """Return the entry of K (0) or M (1) with this key among the pairs that were fetched; NaN if it was not."""
+    pairs = int_vector(P, layout.PAIRS)
+    low = np.int64(0)
+    high = np.int64(pairs.shape[0])
+    while low < high:
+        middle = (low + high) // 2
+        if pairs[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    if low < pairs.shape[0] and pairs[low] == key:
+        return float(matrix(P, layout.PAIR_VALUES)[which, low])
+    return np.nan
+
+
 @compiled()
 def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> float:
     """Return the entry (j, l) of K or M (`rows`), from the row of the smaller index if possible; NaN if unknown."""
@@ -28,15 +45,10 @@ def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> 
         return float(row(P, rows, a)[b])
     if addresses[b] != 0:
         return float(row(P, rows, b)[a])
-    pairs = int_vector(P, layout.PAIRS)
-    key = a * P[layout.N_COLUMNS] + b
-    where = np.searchsorted(pairs, key)
-    if where < pairs.shape[0] and pairs[where] == key:
-        return float(matrix(P, layout.PAIR_VALUES)[0 if rows == layout.K else 1, where])
-    return np.nan
+    return known_pair(P, 0 if rows == layout.K else 1, a * P[layout.N_COLUMNS] + b)
 
 
-@compiled()
+@compiled("Tuple((f8, i8))(i8[::1], i8[::1], i8)")
 def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     """Return f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, S = members[:s] ascending.
 
@@ -109,7 +121,7 @@ BORDERLINE_RATIO = 10.0
 NOISE_RATIO = 1e-7
 
 
-@compiled()
+@compiled("f8(f8[:, ::1], f8[:, ::1], i8, f8, f8[::1], i8[::1], i8, f8[:, ::1])")
 def eliminated(
     K: Floats, B: Floats, targets: Int, c: float, floor: Floats, members: Ints, s: Int, work: Floats
 ) -> float:

@@ -16,7 +16,7 @@ from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import INEXACT_RATIO
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8[::1], i8)", fast=True)
 def bound_after_insertions(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
     """Return a lower bound on f of slot z's subset with the columns flips[:n_flips] inserted.
 

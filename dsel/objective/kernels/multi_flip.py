@@ -13,7 +13,7 @@ from dsel.objective.kernels.layout import SubsetTables
 from dsel.objective.kernels.neighbour_table import INEXACT_RATIO, gather, project
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8[::1], i8)", fast=True)
 def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> float:
     """Return f of slot z's subset with up to MOST_FLIPS columns flips[:n_flips] flipped at once.
 
@@ -54,7 +54,7 @@ def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> flo
         if f == -np.inf:
             return f
     if outside > 1 and P[layout.GUESSED]:
-        return _bound_block(P, f, outside)
+        return bound_block(P, f, outside)
     return _insert_block(P, f, outside)
 
 
@@ -88,7 +88,7 @@ def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
                 m -= entry(P, layout.M, j, l)
             k = entry(P, layout.K, j, l)
             if np.isnan(k):
-                k = _guess(P, j, l, x, b)
+                k = guess(P, j, l, x, b)
             elif P[layout.ON_DEMAND]:
                 matrix(P, layout.UNKNOWN)[x, b] = 0.0
             blocks[0, x, b] = k - d
@@ -97,8 +97,8 @@ def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
             blocks[1, b, x] = -m
 
 
-@compiled(fast=True)
-def _guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
+@compiled("f8(i8[::1], i8, i8, i8, i8)", fast=True)
+def guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
     """Return an estimate of K_jl, and write its largest possible error (Cauchy and Schwarz) to UNKNOWN[x, b]."""
     tail = vector(P, layout.TAIL)
     matrix(P, layout.UNKNOWN)[x, b] = tail[j] * tail[l]
@@ -106,7 +106,7 @@ def _guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
     return _leading_part(P, j, l)
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8)", fast=True)
 def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
     """Return the inner product of the leading coordinates of two columns."""
     leading = single_matrix(P, layout.LEADING)
@@ -116,8 +116,8 @@ def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
     return k
 
 
-@compiled()
-def _bound_block(P: SubsetTables, f: float, outside: Int) -> float:
+@compiled("f8(i8[::1], f8, i8)")
+def bound_block(P: SubsetTables, f: float, outside: Int) -> float:
     """Return a lower bound on f after inserting the columns J, where entries of K among them are unknown.
 
     With D = E (I + O) E, E^2 the diagonal of D, the gain is tr(D^-1 M) <= sum_x (m_x / d_x) / least, for any lower

@@ -27,7 +27,7 @@ from dsel.objective.kernels.layout import SubsetTables
 INEXACT_RATIO = 1e4
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def clear(P: SubsetTables, z: Int) -> None:
     """Make slot z the empty set."""
     diagonal, scalars = vector(P, layout.K_DIAGONAL), vector(P, layout.SCALARS)
@@ -50,7 +50,7 @@ def clear(P: SubsetTables, z: Int) -> None:
             table[z, layout.MOMENT, j] += b * b
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8)", fast=True)
 def copy(P: SubsetTables, source: Int, z: Int) -> None:
     """Copy slot `source` to slot z."""
     inverse, inner, table = cube(P, layout.A), cube(P, layout.G), cube(P, layout.NEIGHBOURS)
@@ -118,7 +118,7 @@ def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> N
         vectors[layout.Y_J + x, i] = y_ij
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True)
 def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
     """Subtract combinations of the members' rows from the vectors ALONG.
 
@@ -141,7 +141,7 @@ def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
                 along[1, l] -= a_i * cross[l] + y_i * gram[l]
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, f8, f8, f8)", fast=True)
 def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> None:
     """Update d, r and m of all columns after the residual E_0 / d of one is removed (sign -1) or added back (+1).
 
@@ -166,7 +166,7 @@ def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> N
             table[z, layout.MOMENT, l] += u * (u * m + sign * 2.0 * along[1, l])
 
 
-@compiled(fast=True)
+@compiled("b1(i8[::1], i8, i8)", fast=True)
 def insert(P: SubsetTables, z: Int, j: Int) -> bool:
     """Insert column j, whose row must have been fetched, into slot z; return False and do nothing if j depends on S.
 
@@ -197,7 +197,7 @@ def insert(P: SubsetTables, z: Int, j: Int) -> bool:
     return True
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True)
 def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
     """Update A, G (or w) and S for column j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
     inverse = cube(P, layout.A)
@@ -233,7 +233,7 @@ def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
     status[z, layout.DEPTH] += 1
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8)", fast=True)
 def delete(P: SubsetTables, z: Int, j: Int) -> None:
     """Delete member j from slot z. O(n s). Outcomes are not updated."""
     inverse = cube(P, layout.A)
@@ -263,7 +263,7 @@ def delete(P: SubsetTables, z: Int, j: Int) -> None:
     vector(P, layout.F)[z] += loss / d
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True)
 def _shrink_inverse(P: SubsetTables, z: Int, i: Int, d: float, loss: float) -> None:
     """Remove the member at position i from A, G (or w) and S; the vector H is minus its row of A, H_G its row of G."""
     inverse, inner, vectors = cube(P, layout.A), cube(P, layout.G), matrix(P, layout.VECTORS)
@@ -301,7 +301,7 @@ def _shrink_inverse(P: SubsetTables, z: Int, i: Int, d: float, loss: float) -> N
     status[z, layout.DEPTH] += 1
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8)", fast=True)
 def member_loss(P: SubsetTables, z: Int, i: Int) -> float:
     """Return the increase of f when the member at position i is deleted."""
     inner = cube(P, layout.G)
@@ -313,7 +313,7 @@ def member_loss(P: SubsetTables, z: Int, i: Int) -> float:
     return float(loss / cube(P, layout.A)[z, i, i])
 
 
-@compiled()
+@compiled("void(i8[::1], i8)")
 def fill_outcome(P: SubsetTables, z: Int) -> None:
     """Compute f after each single flip of slot z: +inf where a column depends on S, -inf where the table is inexact."""
     table = cube(P, layout.NEIGHBOURS)
@@ -336,7 +336,7 @@ def fill_outcome(P: SubsetTables, z: Int) -> None:
         table[z, layout.OUTCOME, members[z, i]] = -np.inf if inexact else f + member_loss(P, z, i)
 
 
-@compiled(fast=True)
+@compiled("b1(i8[::1], i8, i8[::1], i8)", fast=True)
 def rebuild(P: SubsetTables, z: Int, columns: Ints, s: Int) -> bool:
     """Make slot z the subset columns[:s]; return False if a column depends on those before it. O(n s^2)."""
     clear(P, z)

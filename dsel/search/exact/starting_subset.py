@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
+from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.greedy.exchange import exchange
-from dsel.search.pareto.kernel import run
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.search import Poss, load_pareto_kernels, paper_iterations
 
 #: Most iterations of the Pareto search, and how often it makes an exchange search.
 _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000
@@ -14,7 +13,7 @@ _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000
 
 def starting_subset(objective: Objective, k: int, seed: int = 0) -> tuple[int, ...]:
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search."""
-    log_compilation(run)
+    load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
     points = [exchange(objective, k, start="forward").best(k), exchange(objective, k, seed=seed, restarts=4).best(k)]
     search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
     for point in points:

@@ -5,9 +5,8 @@ Source: the textbook method (Miller, "Subset selection in regression", 2002, sec
 
 from __future__ import annotations
 
-from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path, cheapest, rebuilt
 from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.outcome import SearchOutcome
@@ -47,7 +46,7 @@ def ascending(path: Path, taken: list[list[int]]) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    log_compilation(neighbour_table.insert)
+    load_subset_kernels(deletes=True)
     return backward(task.objective, task.k)
 
 

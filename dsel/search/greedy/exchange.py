@@ -11,13 +11,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from dsel._lib.jit import log_compilation
 from dsel._lib.rng import permutation
 from dsel.config.types import Int
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
-from dsel.objective.subset_state import SubsetState
+from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
 from dsel.search.grouped import greedy
@@ -118,10 +116,14 @@ class ExchangeOptions(Options):
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
+<<<<<<< HEAD
     if task.groups is not None:
         grouped = GroupedObjective(task.objective, task.groups)
         return greedy.exchange(grouped, task.k, task.seed, task.options.restarts, task.options.start)
     log_compilation(neighbour_table.insert)
+=======
+    load_subset_kernels(deletes=True)
+>>>>>>> 7486886 (Compile each kernel once: callers call it by address, and only when they first need it)
     return exchange(task.objective, task.k, task.seed, task.options.restarts, task.options.start)
 
 

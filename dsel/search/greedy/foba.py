@@ -9,13 +9,11 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from dsel._lib.jit import log_compilation
 from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
-from dsel.objective.subset_state import SubsetState
+from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.omp import correlation
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
 from dsel.search.method import Method, SearchTask
@@ -91,7 +89,7 @@ class FobaOptions(Options):
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    log_compilation(neighbour_table.insert)
+    load_subset_kernels(deletes=True)
     return foba(task.objective, task.k, nu=task.options.nu, path_factor=task.options.path_factor)
 
 

@@ -7,10 +7,8 @@ unsupervised feature selection", ICDM 2011.
 
 from __future__ import annotations
 
-from dsel._lib.jit import log_compilation
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
-from dsel.objective.subset_state import SubsetState
+from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.path import grow
 from dsel.search.grouped import greedy
 from dsel.search.grouped.objective import GroupedObjective
@@ -25,9 +23,13 @@ def forward(objective: Objective, k: int) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
+<<<<<<< HEAD
     if task.groups is not None:
         return greedy.forward(GroupedObjective(task.objective, task.groups), task.k)
     log_compilation(neighbour_table.insert)
+=======
+    load_subset_kernels()
+>>>>>>> 7486886 (Compile each kernel once: callers call it by address, and only when they first need it)
     return forward(task.objective, task.k)
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from dsel._lib.jit import log_compilation
 from dsel._lib.types import Floats
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.backward import ascending
 from dsel.search.greedy.path import Path, cheapest
 from dsel.search.method import Method, SearchTask, whole_gram
@@ -80,7 +79,7 @@ def _without(inverse: Floats, coefficients: Floats, i: int) -> tuple[Floats, Flo
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    log_compilation(neighbour_table.insert)
+    load_subset_kernels()
     return rfe(task.objective, task.k)
 
 

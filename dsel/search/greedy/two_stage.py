@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from dsel._lib.jit import log_compilation
 from dsel._lib.rng import weighted_sample
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import neighbour_table
+from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.greedy.path import Path
 from dsel.search.method import Method, SearchTask, whole_gram
 from dsel.search.outcome import SearchOutcome
@@ -59,7 +58,7 @@ def two_stage(objective: Objective, k: int, seed: int = 0) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-    log_compilation(neighbour_table.insert)
+    load_subset_kernels()
     return two_stage(task.objective, task.k, task.seed)
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from dsel._lib.jit import log_compilation
 from dsel.config.types import Int
 from dsel.search.anytime import Stop, drive
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
@@ -15,6 +14,7 @@ from dsel.search.parallel.on_workers import WorkerOptions, isolation_of, own_iso
 from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.synchronous_kernel import run_rounds
+from dsel.search.pareto.search import load_pareto_kernels
 
 
 class PpossOptions(WorkerOptions):
@@ -58,7 +58,7 @@ def run(task: SearchTask) -> SearchOutcome:
         else:
             search = Pposs.restore(task.state, own_isolation(task))
         return run_evaluations(task, search, stop)
-    log_compilation(run_rounds)
+    load_pareto_kernels(task.objective, loop=run_rounds)
     whole_rounds = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
     if task.state is None:
         settings = {"processors": N, "seed": task.seed, "isolation": options.isolation, "memory_limit": options.memory}

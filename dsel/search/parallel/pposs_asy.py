@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsel._lib.jit import log_compilation
 from dsel.objective.dense import DenseObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
@@ -23,7 +22,7 @@ from dsel.search.parallel.on_workers import (
     run_on_workers,
 )
 from dsel.search.parallel.worker_tasks import RunSlices
-from dsel.search.pareto import kernel
+from dsel.search.pareto.search import load_pareto_kernels
 
 log = logging.getLogger("dsel")
 
@@ -50,7 +49,7 @@ def run(task: SearchTask) -> SearchOutcome:
         else:
             search = AsyncPposs.restore(task.state, own_isolation(task))
         return run_evaluations(task, search, stop)
-    if log_compilation(kernel.run):
+    if load_pareto_kernels(objective):
         _compile_slices()
     if task.state is None:
         sliced = SlicedPposs(objective, task.k, seed=task.seed, isolation=options.isolation)

@@ -22,6 +22,8 @@ class PpossRounds(Poss):
     `iteration` counts offspring: N times the rounds.
     """
 
+    _loop: Any = run_rounds
+
     def __init__(
         self, objective: Objective, k: int, *, processors: int, seed: int = 0, isolation: Isolation = "none",
         memory_limit: int = 8 << 30,

@@ -25,7 +25,7 @@ from dsel.search.pareto.kernel import (
 )
 
 
-@compiled()
+@compiled("i8(i8[::1], i8, i8, i8[:, ::1])")
 def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -> int:
     """Continue to round `until`, until the target is reached, the archive is full or inputs are missing.
 
@@ -95,7 +95,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     return archive.DONE
 
 
-@compiled()
+@compiled("void(i8[::1], i8, b1, i8[::1])")
 def _insert_survivor(P: ArchiveTables, parent: Int, archived: Bool, survivor: Ints) -> None:
     """Offer a survivor to the archive: from its parent's table, or the empty set's if the parent was removed."""
     flips, k = int_vector(P, archive.FLIPS), int_vector(P, archive.RULES)[archive.LIMIT]

@@ -30,7 +30,7 @@ BAND = 1e-9
 REBUILD_AFTER = 96
 
 
-@compiled()
+@compiled("i8(i8[::1], i8, i8)")
 def write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
     """Write the parent's members with the flips applied, ascending, to CANDIDATE, and return their number."""
     members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
@@ -66,7 +66,7 @@ def flipped_size(status: Ints, position: Ints, parent: Int, flips: Ints, n_flips
     return size
 
 
-@compiled()
+@compiled("void(i8[::1], i8)")
 def refresh_best(P: ArchiveTables, cls: Int) -> None:
     """Compute BEST of one class from the archived solutions."""
     slots, best, f = int_matrix(P, archive.SLOT), matrix(P, archive.BEST), vector(P, layout.F)
@@ -78,7 +78,7 @@ def refresh_best(P: ArchiveTables, cls: Int) -> None:
         best[cls, size] = least
 
 
-@compiled()
+@compiled("void(i8[::1], i8, i8, f8)")
 def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None:
     """Remove the solutions that a solution of this class, size and value weakly dominates."""
     slots = int_matrix(P, archive.SLOT)
@@ -101,7 +101,7 @@ def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None
         free[free.shape[0] - members] = slot
 
 
-@compiled()
+@compiled("b1(i8[::1], i8, i8, i8, i8, f8)")
 def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: Int, value: float) -> bool:
     """Make the table of a slot for the candidate: from its parent's table, or from scratch if that is inexact.
 
@@ -142,7 +142,7 @@ def offspring_value(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -
     return value_after_flips(P, parent, flips, n_flips)
 
 
-@compiled()
+@compiled("void(i8[::1], i8, f8)")
 def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
     """Add a row to TRACE if the value is the best so far with at most k columns."""
     best = matrix(P, archive.BEST)
@@ -162,7 +162,7 @@ def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
     count[archive.LAST_GAIN] = count[archive.ITERATION]
 
 
-@compiled()
+@compiled("b1(i8[::1], i8, i8)")
 def try_insert(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     """Apply lines 6 to 9 of Algorithm 2 to the subset that differs from slot `parent` by FLIPS; return if archived.
 
@@ -209,7 +209,7 @@ def try_insert(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     return True
 
 
-@compiled()
+@compiled("b1(i8[::1], i8[::1], i8)")
 def merge_external(P: ArchiveTables, columns: Ints, s: Int) -> bool:
     """Offer a subset found elsewhere to the archive, columns[:s] in ascending order; return whether it is archived.
 
@@ -240,7 +240,7 @@ def merge_external(P: ArchiveTables, columns: Ints, s: Int) -> bool:
     return try_insert(P, nearest, n_flips)
 
 
-@compiled()
+@compiled("i8(i8[::1], i8, i8, f8)")
 def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
     """Return what must be fetched before the subset that differs from slot `parent` by FLIPS can be evaluated.
 
@@ -262,7 +262,7 @@ def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) ->
     return archive.REFUSED if value > limit or rank < size else archive.ROWS_NEEDED
 
 
-@compiled()
+@compiled("UniTuple(i8, 2)(i8[::1], i8, i8, i8[::1], i8[::1])", allocates=True)
 def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
     """Find the inputs that the next rounds would ask for, if the archive's subsets stayed the same until `until`.
 
@@ -336,7 +336,7 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     return found, columns
 
 
-@compiled()
+@compiled("void(i8[::1], i8)")
 def exchange_search(P: ArchiveTables, iteration: Int) -> None:
     """Perturb an archived subset, search from it by exchanges, and offer the local optimum to the archive.
 
@@ -377,7 +377,7 @@ def exchange_search(P: ArchiveTables, iteration: Int) -> None:
         try_insert(P, parent, n_flips)
 
 
-@compiled()
+@compiled("i8(i8[::1], i8, i8[::1])")
 def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     """Continue to iteration `until`, until the target is reached, the archive is full or inputs are missing.
 

@@ -22,7 +22,7 @@ MIN_GAIN = 1e-9
 MAX_SWEEPS = 30
 
 
-@compiled()
+@compiled("void(i8[::1], i8, i8, i8, f8, u8)")
 def perturb(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state: Int) -> None:
     """Fill slot z with `size` columns: each of slot `source` with probability 1 - share, and random others."""
     members = int_matrix(P, layout.SORTED)
@@ -43,7 +43,7 @@ def perturb(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state
             insert(P, z, j)
 
 
-@compiled()
+@compiled("i8(i8[::1], i8)")
 def _best_insertion(P: SubsetTables, z: Int) -> int:
     """Return the column whose insertion into slot z gains most; -1 where none is independent of its subset."""
     table, position, floor = cube(P, layout.NEIGHBOURS), int_matrix(P, layout.POSITION), vector(P, layout.FLOOR)
@@ -57,7 +57,7 @@ def _best_insertion(P: SubsetTables, z: Int) -> int:
     return best
 
 
-@compiled()
+@compiled("void(i8[::1], i8, i8[::1])")
 def local_search(P: SubsetTables, z: Int, columns: Ints) -> None:
     """Change slot z to a local optimum under exchanges of one column. O(n s^2) per sweep; `columns` is scratch."""
     members, status, f = int_matrix(P, layout.S), int_matrix(P, layout.STATUS), vector(P, layout.F)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dsel._lib.jit import log_compilation
 from dsel.config.types import Int
 from dsel.search.anytime import drive
 from dsel.search.greedy.exchange import exchange
@@ -17,10 +16,9 @@ from dsel.search.grouped.poss import run_poss
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.worker_tasks import bind
-from dsel.search.pareto import kernel
 from dsel.search.pareto.criterion import Criterion, CriterionPoss
 from dsel.search.pareto.options import ArchiveOptions, needs_no_function
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.search import Poss, load_pareto_kernels
 
 
 class PossOptions(ArchiveOptions):
@@ -81,8 +79,8 @@ def run(task: SearchTask) -> SearchOutcome:
 
 def _search(task: SearchTask) -> Poss:
     """Return the compiled search on the quadratic objective, ready to advance."""
-    log_compilation(kernel.run)
     objective, options = task.objective, task.options
+    load_pareto_kernels(objective, options.exchange_every)
     if task.state is not None:
         search = Poss.restore(objective, task.state, options.memory)
     else:

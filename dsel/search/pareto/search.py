@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.rng import binomial_cdf
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.kernels import layout
+from dsel.objective.kernels import elimination, layout, multi_flip
 from dsel.objective.kernels.elimination import evaluate
+from dsel.objective.kernels.insertion_bound import bound_after_insertions
 from dsel.objective.kernels.neighbour_table import clear, fill_outcome, rebuild
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.pareto import archive_layout as archive
@@ -39,6 +41,22 @@ _NO_SCRIPT = np.empty(0, np.int64)
 def paper_iterations(k: int, n: int) -> int:
     """Return T = floor(2 e k^2 n), the number of iterations in Theorem 1 of the POSS paper."""
     return math.floor(2.0 * math.e * k * k * n)
+
+
+def load_pareto_kernels(
+    objective: Objective, exchange_every: int = 0, loop: Any = engine.run, others: Sequence[Any] = ()
+) -> bool:
+    """Compile what a Pareto search on this objective needs, and return whether this machine compiles some of it now.
+
+    loop: the kernel of the iterations. others: more kernels to compile at the same time.
+    """
+    unused: list[Any] = [] if exchange_every else [engine.exchange_search]
+    if objective.few_targets or not objective.has_gram:
+        unused.append(bound_after_insertions)
+    if objective.has_gram:
+        unused += [engine.missing_inputs, elimination.known_pair, multi_flip.guess, multi_flip.bound_block]
+    fetches = () if objective.has_gram else (engine.look_ahead,)
+    return load_kernels(loop, clear, fill_outcome, *fetches, *others, without=unused)
 
 
 class Poss:
@@ -67,6 +85,9 @@ class Poss:
     archived: without that column f is the same and the subset smaller, and the literal algorithm keeps it until it
     finds that out. With isolation a subset of 2k columns or more is not archived, even if its class is empty.
     """
+
+    #: The kernel of the iterations.
+    _loop: Any = engine.run
 
     def __init__(
         self,
@@ -179,6 +200,7 @@ class Poss:
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts."""
+        load_pareto_kernels(self.objective, int(self._settings["exchange_every"]), self._loop)
         self.advance(self.iteration)
 
     def _run(self, until: int, script: NDArray[np.int64]) -> bool:

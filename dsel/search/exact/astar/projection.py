@@ -16,7 +16,7 @@ _CANCELLED = 1e-6
 _NOTHING = 1e-26
 
 
-@compiled()
+@compiled(allocates=True)
 def project_out(
     W: Floats, P: Floats, PW: Floats, S: Ints, norms: Floats, squares: Floats, Z: Floats, Z_S: Floats
 ) -> float:

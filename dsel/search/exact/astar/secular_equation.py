@@ -29,7 +29,7 @@ def downdated(d: Floats, Z: Floats, q: int) -> Floats:
     return found
 
 
-@compiled()
+@compiled(allocates=True)
 def _all_roots(d: Floats, squares: Floats, found: Floats) -> None:
     """Write the first eigenvalues for each row of squares (t, r) into found (q, t)."""
     r = d.size

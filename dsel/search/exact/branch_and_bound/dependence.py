@@ -21,7 +21,7 @@ from dsel.search.exact.branch_and_bound.layout import BranchState
 NO_PLACE, PIVOTS_ALONE = np.int64(-1), np.int64(0)
 
 
-@compiled(fast=True)
+@compiled("i8(i8[::1], i8, i8, i8)", fast=True)
 def collect_members(P: BranchState, d: Int, i: Int, l: Int) -> int:
     """Write S at depth d with places i and l of its R (-1: none) to MEMBERS, ascending, and return its size."""
     members, base, count = int_vector(P, layout.MEMBERS), int_vector(P, layout.BASE), int_vector(P, layout.COUNT)
@@ -46,7 +46,7 @@ def collect_members(P: BranchState, d: Int, i: Int, l: Int) -> int:
     return size
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8, i8, i8)", fast=True)
 def value_by_rule(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float:
     """Return f of S with i and l by the objective's rule, NaN if it is dependent; see `eliminated`."""
     size = collect_members(P, d, i, l)
@@ -57,13 +57,13 @@ def value_by_rule(P: BranchState, d: Int, i: Int, l: Int, targets: Int) -> float
     )  # fmt: skip
 
 
-@compiled(fast=True)
+@compiled("b1(i8[::1], i8, i8)", fast=True)
 def is_dependent(P: BranchState, d: Int, i: Int) -> bool:
     """Return whether S with i is dependent by the objective's rule."""
     return not value_by_rule(P, d, i, NO_PLACE, PIVOTS_ALONE) < np.inf
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True)
 def record_if_better(P: BranchState, d: Int, i: Int, l: Int) -> None:
     """Record S with places i and l of its R (-1: none) if it is independent and better than the incumbent."""
     frame, best, allowed = int_matrix(P, layout.FRAME), int_vector(P, layout.BEST), int_matrix(P, layout.ALLOWED)

@@ -18,7 +18,7 @@ from dsel.search.exact.branch_and_bound.layout import BranchState
 from dsel.search.exact.branch_and_bound.suffix_bounds import add_least, copy_to_scratch, list_children, suffix_bound
 
 
-@compiled(fast=True)
+@compiled("i8(i8[::1], i8, i8, i8[::1], i8)", fast=True)
 def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     """Order the columns before `split`, and return the place up to which they are the next core.
 
@@ -49,7 +49,7 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     return place
 
 
-@compiled(fast=True)
+@compiled("i8(i8[::1], i8, i8, i8[::1], i8)", fast=True, allocates=True)
 def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> Int:
     """Write the core of each column of R to CORE, and return the number of cores; q + 1: there is no better subset.
 
@@ -86,7 +86,7 @@ def find_cores(P: BranchState, d: Int, q: Int, order: Ints, crossing: Int) -> In
     return found
 
 
-@compiled(fast=True)
+@compiled("UniTuple(i8, 2)(i8[::1], i8, i8, i8[::1], i8, i8)", fast=True, allocates=True)
 def branch_on_smallest_core(
     P: BranchState, d: Int, q: Int, order: Ints, found: Int, crossing: Int
 ) -> tuple[Int, Int]:  # fmt: skip

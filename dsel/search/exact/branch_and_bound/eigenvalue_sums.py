@@ -8,7 +8,7 @@ from dsel._lib.jit import compiled
 from dsel._lib.types import Floats, Int
 
 
-@compiled(fast=True)
+@compiled("f8(f8[:, ::1], i8)", fast=True, allocates=True)
 def sum_of_largest(H: Floats, q: Int) -> float:
     """Return the sum of the q largest eigenvalues of a symmetric matrix, infinity if an element is not finite."""
     N = H.shape[0]
@@ -29,7 +29,7 @@ def sum_of_largest(H: Floats, q: Int) -> float:
     return total
 
 
-@compiled(fast=True)
+@compiled("f8(f8[:, ::1], f8[::1], i8)", fast=True)
 def sum_of_largest_diagonal(H: Floats, w: Floats, q: Int) -> float:
     """Return the sum of the q largest diagonal elements of H - w w', at most that of the eigenvalues (Schur)."""
     N = H.shape[0]
@@ -52,7 +52,7 @@ def sum_of_largest_diagonal(H: Floats, w: Floats, q: Int) -> float:
     return total
 
 
-@compiled(fast=True)
+@compiled("f8(f8[:, ::1], i8, f8, f8)", fast=True)
 def block_upper_bound(leading: Floats, q: Int, trace: float, slack: float) -> float:
     """Return an upper bound on the sum of the q largest eigenvalues of a positive semidefinite matrix of this trace.
 

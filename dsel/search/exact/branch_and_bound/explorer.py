@@ -9,13 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.jit import log_compilation
 from dsel._lib.kernel_arrays import KernelArrays
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError
 from dsel.search.exact.base import MARGIN
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
+from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
 from dsel.search.exact.branch_and_bound import layout as at
+from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
+    block_upper_bound,
+    sum_of_largest,
+    sum_of_largest_diagonal,
+)
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.branch_and_bound.log_records import DEPENDENT
 from dsel.search.exact.proof_log import LogPart, OpenNode, SegmentLog
@@ -185,11 +191,23 @@ class Explorer:
 
     def warm_up(self) -> None:
         """Compile the kernel, the first time on a machine."""
-        log_compilation(explore, "branch and bound")
+        load_kernels(explore, begin, what="branch and bound", without=self._unused_kernels())
         explore(self._memory.P, 0)
         if self.idle:
             begin(self._memory.P, 0, 0)
             self.stop()
+
+    def _unused_kernels(self) -> list[Any]:
+        logs = [log_records.log_branching, log_records.log_dropped, log_records.log_number, log_records.log_bound]
+        unused: list[Any] = [] if self._count[at.LOGGING] else logs
+        if self.bound != "eigenvalue":
+            unused.append(kernel.residual_targets)
+        if self.bound != "combined":
+            unused += [disjoint_cores.find_cores, disjoint_cores.branch_on_smallest_core]
+        if self.bound == "leaps" or (self.bound == "combined" and self.problem.N == 1):  # a trace is the bound
+            unused += [sum_of_largest, sum_of_largest_diagonal, block_upper_bound, suffix_bounds.without_column]
+            unused += [suffix_bounds.explained_gram, suffix_bounds.explained_gram_of_columns]
+        return unused
 
     def reset_pruned(self) -> None:
         """Forget the bounds of pruned nodes."""

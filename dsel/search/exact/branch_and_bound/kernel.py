@@ -47,7 +47,7 @@ from dsel.search.exact.branch_and_bound.log_records import (
 from dsel.search.exact.branch_and_bound.suffix_bounds import list_children
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def _singles(P: BranchState, d: Int) -> None:
     """Write |b_i|^2 of each column of R and whether it depends on S; record the best subset with one more column."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
@@ -68,7 +68,7 @@ def _singles(P: BranchState, d: Int) -> None:
             record_if_better(P, d, i, NO_PLACE)
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True, allocates=True)
 def _pairs(P: BranchState, d: Int) -> None:
     """Record the best subset with two more columns."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
@@ -117,7 +117,7 @@ def _pairs(P: BranchState, d: Int) -> None:
                 record_if_better(P, d, i, l)
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8)", fast=True, allocates=True)
 def _branch(P: BranchState, d: Int, q: Int) -> None:
     """Order R, bound the children and list those that may hold a better subset."""
     frame, children, moments = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN), matrix(P, layout.MOMENTS)
@@ -153,7 +153,7 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
         _arrange(P, d, order)
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8[::1])", fast=True, allocates=True)
 def _arrange(P: BranchState, d: Int, order: Ints) -> None:
     """Permute R, G and B of depth d into this order."""
     gram = cube(P, layout.GRAM)[d]
@@ -180,7 +180,7 @@ def _arrange(P: BranchState, d: Int, order: Ints) -> None:
             cross[i, x] = work_cross[i, x]
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def _open(P: BranchState, d: Int) -> None:
     """Visit the node at depth d: compare its supersets by one or two columns, or list its children."""
     frame, count = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT)
@@ -196,7 +196,7 @@ def _open(P: BranchState, d: Int) -> None:
         log_number(P, COMPARED)
 
 
-@compiled(fast=True)
+@compiled("b1(i8[::1], i8, i8)", fast=True)
 def _descend(P: BranchState, d: Int, i: Int) -> bool:
     """Make child i of the node at depth d the node at depth d + 1, and return False if i depends on S.
 
@@ -237,7 +237,7 @@ def _descend(P: BranchState, d: Int, i: Int) -> bool:
     return True
 
 
-@compiled(fast=True)
+@compiled("i8(i8[::1], i8, i8)", fast=True, allocates=True)
 def _given(P: BranchState, d: Int, i: Int) -> int:
     """Write R, G and B of depth d + 1, for the places after i at depth d given i, and return the size of R.
 
@@ -289,7 +289,7 @@ def _given(P: BranchState, d: Int, i: Int) -> int:
     return kept
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True, allocates=True)
 def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
     """Make depth d the node of S = START[:s] (ascending, independent) and R = START[s:s + t]. O(s (s + t)^2)."""
     gram = cube(P, layout.GRAM)[d]
@@ -338,14 +338,14 @@ def _from_root(P: BranchState, d: Int, s: Int, t: Int) -> None:
             for x in range(N):
                 cross[i, x] -= u * rows_cross[a, x]
     if int_vector(P, layout.COUNT)[layout.BOUND] == layout.EIGENVALUE:
-        _residual_targets(P, d, rows_cross)
+        residual_targets(P, d, rows_cross)
     frame[d, layout.T] = t
     frame[d, layout.LEFT] = 0
     error[layout.F_OF_S, d] = f
 
 
-@compiled(fast=True)
-def _residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
+@compiled("void(i8[::1], i8, f8[:, ::1])", fast=True)
+def residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
     """Write the residual Gram matrix of the targets at depth d: what the rows of `explained` (s, N) leave."""
     targets, root = cube(P, layout.TARGETS)[d], matrix(P, layout.ROOT_TARGETS)
     for x in range(root.shape[0]):
@@ -355,7 +355,7 @@ def _residual_targets(P: BranchState, d: Int, explained: Floats) -> None:
                 targets[x, y] -= explained[a, x] * explained[a, y]
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8)", fast=True)
 def begin(P: BranchState, s: Int, t: Int) -> None:
     """Make depth 0 the node of S = START[:s] (ascending) and R = START[s:s + t]; a dependent S has no open node."""
     count, base, columns = int_vector(P, layout.COUNT), int_vector(P, layout.BASE), int_vector(P, layout.START)
@@ -370,7 +370,7 @@ def begin(P: BranchState, s: Int, t: Int) -> None:
         _from_root(P, np.int64(0), s, t)
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def explore(P: BranchState, budget: Int) -> None:
     """Visit nodes depth first, until `budget` nodes are visited, none is open (COUNT[DEPTH] < 0), or the log is full.
 

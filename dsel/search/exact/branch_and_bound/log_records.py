@@ -31,7 +31,7 @@ DROPPED = np.int64(5)
 CORES = np.int64(6)
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8)", fast=True)
 def log_number(P: BranchState, number: Int) -> None:
     """Append a number to the log."""
     count = int_vector(P, layout.COUNT)
@@ -39,7 +39,7 @@ def log_number(P: BranchState, number: Int) -> None:
     count[layout.LOGGED] += 1
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], f8)", fast=True)
 def log_bound(P: BranchState, bound: float) -> None:
     """Append the bound of a record."""
     count = int_vector(P, layout.COUNT)
@@ -47,7 +47,7 @@ def log_bound(P: BranchState, bound: float) -> None:
     count[layout.LOGGED_BOUNDS] += 1
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8[::1], i8)", fast=True)
 def log_dropped(P: BranchState, d: Int, order: Ints, size: Int) -> None:
     """Append that the first `size` columns of this order leave R of depth d."""
     allowed = int_matrix(P, layout.ALLOWED)
@@ -57,7 +57,7 @@ def log_dropped(P: BranchState, d: Int, order: Ints, size: Int) -> None:
         log_number(P, allowed[d, order[a]])
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True)
 def _log_cores(P: BranchState, d: Int, t: Int, found: Int) -> None:
     core, bounds, allowed = int_vector(P, layout.CORE), vector(P, layout.CORE_BOUND), int_matrix(P, layout.ALLOWED)
     log_number(P, CORES)
@@ -73,7 +73,7 @@ def _log_cores(P: BranchState, d: Int, t: Int, found: Int) -> None:
         log_bound(P, bounds[x])
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8[::1], i8, i8, i8, i8)", fast=True)
 def log_branching(
     P: BranchState, d: Int, q: Int, order: Ints, first: Int, begin: Int, crossing: Int, found: Int
 ) -> None:  # fmt: skip

@@ -19,7 +19,7 @@ from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
 from dsel.search.exact.branch_and_bound.layout import BranchState
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8[::1])", fast=True)
 def copy_to_scratch(P: BranchState, d: Int, order: Ints) -> None:
     """Copy G and B of depth d to the scratch matrices in this order, and set A = 0."""
     gram = cube(P, layout.GRAM)[d]
@@ -92,7 +92,7 @@ def _least(P: BranchState, d: Int, first: Int, a: Int, N: Int, order: Ints) -> I
     return chosen
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8, i8, i8[::1])", fast=True)
 def add_least(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
     """Put the column of first..a that adds least to A at place a, add it, and return what it adds to the trace.
 
@@ -112,7 +112,7 @@ def add_least(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
     return float(z / work[a, a])
 
 
-@compiled(fast=True)
+@compiled("void(i8[::1], i8, i8, i8, i8[::1])", fast=True)
 def put_least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> None:
     """Put the column of first..a that explains least alone at place a."""
     gram, moments = cube(P, layout.GRAM)[d], matrix(P, layout.MOMENTS)
@@ -123,8 +123,8 @@ def put_least_gain_last(P: BranchState, d: Int, first: Int, a: Int, order: Ints)
     order[p], order[a] = order[a], order[p]
 
 
-@compiled(fast=True)
-def _explained_gram(P: BranchState, a: Int, t: Int) -> Floats:
+@compiled("f8[:, ::1](i8[::1], i8, i8)", fast=True, allocates=True)
+def explained_gram(P: BranchState, a: Int, t: Int) -> Floats:
     """Return A (N, N) of the columns a..t - 1 of the scratch matrices."""
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     A: Floats = cube(P, layout.WHOLE)[0]
@@ -134,8 +134,8 @@ def _explained_gram(P: BranchState, a: Int, t: Int) -> Floats:
     return A
 
 
-@compiled(fast=True)
-def _explained_gram_of_columns(P: BranchState, a: Int, t: Int) -> Floats:
+@compiled("f8[:, ::1](i8[::1], i8, i8)", fast=True, allocates=True)
+def explained_gram_of_columns(P: BranchState, a: Int, t: Int) -> Floats:
     """Return Z Z' (t - a, t - a) of the columns a..t - 1, whose nonzero eigenvalues are those of A."""
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     M = np.empty((t - a, t - a))
@@ -149,8 +149,8 @@ def _explained_gram_of_columns(P: BranchState, a: Int, t: Int) -> Floats:
     return M
 
 
-@compiled(fast=True)
-def _without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> Floats:
+@compiled("f8[:, ::1](i8[::1], i8, i8, i8[::1], f8[::1])", fast=True, allocates=True)
+def without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> Floats:
     """Return A - w w' for w of the column at place a or, if it is smaller, Z Z' without that column's direction."""
     work, floor, allowed = matrix(P, layout.WORK), vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     m = order.size - a
@@ -164,13 +164,13 @@ def _without_column(P: BranchState, d: Int, a: Int, order: Ints, w: Floats) -> F
             norm += u[l] * u[l]
             sound = sound and pivot > floor[allowed[d, order[a + l]]]  # otherwise u may be rounding
         if sound:
-            return _projected(_explained_gram_of_columns(P, a, order.size), u / np.sqrt(norm))
+            return _projected(explained_gram_of_columns(P, a, order.size), u / np.sqrt(norm))
     H: Floats = cube(P, layout.WHOLE)[1]
-    subtract_outer(H, _explained_gram(P, a, order.size), w)
+    subtract_outer(H, explained_gram(P, a, order.size), w)
     return H
 
 
-@compiled(fast=True)
+@compiled("f8[:, ::1](f8[:, ::1], f8[::1])", fast=True, allocates=True)
 def _projected(M: Floats, u: Floats) -> Floats:
     """Overwrite M by (I - u u') M (I - u u') for a unit vector u, and return it."""
     m = u.size
@@ -186,7 +186,7 @@ def _projected(M: Floats, u: Floats) -> Floats:
     return M
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8, i8, f8, f8, f8, b1)", fast=True, allocates=True)
 def suffix_bound(P: BranchState, q: Int, a: Int, t: Int, top: float, trace: float, slack: float, exact: Bool) -> float:
     """Return an upper bound on the sum of the q largest eigenvalues of A, of the columns a..t - 1.
 
@@ -208,10 +208,10 @@ def suffix_bound(P: BranchState, q: Int, a: Int, t: Int, top: float, trace: floa
             return bound
     if leading.shape[0] == N:
         return min(sum_of_largest(leading, q), trace)
-    return min(sum_of_largest(_explained_gram_of_columns(P, a, t) if t - a < N else _explained_gram(P, a, t), q), trace)
+    return min(sum_of_largest(explained_gram_of_columns(P, a, t) if t - a < N else explained_gram(P, a, t), q), trace)
 
 
-@compiled(fast=True)
+@compiled("f8(i8[::1], i8, i8, i8, i8[::1], f8, f8, b1)", fast=True, allocates=True)
 def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: float, slack: float, exact: Bool) -> float:
     """Return an upper bound on what the child at place a and q - 1 columns after it explain."""
     gram = cube(P, layout.GRAM)[d]
@@ -238,11 +238,11 @@ def _child_bound(P: BranchState, d: Int, a: Int, q: Int, order: Ints, trace: flo
         bound = gain + block_upper_bound(leading[1], q - 1, trace - gain, slack - gain)
         if bound < np.inf:
             return bound
-    H = leading[1] if leading.shape[1] == N else _without_column(P, d, a, order, w)
+    H = leading[1] if leading.shape[1] == N else without_column(P, d, a, order, w)
     return min(trace, gain + sum_of_largest(H, q - 1))
 
 
-@compiled(fast=True)
+@compiled("i8(i8[::1], i8, i8, i8[::1], i8, i8)", fast=True)
 def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split: Int) -> Int:
     """Order the columns from `first` on, bound their children, and list those that may hold a better subset.
 

@@ -1,0 +1,90 @@
+"""Compile the kernels that a search will call before it starts, on all cores and while a line says so."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dsel._lib.jit import is_compiled
+from dsel._lib.separate_kernel import SeparateKernel
+
+log = logging.getLogger("dsel")
+
+#: A process that helps takes about as long to start as this many kernels to compile.
+_WORTH_A_PROCESS = 8
+#: Most processes that compile at a time, this one included.
+_MOST_PROCESSES = 4
+
+
+def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any] = ()) -> bool:
+    """Compile these kernels and all that they call, and return whether this machine compiles some of them now.
+
+    Parameters
+    ----------
+    *entries : compiled functions
+        The kernels that are called from Python.
+    what : str
+        What they are for, for the log.
+    without : sequence of compiled functions
+        Kernels that are left out with what only they call. A kernel that is called nevertheless is compiled then.
+    """
+    kernels = reachable(entries, without)
+    if all(kernel.is_loaded for kernel in kernels):
+        return False
+    missing = [kernel for kernel in kernels if not kernel.is_loaded and not is_compiled(kernel)]
+    if missing:
+        log.info("compiling %s for this machine: some seconds, only this once", what)
+        missing.sort(key=_size, reverse=True)
+    with _helpers(missing):
+        for kernel in [*missing, *kernels]:
+            kernel.load()
+    return bool(missing)
+
+
+def reachable(entries: Sequence[Any], without: Sequence[Any] = ()) -> list[SeparateKernel]:
+    """Return the kernels among `entries` and those that they call, directly or not."""
+    found: list[SeparateKernel] = []
+    seen = {id(x) for x in without}
+    waiting = list(entries)
+    while waiting:
+        function = waiting.pop()
+        python = getattr(function, "py_func", None)
+        if python is None or id(function) in seen:
+            continue
+        seen.add(id(function))
+        if isinstance(function, SeparateKernel):
+            found.append(function)
+        waiting += [python.__globals__[name] for name in python.__code__.co_names if name in python.__globals__]
+    return found
+
+
+def _size(kernel: SeparateKernel) -> int:
+    return len(kernel.py_func.__code__.co_code)
+
+
+@contextlib.contextmanager
+def _helpers(missing: list[SeparateKernel]) -> Iterator[None]:
+    """Let other processes compile the last of these kernels into the cache while this one compiles the first."""
+    processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES, 1 + len(missing) // _WORTH_A_PROCESS)
+    started = []
+    for x in range(processes - 1):
+        names = [f"{kernel.__module__}:{kernel.__name__}" for kernel in missing[::-1][x :: processes - 1]]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with contextlib.suppress(OSError):  # this process then compiles all
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-m", "dsel._lib.compile_kernels", *names], env=environment,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                )
+            )  # fmt: skip
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
