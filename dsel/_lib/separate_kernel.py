@@ -76,8 +76,10 @@ class SeparateKernel:
         """Compile the function, or take it from the cache."""
         if self.is_loaded:
             return
-        self._dispatcher.compile(self._types_of)
+        self._dispatcher.compile(self.signature.args)
         code = self._dispatcher.overloads[self.signature.args]
+        if code.signature.return_type != self.signature.return_type:
+            raise TypeError(f"{self.__name__} returns {code.signature.return_type}, not {self.signature.return_type}.")
         self._cell.value = code.library.get_pointer_to_function(code.fndesc.llvm_func_name)
 
     def call_from(self, context: Any, builder: Any, arguments: Any) -> Any:
