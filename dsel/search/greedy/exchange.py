@@ -116,14 +116,10 @@ class ExchangeOptions(Options):
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-<<<<<<< HEAD
     if task.groups is not None:
         grouped = GroupedObjective(task.objective, task.groups)
         return greedy.exchange(grouped, task.k, task.seed, task.options.restarts, task.options.start)
-    log_compilation(neighbour_table.insert)
-=======
     load_subset_kernels(deletes=True)
->>>>>>> 7486886 (Compile each kernel once: callers call it by address, and only when they first need it)
     return exchange(task.objective, task.k, task.seed, task.options.restarts, task.options.start)
 
 

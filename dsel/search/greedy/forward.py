@@ -23,13 +23,9 @@ def forward(objective: Objective, k: int) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-<<<<<<< HEAD
     if task.groups is not None:
         return greedy.forward(GroupedObjective(task.objective, task.groups), task.k)
-    log_compilation(neighbour_table.insert)
-=======
     load_subset_kernels()
->>>>>>> 7486886 (Compile each kernel once: callers call it by address, and only when they first need it)
     return forward(task.objective, task.k)
 
 

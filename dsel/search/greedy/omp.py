@@ -36,13 +36,9 @@ def omp(objective: Objective, k: int) -> SearchOutcome:
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run the method on a task."""
-<<<<<<< HEAD
     if task.groups is not None:
         return greedy.omp(GroupedObjective(task.objective, task.groups), task.k)
-    log_compilation(neighbour_table.insert)
-=======
     load_subset_kernels()
->>>>>>> 7486886 (Compile each kernel once: callers call it by address, and only when they first need it)
     return omp(task.objective, task.k)
 
 
