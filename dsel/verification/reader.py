@@ -1,8 +1,8 @@
 """Read a proof log and follow the tree that it describes.
 
-`deploy/docs/certificates.md` describes the format. A node is a set S of chosen columns, in the order in which they were
-chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R, |Q| <= q. Sets
-of columns are Python integers here: bit j stands for column j.
+deploy/docs/explanation/proof-logs.md describes the format. A node is a set S of chosen columns, in the order in which
+they were chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R,
+|Q| <= q. Sets of columns are Python integers here: bit j stands for column j.
 
 What `follow` accepts covers every subset: the subsets of a node are those of its children and leaves together.
 """

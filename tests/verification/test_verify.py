@@ -7,14 +7,17 @@ import shutil
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import dsel
 from dsel.cli import app
+from dsel.config.job import read_job
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.certify import ProofBudget
-from dsel.jobs.runner import certify_run
+from dsel.jobs.run_folder import proof_logs
+from dsel.jobs.runner import certify_run, run_job
 from tests.search.exact.cases import paper_data
 from tests.verification.logs import (
     BRANCHED,
@@ -132,6 +135,16 @@ def test_a_proof_continues_its_log_on_workers(begun, tmp_path):
     found = dsel.verify(tmp_path / "result")
     assert found.accepted, str(found)
     assert found.checks[0].optimal
+
+
+def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
+    ingest_arrays(*noisy(3, 40, 10)[:1], tmp_path / "store", y=noisy(3, 40, 10)[1])
+    job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "cluster": {"local": {"workers": 1}}}
+    for log, logs in ((False, 0), (True, 1), (False, 1)):
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "certify": {"time": "1m", "log": log}}))
+        run_job(read_job(tmp_path / "job.yaml", tmp_path / "result"))
+        assert len(proof_logs(tmp_path / "result")) == logs
+    assert dsel.verify(tmp_path / "result").accepted
 
 
 def test_the_logs_of_all_sizes_are_checked(tmp_path):

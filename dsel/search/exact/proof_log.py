@@ -1,8 +1,8 @@
 """The proof log: the tree of branch and bound in a folder, with a reason for each leaf.
 
 `SegmentLog` collects the records of one explorer. `ProofLog` writes them to numbered files while the search runs, so
-that neither holds much in memory. `deploy/docs/certificates.md` describes the format. `dsel.verification` reads it; it
-shares no code with the search.
+that neither holds much in memory. deploy/docs/explanation/proof-logs.md describes the format. `dsel.verification` reads
+it; it shares no code with the search.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 FORMAT = 1
 MANIFEST, OPEN = "manifest.json", "open.npz"
-#: Numbers of one file, about 20,000 nodes.
-_FILE_NUMBERS = 1 << 19
+#: Numbers of one file, about 10,000 nodes.
+_FILE_NUMBERS = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _LEADING = 10
 #: Least number of columns to choose at which disjoint cores save more than they cost: one target, several targets.
 _CORES_FROM = (4, 3)
 #: Numbers that the kernel may log before Python takes them, and numbers of the longest segment.
-_LOG_ROOM, _SEGMENT_NUMBERS = 1 << 16, 1 << 18
+_LOG_ROOM, _SEGMENT_NUMBERS = 1 << 15, 1 << 16
 
 Columns = NDArray[np.int32]
 
