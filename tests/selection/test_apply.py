@@ -61,6 +61,19 @@ def test_predictions_are_those_of_least_squares_in_the_units_of_the_data(
     np.testing.assert_allclose(s.predict(NEW), NEW[:, s.indices] @ A + b, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("intercept", ["center", "column", "none"])
+def test_every_intercept_of_greedy_rls_is_in_the_units_of_the_data(intercept: str) -> None:
+    x, preprocess = X + 3, "center" if intercept == "center" else "none"
+    s = dsel.select(x, TWO, k=4, method="greedy-rls", lam=2.5, preprocess=preprocess, intercept=intercept)  # type: ignore[arg-type]
+    if intercept == "column":  # penalized like a column of X
+        z = np.column_stack([np.ones(200), x[:, s.indices]])
+        w = np.linalg.solve(z.T @ z + 2.5 * np.eye(5), z.T @ TWO)
+        A, b = w[1:], w[0]
+    else:
+        A, b = least_squares(x, TWO, s.indices, preprocess, 2.5)
+    np.testing.assert_allclose(s.predict(NEW), NEW[:, s.indices] @ A + b, rtol=1e-8, atol=1e-8)
+
+
 def test_missing_values_are_replaced_by_the_means_of_the_data_of_the_selection() -> None:
     x = X.copy()
     x[::7, 3] = np.nan
