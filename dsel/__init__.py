@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import plan, select
+    from dsel.api import plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.ingest import ingest
@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from dsel.jobs.verify import verify
     from dsel.selection.report.page import report
     from dsel.selection.result import Selection, open_selection
+    from dsel.selection.stability.result import Stability
 
 __all__ = [
     "CrossValidated",
     "Selection",
     "SizeRule",
+    "Stability",
     "ingest",
     "open_selection",
     "open_store",
     "plan",
     "report",
     "select",
+    "stability",
     "verify",
 ]
 
@@ -32,12 +35,14 @@ _HOMES = {
     "CrossValidated": "dsel.criteria",
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
+    "Stability": "dsel.selection.stability.result",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.result",
     "open_store": "dsel.data.store.reader",
     "plan": "dsel.api",
     "report": "dsel.selection.report.page",
     "select": "dsel.api",
+    "stability": "dsel.api",
     "verify": "dsel.jobs.verify",
 }
 

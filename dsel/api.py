@@ -1,4 +1,4 @@
-"""`dsel.select` and `dsel.plan`."""
+"""`dsel.select`, `dsel.plan` and `dsel.stability`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.result import Selection
+from dsel.selection.stability.result import Stability
+from dsel.selection.stability.run import Resample, run_stability
 
 
 def select(
@@ -169,6 +171,82 @@ def select_from(dataset: Dataset, request: SelectionRequest, cache: StatisticsCa
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
     engine = THREADS if client is None else DaskEngine(client)
     return run_validated(dataset, validated, RunContext(engine, cache))
+
+
+def stability(
+    X: Any,
+    Y: Any = None,
+    *,
+    k: int,
+    method: str = "forward",
+    resample: Resample = "pairs",
+    samples: int = 100,
+    parts: int = 20,
+    split: Literal["random", "blocks"] = "random",
+    row_groups: Any = None,
+    **arguments: Any,
+) -> Stability:
+    """Return how often each column is chosen on subsamples of the rows (stability selection).
+
+    Parameters
+    ----------
+    X, Y : array-like, store or dataset
+        The data, as for `select`.
+    k : int
+        The number of columns to choose at most. The result has the frequencies for every size up to k.
+    method : str
+        A method of `select` that needs only the Gram matrix.
+    resample : {"pairs", "halves", "bootstrap"}
+        Halves of the rows in complementary pairs, random halves, or bootstrap samples of the parts.
+    samples : int
+        The number of subsamples; each of a pair counts.
+    parts : int
+        The rows are divided into this many parts, of which the subsamples are made. It must be even for halves.
+    split : {"random", "blocks"}
+        Divide the rows at random, or into blocks of consecutive rows, for rows in order of time.
+    row_groups : str or (m,) array, optional
+        The group of each row. All rows of a group are in one part. A store names a variable over its samples.
+    **arguments
+        Further arguments of `select`, such as `groups`, `include` or `lam`, with the method's options.
+
+    Returns
+    -------
+    Stability
+        The frequencies, error bounds, a table and a picture.
+
+    Raises
+    ------
+    OptionError, MissingInputError
+        An argument is wrong. Raised before the first pass over the data.
+    CapacityError
+        The Gram matrices of the parts do not fit in memory.
+    DataError
+        Values cannot be used.
+
+    Notes
+    -----
+    The Gram matrices of all parts come from one pass over the data, which sums `parts` matrices in place of one. The
+    Gram matrix of a subsample is the sum of those of its parts. The search runs once for each subsample. With parts
+    that are drawn at random, half of the parts is a random half of the rows.
+
+    Source: Meinshausen and Buehlmann, "Stability selection", Journal of the Royal Statistical Society B 72, 2010; Shah
+    and Samworth, "Variable selection with error control", ibid. 75, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> y = X[:, 3] - 2 * X[:, 7] + np.random.default_rng(1).normal(size=200)
+    >>> stability(X, y, k=3).stable(0.9)
+    ['x3', 'x7']
+    """
+    request = _request(k=k, method=method, **arguments)
+    dataset = _dataset(X, Y, request)
+    client = None if dataset.in_memory else active_client()
+    return run_stability(
+        dataset, request, RunContext(THREADS if client is None else DaskEngine(client)), resample=resample,
+        samples=samples, parts=parts, split=split, row_groups=row_groups,
+    )  # fmt: skip
 
 
 def plan(

@@ -65,7 +65,7 @@ def search_sizes(
         validated = _with_size(validated, curve.k)
         outcome = run_method(dataset, objective, validated, errors.context_of_answer(), rows)
         return SizeChoice(validated, outcome, curve)
-    outcome, subsets = _every_size(dataset, objective, validated, context)
+    outcome, subsets = every_size(dataset, objective, validated, context)
     whole = prepared.objective(validated.request.lam)
     if validated.held_out is not None:
         points = _held_out_points(validated, prepared, whole, subsets, context)
@@ -89,7 +89,7 @@ def _chosen(validated: ValidatedRequest, points: Sequence[SizePoint], descriptio
     return SizeCurve.choose(rule.by, f"{words}, by {description}", tuple(points), near)
 
 
-def _every_size(
+def every_size(
     dataset: Dataset, objective: Objective, validated: ValidatedRequest, context: RunContext
 ) -> tuple[SearchOutcome, Subsets]:
     """Return what the search finds, and the best subset of at most s columns for s = 0, ..., the limit."""
@@ -183,7 +183,7 @@ class _FoldErrors:
                 f"Model {place + 1} of the choice of k is trained on {trained.m} rows. There: {error.what}",
                 f"{error.remedy} Or choose fewer or other folds.".strip(),
             ) from error
-        _, subsets = _every_size(self._dataset, objective, validated, self._inside(self._state))
+        _, subsets = every_size(self._dataset, objective, validated, self._inside(self._state))
         base = [int(j) for j in validated.include]
         most = request.limit - validated.included
         members = [[*base, *subsets[min(size, len(subsets) - 1)]] for size in range(most + 1)]

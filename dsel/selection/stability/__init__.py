@@ -1,0 +1,1 @@
+"""Stability selection: how often each column is chosen on subsamples of the rows."""

@@ -1,0 +1,324 @@
+"""The result of stability selection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsel._lib.text import printable
+from dsel._lib.types import Floats
+from dsel.errors import DataError, MissingInputError, OptionError
+from dsel.selection.stability.bounds import Assumption, error_bound, threshold_for
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath, as_path, make_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+FILE = "stability.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """How often each column, or group of columns, is chosen on subsamples of the rows.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Labels of the columns, or names of the groups.
+    frequencies : ndarray of shape (k, p)
+        The share of the subsamples on which each is among the best subset of at most 1, ..., k.
+    chosen : ndarray of shape (k,)
+        How many are chosen on average for each size, without those that are always included.
+    candidates : int
+        How many can be chosen.
+    included : tuple of int
+        Places of those that are always chosen.
+    resample : {"pairs", "halves", "bootstrap"}
+        How the subsamples are drawn.
+    samples, parts : int
+        How many subsamples, and of how many parts of the rows they are made.
+    description : str
+        The subsamples in words.
+    request : dict
+        What was asked.
+    shape : tuple of int
+        (m, n).
+    source : str
+        Name of the data.
+    passes, bytes_read : int
+        Over the data.
+    seconds : float
+        Wall time.
+    versions : dict
+        Versions of dsel, Python and the libraries.
+    """
+
+    names: tuple[str, ...]
+    frequencies: Floats
+    chosen: Floats
+    candidates: int
+    included: tuple[int, ...]
+    resample: str
+    samples: int
+    parts: int
+    description: str
+    request: dict[str, Any]
+    shape: tuple[int, int]
+    source: str = ""
+    passes: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def k(self) -> int:
+        """The largest size."""
+        return int(self.frequencies.shape[0])
+
+    def frequency(self, size: int | None = None) -> Floats:
+        """Return the share of the subsamples on which each column is chosen.
+
+        Parameters
+        ----------
+        size : int, optional
+            The size; by default the largest.
+
+        Returns
+        -------
+        ndarray of shape (p,)
+            The shares.
+
+        Raises
+        ------
+        OptionError
+            If there is no such size.
+        """
+        size = self.k if size is None else size
+        if not 1 <= size <= self.k:
+            raise OptionError(f"size is {size}.", f"It must be from 1 to {self.k}.")
+        return np.asarray(self.frequencies[size - 1])
+
+    def stable(
+        self, threshold: float | None = None, *, max_errors: float | None = None, size: int | None = None,
+        assumption: Assumption = "none",
+    ) -> list[str]:  # fmt: skip
+        """Return the columns that are chosen on at least a share of the subsamples, the most frequent first.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            The share; by default 0.6.
+        max_errors : float, optional
+            Takes the least threshold for which the expected number of mistakes is at most this.
+        size : int, optional
+            The size; by default the largest.
+        assumption : {"none", "unimodal"}
+            What `max_errors` assumes, see `error_bound`.
+
+        Returns
+        -------
+        list of str
+            Labels of columns, or names of groups.
+
+        Raises
+        ------
+        OptionError
+            If both are given, or no threshold is enough.
+        """
+        if threshold is not None and max_errors is not None:
+            raise OptionError("threshold and max_errors are both given.", "Give one of them.")
+        if max_errors is not None:
+            threshold = self.threshold(max_errors, size=size, assumption=assumption)
+        frequency = self.frequency(size)
+        order = np.argsort(-frequency, kind="stable")
+        return [self.names[j] for j in order if frequency[j] >= (0.6 if threshold is None else threshold) - 1e-12]
+
+    def error_bound(self, threshold: float, *, size: int | None = None, assumption: Assumption = "none") -> float:
+        """Return a bound on the expected number of columns that are stable by mistake.
+
+        Parameters
+        ----------
+        threshold : float
+            The share of the subsamples from which on a column is stable, above 0.5.
+        size : int, optional
+            The size; by default the largest.
+        assumption : {"none", "unimodal"}
+            The bound of Meinshausen and Buehlmann, which Shah and Samworth prove for complementary pairs without an
+            assumption; or the sharper bound of Shah and Samworth for unimodal distributions.
+
+        Returns
+        -------
+        float
+            The bound.
+
+        Raises
+        ------
+        OptionError
+            For bootstrap samples, and for a threshold of at most 0.5.
+        """
+        q, p, pairs = self._bound_figures(size)
+        return error_bound(threshold, q, p, pairs, assumption)
+
+    def threshold(self, max_errors: float, *, size: int | None = None, assumption: Assumption = "none") -> float:
+        """Return the least threshold for which the expected number of mistakes is at most `max_errors`.
+
+        Parameters
+        ----------
+        max_errors : float
+            The expected number of columns that are stable by mistake.
+        size : int, optional
+            The size; by default the largest.
+        assumption : {"none", "unimodal"}
+            See `error_bound`.
+
+        Returns
+        -------
+        float
+            The threshold, to three digits.
+
+        Raises
+        ------
+        OptionError
+            If no threshold is enough.
+        """
+        q, p, pairs = self._bound_figures(size)
+        return threshold_for(max_errors, q, p, pairs, assumption)
+
+    def _bound_figures(self, size: int | None) -> tuple[float, int, int | None]:
+        if self.resample == "bootstrap":
+            raise OptionError("There is no error bound for bootstrap samples.", "Use resample='pairs'.")
+        self.frequency(size)
+        q = float(self.chosen[(size or self.k) - 1])
+        return q, self.candidates, self.samples // 2 if self.resample == "pairs" else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the frequencies as a DataFrame, the most frequent first.
+
+        Returns
+        -------
+        DataFrame
+            A row for each column of X (or group), and a column for each size.
+        """
+        import pandas as pd
+
+        order = np.argsort(-self.frequency(), kind="stable")
+        index = pd.Index([self.names[j] for j in order], name="feature", dtype=object)
+        sizes = pd.RangeIndex(1, self.k + 1, name="size")
+        return pd.DataFrame(self.frequencies[:, order].T, index=index, columns=sizes)
+
+    def plot(self, ax: Any = None, *, size: int | None = None, threshold: float | None = None, most: int = 20) -> Any:
+        """Draw the most frequent columns as bars. Needs matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        size : int, optional
+            The size; by default the largest.
+        threshold : float, optional
+            Where to draw a line.
+        most : int
+            How many columns to draw at most.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        from dsel.selection.stability.plot import draw
+
+        return draw(self, ax, size, threshold, most)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON types."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values |= {"frequencies": self.frequencies.tolist(), "chosen": self.chosen.tolist()}
+        return {"format": FORMAT, **values}
+
+    def save(self, path: str | AnyPath) -> AnyPath:
+        """Write stability.json to a folder, in place of an earlier one.
+
+        Parameters
+        ----------
+        path : str, Path or ObjectPath
+            The folder. It is made if it does not exist.
+
+        Returns
+        -------
+        Path or ObjectPath
+            The folder.
+        """
+        folder = as_path(path)
+        make_folder(folder)
+        write_json(folder / FILE, self.as_dict())
+        return folder
+
+    @classmethod
+    def open(cls, path: str | AnyPath) -> Stability:
+        """Open what `save` wrote.
+
+        Parameters
+        ----------
+        path : str, Path or ObjectPath
+            The folder.
+
+        Returns
+        -------
+        Stability
+            The result.
+
+        Raises
+        ------
+        MissingInputError, DataError
+            If there is none, or it is damaged.
+        """
+        folder = as_path(path)
+        if not (folder / FILE).is_file():
+            raise MissingInputError(f"There is no {FILE} in {folder}.", "Name the folder of dsel stability --out.")
+        values: Any = read_json(folder / FILE)
+        try:
+            if values.pop("format") != FORMAT:
+                raise DataError(f"{folder / FILE} has an unknown format.", "Use a newer version of dsel.")
+            values |= {name: tuple(values[name]) for name in ("names", "included", "shape")}
+            values |= {name: np.array(values[name], np.float64) for name in ("frequencies", "chosen")}
+            return cls(**values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{folder / FILE} is damaged: {error!r}.", "Run it again.") from error
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self, most: int = 20) -> str:
+        """Return the most frequent columns as text.
+
+        Parameters
+        ----------
+        most : int
+            How many lines.
+
+        Returns
+        -------
+        str
+            A headline and a table.
+        """
+        frequency = self.frequency()
+        order = [j for j in np.argsort(-frequency, kind="stable") if frequency[j] > 0.0]
+        lines = [f"Best subsets of at most {self.k} on {self.description}:"]
+        lines += [f"  {frequency[j]:6.1%}  {printable(self.names[j])}" for j in order[:most]]
+        if len(order) > most:
+            lines.append(f"  and {len(order) - most} more that are chosen less often")
+        if self.resample != "bootstrap":
+            lines.append(
+                f"{len(self.stable(0.75))} are chosen on 75% or more. At most {self.error_bound(0.75):.3g} of them are "
+                "expected to be there by mistake, if rows are independent."
+            )
+        return "\n".join(lines)

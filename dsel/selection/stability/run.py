@@ -1,0 +1,175 @@
+"""Select on subsamples of the rows, whose Gram matrices come from one pass.
+
+The rows are divided into parts once, and the pass sums the Gram matrix of each part. A subsample is a set of parts, and
+its Gram matrix is the sum of theirs. With parts that are drawn at random, half of the parts is a random half of the
+rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel._lib.versions import versions
+from dsel.config.request import SelectionRequest
+from dsel.config.size_rule import RowSplit, check_split
+from dsel.data.column_groups import ColumnGroups
+from dsel.data.dataset import Dataset
+from dsel.data.divide_rows import partition_rows
+from dsel.errors import DataError, OptionError
+from dsel.passes.accounting import log_passes
+from dsel.passes.statistics import Statistics, combined
+from dsel.planning.validation import ValidatedRequest, validate
+from dsel.selection.candidates import candidates_of
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import plan_selection
+from dsel.selection.search_sizes import every_size
+from dsel.selection.stability.result import Stability
+
+log = logging.getLogger("dsel")
+
+Resample = Literal["pairs", "halves", "bootstrap"]
+
+
+def run_stability(
+    dataset: Dataset, request: SelectionRequest, context: RunContext, *, resample: Resample = "pairs",
+    samples: int = 100, parts: int = 20, split: RowSplit = "random", row_groups: Any = None,
+) -> Stability:  # fmt: skip
+    """Return how often each column is chosen on subsamples. See `dsel.stability`."""
+    began = time.monotonic()
+    validated = _validated(dataset, request, resample, samples, parts, split, row_groups)
+    plan = plan_selection(dataset, validated, context).require()
+    for line in plan.lines():
+        log.info("plan: %s", line)
+    with log_passes() as made:
+        prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
+    assert prepared.folds is not None
+    found = [prepared.folds[key] for key in sorted(prepared.folds)]
+    if len(found) < parts:
+        raise DataError(f"{parts - len(found)} of {parts} parts have no row of weight above 0.", "Take fewer parts.")
+    counts = list(_draws(resample, samples, parts, request.seed))
+    frequencies = np.zeros((request.limit, _width(dataset, validated.groups)))
+    chosen = np.zeros(request.limit)
+    for number, times in enumerate(counts):
+        log.info("subsample %d of %d", number + 1, len(counts))
+        frequencies += _selected(dataset, validated, context, combined(found, times.tolist()), number, chosen)
+    base = validated.include.tolist() if validated.groups is None else validated.groups.of(validated.include)
+    unusable = prepared.statistics.unusable(request.preprocess)
+    usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
+    candidates = usable.size if validated.groups is None else len(validated.groups.of(usable))
+    labels = [str(label) for label in dataset.features]
+    partition = validated.partition
+    assert partition is not None
+    return Stability(
+        names=tuple(labels) if validated.groups is None else validated.groups.names,
+        frequencies=frequencies / len(counts), chosen=chosen / len(counts), candidates=candidates,
+        included=tuple(int(j) for j in base), resample=resample, samples=len(counts), parts=parts,
+        description=f"{_words(resample, len(counts))} of {partition.description.replace('folds', 'parts of the rows')}",
+        request=_as_json(request), shape=(dataset.m, dataset.n), source=dataset.name, passes=made.passes,
+        bytes_read=made.bytes_read, seconds=time.monotonic() - began, versions=versions(),
+    )  # fmt: skip
+
+
+def _validated(
+    dataset: Dataset, request: SelectionRequest, resample: Resample, samples: int, parts: int, split: RowSplit,
+    row_groups: Any,
+) -> ValidatedRequest:  # fmt: skip
+    """Return the request with the parts of the rows. Errors: OptionError for what does not fit."""
+    if resample not in get_args(Resample):
+        raise OptionError(f"resample is {resample!r}.", f"One of {', '.join(get_args(Resample))}.")
+    if samples < 2 or (resample == "pairs" and samples % 2):
+        raise OptionError(f"samples is {samples}.", "It must be at least 2, and even for pairs.")
+    if parts < 4 or (resample != "bootstrap" and parts % 2):
+        raise OptionError(f"parts is {parts}.", "It must be at least 4, and even: half of the parts is a subsample.")
+    if split not in ("random", "blocks"):
+        raise OptionError(f"split is {split!r}.", "One of random, blocks.")
+    if request.k == "auto":
+        raise OptionError("k is auto, but stability selection needs a number.", "Give the largest size as k.")
+    if request.criterion is not None:
+        raise OptionError("Stability selection cannot use a criterion: it has Gram matrices only.", "Leave it out.")
+    try:
+        check_split(split, 1, row_groups)
+    except ValueError as error:
+        raise OptionError(f"{error}.") from error
+    validated = validate(dataset, request)
+    if validated.method.uses_rows:
+        raise OptionError(
+            f"{validated.method.name} needs the rows of a subsample: stability selection has Gram matrices only.",
+            "Use a method such as forward or poss.",
+        )
+    partition = partition_rows(
+        dataset, folds=parts, split=split, row_groups=row_groups, seed=request.seed, argument="parts"
+    )
+    requirements = replace(
+        validated.requirements, whole_gram=True, gram_sums=parts, row_bytes=partition.row_bytes,
+        notes=(*validated.requirements.notes, f"the Gram matrices of {parts} parts of the rows take one pass"),
+    )  # fmt: skip
+    return replace(validated, partition=partition, requirements=requirements)
+
+
+def _draws(resample: Resample, samples: int, parts: int, seed: int) -> Iterator[Ints]:
+    """Yield how often each part is in each subsample."""
+    rng = np.random.default_rng((seed, parts))
+    for _ in range(samples // 2 if resample == "pairs" else samples):
+        if resample == "bootstrap":
+            yield np.bincount(rng.integers(0, parts, parts), minlength=parts)
+            continue
+        half = np.zeros(parts, np.int64)
+        half[rng.permutation(parts)[: parts // 2]] = 1
+        yield half
+        if resample == "pairs":
+            yield 1 - half
+
+
+def _selected(
+    dataset: Dataset, validated: ValidatedRequest, context: RunContext, sample: Statistics, number: int, chosen: Floats
+) -> Floats:
+    """Return (k, p) whether each column, or group, is in the best subset of each size.
+
+    chosen: (k,) to which the sizes without included columns are added.
+    """
+    request, groups = validated.request, validated.groups
+    try:
+        whole = sample.objective(request.preprocess, request.lam)
+        objective, _ = candidates_of(dataset, validated, sample, whole)
+    except (DataError, OptionError) as error:
+        raise type(error)(
+            f"Subsample {number + 1} has {sample.m} rows. There: {error.what}",
+            f"{error.remedy} Or divide the rows into more parts.".strip(),
+        ) from error
+    subsets = every_size(dataset, objective, validated, replace(context, state=None))[1]
+    found = np.zeros((request.limit, _width(dataset, groups)))
+    for size in range(1, request.limit + 1):
+        members = subsets[min(max(size - validated.included, 0), len(subsets) - 1)]
+        everything = [*(int(j) for j in validated.include), *members]
+        places = everything if groups is None else groups.of(everything)
+        found[size - 1, places] = 1.0
+        chosen[size - 1] += len(members) if groups is None else len(groups.of(members))
+    return found
+
+
+def _width(dataset: Dataset, groups: ColumnGroups | None) -> int:
+    return dataset.n if groups is None else len(groups.names)
+
+
+def _words(resample: Resample, samples: int) -> str:
+    kind = {"pairs": "halves in complementary pairs", "halves": "halves", "bootstrap": "bootstrap samples"}
+    return f"{samples} {kind[resample]}"
+
+
+def _as_json(request: SelectionRequest) -> dict[str, Any]:
+    """Return what was asked as JSON types: data in memory by name only."""
+    values: dict[str, Any] = request.model_copy(update={"sample_weight": _name(request.sample_weight)}).model_dump(
+        mode="json", exclude={"criterion", "choose_k", "max_k"}
+    )
+    return values
+
+
+def _name(weight: Any) -> Any:
+    return weight if weight is None or isinstance(weight, str | bool) else "data in memory"

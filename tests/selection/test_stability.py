@@ -1,0 +1,204 @@
+"""Stability selection: frequencies are those of selections on the rows of each subsample, and the bounds hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import dsel
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.data.divide_rows import partition_rows
+from dsel.errors import DataError, OptionError
+from dsel.selection.context import RunContext
+from dsel.selection.stability.bounds import error_bound, threshold_for, unimodal_factor
+from dsel.selection.stability.run import _draws, run_stability
+from tests.cli_runner import call
+from tests.stores import make_store
+
+
+def problem(m: int = 160, n: int = 10, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, n))
+    X[:, 1] += 0.9 * X[:, 0]
+    return X, (1.5 * X[:, 4] - X[:, 6] + 0.4 * X[:, 1] + rng.normal(size=m))[:, None]
+
+
+def expected(X: Any, Y: Any, k: int, resample: Any, samples: int, parts: int, **options: Any) -> Any:
+    """The frequencies by selections on the rows of each subsample, repeated as often as their part is drawn."""
+    part = partition_rows(as_dataset(X, Y), folds=parts).of_rows(0, len(X))
+    found, draws = np.zeros((k, X.shape[1])), list(_draws(resample, samples, parts, 0))
+    for times in draws:
+        rows = np.repeat(np.arange(len(X)), times[part])
+        for size in range(1, k + 1):
+            found[size - 1, list(dsel.select(X[rows], Y[rows], k=size, **options).indices)] += 1.0 / len(draws)
+    return found
+
+
+@pytest.mark.parametrize("resample", ["pairs", "halves", "bootstrap"])
+@pytest.mark.parametrize("method", ["forward", "exchange"])
+def test_frequencies_are_those_of_selections_on_the_rows(resample: Any, method: str) -> None:
+    X, Y = problem()
+    found = dsel.stability(X, Y, k=3, method=method, resample=resample, samples=8, parts=8)
+    assert found.frequencies == pytest.approx(expected(X, Y, 3, resample, 8, 8, method=method))
+    assert found.passes == 1
+
+
+def test_pairs_are_complementary_halves() -> None:
+    draws = list(_draws("pairs", 40, 10, 3))
+    assert len(draws) == 40
+    for one, other in zip(draws[::2], draws[1::2], strict=True):
+        assert (one + other == 1).all()
+        assert one.sum() == 5
+    assert len({tuple(one) for one in draws}) > 30
+    assert all(times.sum() == 10 for times in _draws("bootstrap", 5, 10, 0))
+
+
+def test_a_store_takes_one_pass_on_any_chunks(tmp_path: Path) -> None:
+    X, Y = problem()
+    arguments: dict[str, Any] = {"k": 3, "samples": 10, "parts": 10}
+    whole = dsel.stability(X, Y, **arguments)
+    for chunk in (23, 160):
+        store = make_store(tmp_path / f"{chunk}.zarr", X, Y, (chunk, 10))
+        found = dsel.stability(str(store), **arguments)
+        assert found.passes == 1
+        assert found.bytes_read == 8 * 160 * 11
+        assert np.array_equal(found.frequencies, whole.frequencies)
+
+
+def test_true_columns_are_stable_and_noise_is_not() -> None:
+    X, Y = problem(m=400, n=30)
+    found = dsel.stability(X, Y, k=4, samples=50)
+    assert {"x4", "x6"} <= set(found.stable(0.9)) <= {"x4", "x6", "x1", "x0"}
+    assert found.frequency(1).sum() == pytest.approx(1.0)
+    frame = found.to_frame()
+    assert frame.shape == (30, 4)
+    assert frame.loc["x4", 4] == found.frequency()[4]
+    assert frame[4].is_monotonic_decreasing
+
+
+def test_groups_and_included_columns() -> None:
+    X, Y = problem()
+    found = dsel.stability(X, Y, k=2, samples=10, groups={"pair": [4, 5]}, include=["x2"])
+    assert found.names == ("x0", "x1", "x2", "x3", "pair", "x6", "x7", "x8", "x9")
+    assert found.frequencies[:, 2].tolist() == [1.0, 1.0]
+    assert found.frequency()[4] > 0.9
+    assert found.included == (2,)
+    assert found.candidates == 8
+    assert found.chosen.tolist() == [0.0, 1.0]
+
+
+def test_the_bound_of_meinshausen_and_buehlmann() -> None:
+    X, Y = problem()
+    found = dsel.stability(X, Y, k=3, samples=20)
+    assert found.error_bound(0.75) == pytest.approx(3**2 / (0.5 * 10))
+    assert found.threshold(2.0) == pytest.approx((1 + 9 / (10 * 2.0)) / 2, abs=1e-3)
+    assert found.stable(max_errors=2.0) == found.stable(found.threshold(2.0))
+    assert found.error_bound(0.75, size=1) < found.error_bound(0.75)
+    with pytest.raises(OptionError, match="choose fewer columns"):
+        found.stable(max_errors=0.01)
+    with pytest.raises(OptionError, match=r"above 0\.5"):
+        found.error_bound(0.5)
+
+
+@pytest.mark.parametrize(("pairs", "theta"), [(10, 0.1), (10, 0.3), (25, 0.05), (25, 0.4), (50, 0.2)])
+def test_the_unimodal_bound_holds_for_every_unimodal_distribution(pairs: int, theta: float) -> None:
+    """The largest tail of a unimodal distribution on 0, 1/B, ..., 1 of mean theta^2, by linear programming."""
+    x = np.arange(pairs + 1) / pairs
+    for tau in np.arange(pairs + 2, 2 * pairs + 1) / (2 * pairs):
+        factor, worst = unimodal_factor(float(tau), theta, pairs), 0.0
+        if not np.isfinite(factor):
+            continue
+        for mode in range(pairs + 1):
+            steps = np.zeros((pairs, pairs + 1))
+            for i in range(pairs):
+                steps[i, i], steps[i, i + 1] = (1.0, -1.0) if i < mode else (-1.0, 1.0)
+            found = linprog(
+                -(x >= 2 * tau - 1 - 1e-9).astype(float), A_ub=steps, b_ub=np.zeros(pairs),
+                A_eq=np.stack([np.ones(pairs + 1), x]), b_eq=[1.0, theta**2],
+            )  # fmt: skip
+            worst = max(worst, -found.fun if found.status == 0 else 0.0)
+        assert worst <= factor * theta**2 * (1 + 1e-6)
+    assert error_bound(0.9, 3.0, 100, pairs, "unimodal") <= error_bound(0.9, 3.0, 100, pairs)
+
+
+def test_noise_stays_below_the_bound() -> None:
+    rng = np.random.default_rng(0)
+    mistakes = []
+    for _ in range(20):
+        X, Y = rng.normal(size=(80, 20)), rng.normal(size=80)
+        mistakes.append(len(dsel.stability(X, Y, k=3, samples=20, parts=10).stable(0.8)))
+    assert np.mean(mistakes) <= error_bound(0.8, 3.0, 20)
+    assert threshold_for(error_bound(0.8, 3.0, 20) + 1e-9, 3.0, 20) == pytest.approx(0.8)
+
+
+def test_a_result_is_saved_printed_and_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    X, Y = problem()
+    found = dsel.stability(X, Y, k=3, samples=10)
+    again = dsel.Stability.open(found.save(tmp_path / "stable"))
+    assert again.as_dict() == found.as_dict()
+    assert str(again) == str(found)
+    ax = found.plot(threshold=0.75, most=5)
+    assert [bar.get_width() for bar in ax.patches] == sorted(found.frequency()[found.frequency() > 0])[::-1][:5]
+    (tmp_path / "stable" / "stability.json").write_text("{}")
+    with pytest.raises(DataError, match="damaged"):
+        dsel.Stability.open(tmp_path / "stable")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    X, Y = problem()
+    store = make_store(tmp_path / "s.zarr", X, Y)
+    code, out, err = call(
+        "stability", store, "--k", "3", "--samples", "10", "--threshold", "0.9", "--out", tmp_path / "o"
+    )
+    assert code == 0, err
+    assert "10 halves in complementary pairs of 20 random parts of the rows" in out
+    assert "Stable, on 90.0% or more: x1, x4, x6" in out
+    assert (tmp_path / "o" / "stability.json").is_file()
+    code, out, _ = call("stability", store, "--k", "3", "--samples", "10", "--json")
+    assert json.loads(out)["frequencies"] == dsel.Stability.open(tmp_path / "o").frequencies.tolist()
+    code, _, err = call("stability", store, "--k", "3", "--samples", "9")
+    assert code == 64
+    assert "even for pairs" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"resample": "jackknife"}, "One of pairs, halves, bootstrap"),
+        ({"samples": 7}, "even for pairs"),
+        ({"parts": 5}, "even: half of the parts"),
+        ({"parts": 200}, "160 rows are too few for 200 parts"),
+        ({"k": "auto"}, "needs a number"),
+        ({"method": "kfold"}, "needs the rows of a subsample"),
+        ({"criterion": sum}, "cannot use a criterion"),
+        ({"split": "forward"}, "One of random, blocks"),
+        ({"split": "blocks", "row_groups": np.arange(160)}, "exclude each other"),
+        ({"row_groups": np.arange(160) // 40}, "4 groups, too few"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
+    X, Y = problem()
+    with pytest.raises(OptionError, match=message):
+        dsel.stability(X, Y, **{"k": 3, **arguments})
+
+
+def test_there_is_no_bound_for_the_bootstrap() -> None:
+    X, Y = problem()
+    found = dsel.stability(X, Y, k=2, resample="bootstrap", samples=5, parts=7)
+    with pytest.raises(OptionError, match="no error bound"):
+        found.error_bound(0.9)
+    assert "by mistake" not in str(found)
+
+
+def test_a_plan_of_the_parts(caplog: Any) -> None:
+    X, Y = problem()
+    with caplog.at_level("INFO", "dsel"):
+        run_stability(as_dataset(X, Y), SelectionRequest(k=2, method="forward"), RunContext(), samples=4)
+    assert "the Gram matrices of 20 parts of the rows take one pass" in caplog.text
