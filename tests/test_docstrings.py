@@ -112,7 +112,7 @@ PUBLIC = [
     "dsel.selection.plots.accessor.SelectionPlots",
     *(
         f"dsel.selection.plots.accessor.SelectionPlots.{name}"
-        for name in ("front", "path", "subsets", "trace", "coefficients", "correlation")
+        for name in ("front", "path", "sizes", "subsets", "trace", "coefficients", "correlation")
     ),
     "dsel.selection.report.page.render_report",
     "dsel.sklearn.BestSubsetSelector",

@@ -307,9 +307,9 @@ class Selection:
 
     def label(self, index: int) -> str:
         """Return the label of a column of the result, or its index as text if the label was not saved."""
-        if index in self.indices:
-            return self.labels[self.indices.index(index)]
-        return self.column_labels.get(index, str(index))
+        if index in self.column_labels:
+            return self.column_labels[index]
+        return self.labels[self.indices.index(index)] if index in self.indices else str(index)
 
     def report(self, out: str | AnyPath | None = None) -> AnyPath:
         """Write the selection as one HTML page with pictures, and return its path.

@@ -78,6 +78,23 @@ class SelectionPlots:
 
         return draw(self.selection, ax)
 
+    def sizes(self, ax: Any = None) -> Any:
+        """Draw the curve along which ``k="auto"`` chose the number of columns.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to draw on. By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes.
+        """
+        from dsel.selection.plots.sizes import draw
+
+        return draw(self.selection, ax)
+
     def subsets(self, ax: Any = None) -> Any:
         """Draw which columns the best subset of each size holds.
 
@@ -113,7 +130,7 @@ class SelectionPlots:
         return draw(self.selection, ax)
 
     def coefficients(self, ax: Any = None, *, standardized: bool = True) -> Any:
-        """Draw the coefficients of the first 40 columns, in order of gain: bars for one target, a matrix for several.
+        """Draw the coefficients of the first 30 columns, in order of gain: bars for one target, a matrix for several.
 
         Parameters
         ----------

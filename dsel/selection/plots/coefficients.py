@@ -9,11 +9,11 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.labels import plain_text, short_labels
+from dsel.selection.plots.labels import plain_text, short_labels, true_minus
 from dsel.selection.result import Selection
 
 #: At most this many columns, in order of gain, and this many named targets.
-MOST_COLUMNS, MOST_TARGET_NAMES = 40, 16
+MOST_COLUMNS, MOST_TARGET_NAMES = 30, 16
 
 
 def draw(selection: Selection, ax: Any = None, standardized: bool = True) -> Any:
@@ -56,7 +56,7 @@ def _name_targets(ax: Any, selection: Selection, N: int) -> None:
 
 
 def _measure(standardized: bool) -> str:
-    return "coefficient, in standard deviations" if standardized else "coefficient, in units of the data"
+    return "standardized coefficient" if standardized else "coefficient"
 
 
 def shown_values(selection: Selection, standardized: bool, most: int = MOST_COLUMNS) -> Floats:
@@ -81,4 +81,4 @@ def describe(selection: Selection, standardized: bool = True) -> str:
     values = shown_values(selection, standardized)
     i, j = np.unravel_index(int(np.argmax(np.abs(values))), values.shape)
     about = "" if values.shape[1] == 1 or not selection.targets else f" for {selection.targets[j]}"
-    return f"The largest coefficient is {values[i, j]:.3g}, of {selection.labels[i]}{about}."
+    return f"The largest coefficient is {true_minus(f'{values[i, j]:.3g}')}, of {selection.labels[i]}{about}."

@@ -9,11 +9,11 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.plots.labels import plain_text, short_labels
+from dsel.selection.plots.labels import plain_text, short_labels, true_minus
 from dsel.selection.result import Selection
 
 #: At most this many columns get numbers, and names.
-_MOST_NUMBERS, _MOST_NAMES = 12, 40
+_MOST_NUMBERS, _MOST_NAMES = 10, 40
 #: Numbers on darker cells than this are white.
 _DARK = 0.55
 
@@ -59,7 +59,7 @@ def _write_numbers(ax: Any, values: Floats) -> None:
     for (i, j), value in np.ndenumerate(values):
         if i != j and np.isfinite(value):
             color = "#ffffff" if abs(value) > _DARK else style.INK
-            text = f"{value:.2f}".replace("0.", ".").replace("-", "−")
+            text = true_minus(f"{value:.2f}".replace("0.", "."))
             ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=color, fontsize="small")
 
 
@@ -70,5 +70,5 @@ def describe(selection: Selection) -> str:
     if len(values) < 2 or np.isnan(values).all():
         return "There are no two columns to compare."
     i, j = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    signed = correlations(selection)[i, j]
-    return f"The strongest correlation is {signed:.2f}, between {selection.labels[i]} and {selection.labels[j]}."
+    signed, pair = true_minus(f"{correlations(selection)[i, j]:.2f}"), (selection.labels[i], selection.labels[j])
+    return f"The strongest correlation is {signed}, between {' and '.join(pair)}."

@@ -28,7 +28,7 @@ def draw(selection: Selection, ax: Any = None, quantity: Quantity | None = None)
     _draw_front(ax, selection, rows, quantity)
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, "number of columns", _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y"))
-    style.legend(ax, loc="lower right" if quantity == "r2" else "upper right")
+    style.legend(ax, "best", loc="lower right" if quantity == "r2" else "upper right")
     return ax
 
 
@@ -116,7 +116,8 @@ def describe(selection: Selection) -> str:
     name = {"r2": "R²", "error": "The error", "criterion": "The criterion"}[quantity]
     rows = [row for row in shown_rows(selection.front, quantity) if row.size <= selection.k]
     ends = getattr(rows[0], quantity), getattr(rows[-1], quantity)
-    text = f"{name} is {ends[0]:.4g} with {rows[0].size} and {ends[1]:.4g} with {rows[-1].size} columns."
+    smallest = f"{ends[0]:.4g} with {rows[0].size} and " if len(rows) > 1 else ""
+    text = f"{name} is {smallest}{ends[1]:.4g} with {rows[-1].size} columns."
     if quantity != "criterion" and selection.forward:
         end = selection.forward[-1]
         text += f" Forward selection reaches {getattr(end, quantity):.4g} with {end.size}."

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from unicodedata import east_asian_width
 
 ELLIPSIS = "…"
+#: Words and what separates them.
+_WORDS = re.compile(r"([^\w]+|_+)")
+#: Fewer labels than this keep the words that they share.
+_FEWEST_THAT_SHARE = 3
 
 
 def short_labels(labels: Iterable[str], width: int = 18) -> list[str]:
-    """Return labels of at most about `width` characters, cut in the middle, since ends often tell labels apart.
+    """Return labels of at most about `width` characters.
 
-    Labels that would become equal keep more characters, or get a number where they are equal.
+    Words that all long labels share are left out first. Then labels are cut in the middle, since ends often tell them
+    apart. Labels that would become equal keep more characters, or get a number where they are equal.
     """
-    clean = [printable(label) for label in labels]
+    clean = _without_shared_words([printable(label) for label in labels], width)
     short = [_cut(label, width) for label in clean]
     for wider in range(width + 4, 3 * width, 4):
         repeated = _repeated(short)
@@ -34,7 +41,31 @@ def plain_text(label: str) -> str:
     return label.replace("$", r"\$")
 
 
+def true_minus(number: str) -> str:
+    """Return a number with a minus sign in place of the hyphen."""
+    return number.replace("-", "−")
+
+
+def _without_shared_words(labels: list[str], width: int) -> list[str]:
+    """Return labels in which an ellipsis replaces the words that all long labels of as many words share."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    words = [_WORDS.split(label) for label in labels]
+    for i, label in enumerate(labels):
+        if len(label) > width:
+            groups[len(words[i])].append(i)
+    shorter = list(labels)
+    for count, members in groups.items():
+        shared = [len({words[i][place] for i in members}) == 1 for place in range(count)]
+        if len(members) >= _FEWEST_THAT_SHARE and not all(shared):
+            for i in members:
+                kept = [ELLIPSIS if same else word for word, same in zip(words[i], shared, strict=True)]
+                shorter[i] = re.sub(f"{ELLIPSIS}+", ELLIPSIS, "".join(kept))
+    return shorter
+
+
 def _cut(label: str, width: int) -> str:
+    if any(east_asian_width(c) in "WF" for c in label):
+        width = max(width // 2, 3)  # such letters are twice as wide
     if len(label) <= width:
         return label
     tail = width // 2

@@ -51,7 +51,7 @@ def _draw_gains(selection: Selection, ax: Any) -> Any:
     ax.vlines(after[:-1], np.arange(len(gains) - 1), np.arange(1, len(gains)), color=style.BLUE, linewidth=0.8)
     style.name_rows(ax, labels)
     ax.set_xlim(left=0.0)
-    style.name_axes(ax, "share explained, column by column", "")
+    style.name_axes(ax, "share explained so far", "")
     return ax
 
 

@@ -13,6 +13,8 @@ from dsel.selection.plots.labels import plain_text, short_labels
 INK, MUTED, GRID = "#1f2933", "#5f6b76", "#dde3e8"
 #: From the palette of Okabe and Ito. Pictures also differ in shape or dash where they differ in color.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+#: The ends of the scale of matrices: the same on light and dark pages, so that white numbers are legible on them.
+MATRIX_ENDS = "#d55e01", "#0072b3"
 #: More points than this on a line are drawn without markers.
 MOST_MARKERS = 40
 
@@ -61,17 +63,20 @@ def name_rows(ax: Any, labels: Sequence[str], width: int = 18) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def legend(ax: Any, **arguments: Any) -> None:
-    """Draw the legend, if more than one thing has a name."""
-    if len(ax.get_legend_handles_labels()[1]) > 1:
-        ax.legend(frameon=False, labelcolor=INK, fontsize="small", **arguments)
+def legend(ax: Any, first: str = "", **arguments: Any) -> None:
+    """Draw the legend, if more than one thing has a name: first those whose name begins with `first`."""
+    handles, labels = ax.get_legend_handles_labels()
+    if len(labels) > 1:
+        order = sorted(range(len(labels)), key=lambda i: not labels[i].startswith(first))
+        shown = [handles[i] for i in order], [labels[i] for i in order]
+        ax.legend(*shown, frameon=False, labelcolor=INK, fontsize="small", **arguments)
 
 
 def diverging_colormap() -> Any:
     """Return a map from orange (-1) to blue (1). 0 is transparent, so that it suits light and dark pages."""
     colors = import_matplotlib("colors")
-    ends = [(*colors.to_rgb(ORANGE), 1.0), (*colors.to_rgb(ORANGE), 0.0)]
-    ends += [(*colors.to_rgb(BLUE), 0.0), (*colors.to_rgb(BLUE), 1.0)]
+    orange, blue = (colors.to_rgb(color) for color in MATRIX_ENDS)
+    ends = [(*orange, 1.0), (*orange, 0.0), (*blue, 0.0), (*blue, 1.0)]
     return colors.LinearSegmentedColormap.from_list("dsel", list(zip((0.0, 0.5, 0.5, 1.0), ends, strict=True)))
 
 

@@ -11,7 +11,9 @@ from dsel.selection.plots import style
 from dsel.selection.result import FrontRow, Selection
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
-MOST_COLUMNS = 40
+MOST_COLUMNS = 30
+#: More dots than this become pixels in vector files, which would be large otherwise.
+_MOST_VECTORS = 1500
 
 
 def draw(selection: Selection, ax: Any = None) -> Any:
@@ -21,16 +23,27 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     style.grid(ax, "y")
     place = {j: i for i, j in enumerate(columns)}
     dots = [(row.size, place[j]) for row in rows for j in row.indices if j in place]
-    chosen = [dot for dot in dots if columns[dot[1]] in set(selection.indices)]
-    others = [dot for dot in dots if columns[dot[1]] not in set(selection.indices)]
-    size = max(6.0, min(36.0, 900.0 / len(rows)))
-    ax.scatter(*zip(*chosen, strict=True), s=size, color=style.BLUE, label="chosen")
+    last = min(len(selection), MOST_COLUMNS)  # chosen columns come first
+    chosen, others = [dot for dot in dots if dot[1] < last], [dot for dot in dots if dot[1] >= last]
+    size = max(3.0, min(36.0, 900.0 / len(rows)))
+    pixels = {"rasterized": len(dots) > _MOST_VECTORS}
+    ax.scatter(*zip(*chosen, strict=True), s=size, color=style.BLUE, label="chosen", **pixels)
     if others:
-        ax.scatter(*zip(*others, strict=True), s=size, edgecolors=style.MUTED, facecolors="none", label="not chosen")
+        ax.scatter(*zip(*others, strict=True), s=size, edgecolors=style.MUTED, facecolors="none", label="not chosen",
+                   **pixels)  # fmt: skip
     style.name_rows(ax, [selection.label(j) for j in columns])
     style.whole_numbers(ax.xaxis)
     style.name_axes(ax, "number of columns", "")
     return ax
+
+
+def nested(selection: Selection) -> bool:
+    """Return whether each best subset contains the smaller ones: then there is nothing to see."""
+    return all(set(a.indices) <= set(b.indices) for a, b in pairwise(_rows(selection)))
+
+
+def _rows(selection: Selection) -> list[FrontRow]:
+    return [row for row in selection.front if 0 < row.size <= selection.k]
 
 
 def shown_rows(selection: Selection) -> list[FrontRow]:
@@ -41,7 +54,7 @@ def shown_rows(selection: Selection) -> list[FrontRow]:
     MissingInputError
         If there are fewer than two.
     """
-    rows = [row for row in selection.front if 0 < row.size <= selection.k]
+    rows = _rows(selection)
     if len(rows) < 2:
         raise MissingInputError(
             f"The method {selection.method} kept one subset only.", "Use a method that keeps a front, such as poss."
@@ -59,8 +72,7 @@ def shown_columns(selection: Selection) -> list[int]:
 def describe(selection: Selection) -> str:
     """Return the picture in words."""
     rows = shown_rows(selection)
-    nested = all(set(a.indices) <= set(b.indices) for a, b in pairwise(rows))
-    if nested:
+    if nested(selection):
         return "Each best subset contains the smaller ones."
     count = len({j for row in rows for j in row.indices})
     sizes = f"{rows[0].size} to {rows[-1].size}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsel.errors import MissingInputError
-from dsel.selection.plots import coefficients, correlation, front, path, style, subsets, trace
+from dsel.selection.plots import coefficients, correlation, front, path, sizes, style, subsets, trace
 from dsel.selection.result import Selection
 
 if TYPE_CHECKING:
@@ -56,6 +56,11 @@ def _figures(selection: Selection) -> Iterator[Figure]:
         "front", "Best subset of each size", _front_caption(selection), lambda: front.describe(selection),
         lambda ax: front.draw(selection, ax), 300, wide=320,
     )  # fmt: skip
+    if selection.size_curve is not None:
+        yield _figure(
+            "sizes", "Choice of the number of columns", f"{_sentence(selection.size_curve.description)}.",
+            lambda: sizes.describe(selection), lambda ax: sizes.draw(selection, ax), 300, wide=300,
+        )  # fmt: skip
     by_steps = bool(selection.path)
     yield _figure(
         "path", "Error by step" if by_steps else "What each column adds",
@@ -63,14 +68,16 @@ def _figures(selection: Selection) -> Iterator[Figure]:
         else "Share explained, column by column in order of gain.",
         lambda: path.describe(selection), lambda ax: path.draw(selection, ax), 300 if by_steps else 70 + 22 * bars,
     )  # fmt: skip
-    yield _figure(
-        "subsets", "Columns of each best subset", "A column may leave when the subset grows.",
-        lambda: subsets.describe(selection), lambda ax: subsets.draw(selection, ax),
-        70 + 20 * _count(lambda: subsets.shown_columns(selection)),
-    )  # fmt: skip
-    yield _figure(
+    if not subsets.nested(selection):
+        yield _figure(
+            "subsets", "Columns of each best subset", "A dot for each column; those of the chosen columns are filled.",
+            lambda: subsets.describe(selection), lambda ax: subsets.draw(selection, ax),
+            70 + 20 * len(subsets.shown_columns(selection)),
+        )  # fmt: skip
+    if not by_steps:
+        yield _figure(
         "trace", "Convergence", "The best value so far. The end mark is where the search stopped.",
-        lambda: trace.describe(selection), lambda ax: trace.draw(selection, ax), 280,
+        lambda: trace.describe(selection), lambda ax: trace.draw(selection, ax), 280, wide=260,
     )  # fmt: skip
     standardized = selection.statistics is not None
     yield _figure(
@@ -82,22 +89,19 @@ def _figures(selection: Selection) -> Iterator[Figure]:
     )  # fmt: skip
     yield _figure(
         "correlation", "Correlation of the chosen columns", "In order of gain. Blue is positive, orange negative.",
-        lambda: correlation.describe(selection), lambda ax: correlation.draw(selection, ax), 370,
+        lambda: correlation.describe(selection), lambda ax: correlation.draw(selection, ax), 350,
     )  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _front_caption(selection: Selection) -> str:
     caption = "Each point is the best subset found with so many columns."
     if any(row.size > selection.k for row in selection.front):
-        caption += f" Paler points are larger than the limit of {selection.k}."
+        caption += f" Paler points are larger than {selection.k}."
     return caption
-
-
-def _count(columns: Callable[[], list[int]]) -> int:
-    try:
-        return len(columns())
-    except MissingInputError:
-        return 0
 
 
 def _figure(

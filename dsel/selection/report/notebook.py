@@ -23,6 +23,7 @@ def notebook_html(selection: Selection) -> str:
         shape=selection.shape,
         r2=f"{selection.r2:.4f}".replace("-", "−"),
         proof="" if row is None else wording.proof(row),
+        explained=wording.explained(selection),
         rows=rows[:_MOST_ROWS],
         more=max(len(rows) - _MOST_ROWS, 0),
         heads=tables.coefficient_heads(selection),

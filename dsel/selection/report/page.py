@@ -48,12 +48,14 @@ def render_report(selection: Selection) -> str:
         source=printable(selection.source or "data in memory"),
         selection=selection,
         key_figures=_key_figures(selection),
+        explained=wording.explained(selection),
         rows=tables.chosen_rows(selection),
         coefficient_heads=tables.coefficient_heads(selection),
         many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
         front=tables.front_rows(selection),
-        proofs=[wording.proof(row) for row in selection.certificate],
+        proofs=wording.proofs(selection),
         figures=figures(selection),
+        search_end=wording.search_end(selection),
         asked=tables.asked(selection),
         plan=tables.plan_rows(selection),
         provenance=tables.provenance(selection),
@@ -65,7 +67,7 @@ def _key_figures(selection: Selection) -> list[KeyFigure]:
     """Return the numbers that a reader looks for first."""
     m, n = selection.shape
     figures = [
-        KeyFigure("Columns", str(len(selection)), f"of {n:,}, at most {selection.k}"),
+        KeyFigure("Columns", str(len(selection)), f"of {n:,}, {_limit(selection)}"),
         KeyFigure("R²", f"{selection.r2:.4f}".replace("-", "−"), f"error {wording.number(selection.error, 6)}"),
         _proof_figure(selection),
         KeyFigure("Rows", f"{m:,}", f"{selection.passes} passes over the data"),
@@ -74,6 +76,10 @@ def _key_figures(selection: Selection) -> list[KeyFigure]:
     if selection.criterion is not None:
         figures.insert(1, KeyFigure("Criterion", wording.number(selection.criterion), "minimized"))
     return figures
+
+
+def _limit(selection: Selection) -> str:
+    return f"at most {selection.k}" if selection.size_curve is None else "chosen automatically"
 
 
 def _proof_figure(selection: Selection) -> KeyFigure:

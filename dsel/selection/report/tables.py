@@ -11,7 +11,7 @@ from dask.utils import format_bytes
 
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.labels import printable
-from dsel.selection.report.wording import duration, names, number
+from dsel.selection.report.wording import aligned, duration, names, number
 from dsel.selection.result import FrontRow, Selection
 
 #: Coefficients of more targets than this are left to the pictures.
@@ -41,20 +41,29 @@ def chosen_rows(selection: Selection) -> list[ChosenRow]:
     """Return the rows of the table of chosen columns."""
     found, s = selection.statistics, len(selection)
     gains = np.full(s, np.nan) if found is None else found.gains
-    totals = np.cumsum(gains)
-    largest = float(np.nanmax(gains, initial=0.0)) or 1.0
+    totals, largest = np.cumsum(gains), float(np.nanmax(gains, initial=0.0)) or 1.0
+    decimals = 4 if largest >= 0.01 else 6
     single = selection.coefficients.shape[1] == 1 and found is not None
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
     listed = selection.coefficients[:, : len(coefficient_heads(selection))]
     return [
         ChosenRow(
-            i + 1, printable(selection.labels[i]), selection.indices[i], number(gains[i]),
-            round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1), number(totals[i]),
-            tuple(number(value) for value in listed[i]), number(standardized[i], 3),
-            number(None if found is None else float(found.std[i])),
+            place=i + 1,
+            label=printable(selection.labels[i]),
+            index=selection.indices[i],
+            gain=_fixed(gains[i], decimals),
+            width=round(100.0 * float(np.nan_to_num(gains[i])) / largest, 1),
+            total=_fixed(totals[i], decimals),
+            coefficients=tuple(number(value) for value in listed[i]),
+            standardized=_fixed(standardized[i], 3),
+            std=number(None if found is None else float(found.std[i])),
         )
         for i in range(s)
-    ]  # fmt: skip
+    ]
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}".replace("-", "−") if np.isfinite(value) else "–"
 
 
 def coefficient_heads(selection: Selection) -> list[str]:
@@ -75,9 +84,9 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
         proof = certified.get(row.size)
         made.append({
             "size": str(row.size),
-            "criterion": number(row.criterion, 6),
+            "criterion": aligned(row.criterion),
             "r2": f"{row.r2:.6f}".replace("-", "−"),
-            "error": number(row.error, 6),
+            "error": aligned(row.error),
             "bound": "" if proof is None else "optimal" if proof["proven"] else f"{proof['r2_bound']:.6f}",
             "change": _change(selection, previous, row),
             "chosen": "yes" if set(row.indices) == set(selection.indices) else "",
@@ -86,15 +95,16 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
 
 
 def _change(selection: Selection, before: FrontRow, row: FrontRow) -> str:
-    came = [selection.label(j) for j in row.indices if j not in set(before.indices)]
-    left = [selection.label(j) for j in before.indices if j not in set(row.indices)]
+    old, new = set(before.indices), set(row.indices)
+    came = [selection.label(j) for j in row.indices if j not in old]
+    left = [selection.label(j) for j in before.indices if j not in new]
     return f"+ {names(came, 6)}" + (f"  − {names(left, 6)}" if left else "")
 
 
 def asked(selection: Selection) -> list[tuple[str, str]]:
     """Return what was requested, as terms and values."""
     request = selection.request
-    options = [f"{name}: {_option(value)}" for name, value in request.options.items() if value is not None]
+    options = [f"{name}: {_option(name, value)}" for name, value in request.options.items() if value is not None]
     facts = [
         ("Data", selection.source or "arrays in memory"),
         ("Size", f"{selection.shape[0]:,} rows, {selection.shape[1]:,} columns"),
@@ -121,7 +131,9 @@ def _size(selection: Selection) -> str:
     return f"automatic, at most {selection.request.limit}: {selection.size_curve.description}"
 
 
-def _option(value: Any) -> str:
+def _option(name: str, value: Any) -> str:
+    if name == "memory" and isinstance(value, int):
+        return str(format_bytes(value))
     return number(value, 6) if isinstance(value, float) else str(value)
 
 
@@ -158,7 +170,7 @@ def provenance(selection: Selection) -> list[tuple[str, str]]:
         ("Host", made.get("host", "")),
         ("System", made.get("system", "")),
         ("Stages", ", ".join(f"{name} {duration(value)}" for name, value in seconds.items())),
-        ("Search", f"{selection.iterations:,} iterations, ended by {selection.ended}"),
+        ("Search", f"{selection.iterations:,} iterations, ended: {selection.ended}"),
         ("Passes over the data", f"{selection.passes}, {format_bytes(selection.bytes_read)} read"),
         ("Largest memory of a worker", _peak(selection)),
         ("Seed", str(selection.seed)),

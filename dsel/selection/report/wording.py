@@ -19,6 +19,11 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
+def aligned(value: float | None) -> str:
+    """Return a number with six significant digits, zeros included, for a column of a table."""
+    return "–" if value is None or not np.isfinite(value) else f"{value:#.6g}".rstrip(".").replace("-", "−")
+
+
 def share(value: float) -> str:
     """Return a share in percent."""
     return f"{value:.2%}".replace("%", " %").replace("-", "−")
@@ -46,6 +51,25 @@ def subject(selection: Selection) -> str:
     return printable(selection.targets[0]) if len(selection.targets) == 1 else f"{len(selection.targets)} targets"
 
 
+def search_end(selection: Selection) -> str:
+    """Return how long the search took and why it ended, as sentences."""
+    ends = {
+        "complete": "It ran to its end.",
+        "iterations": "It made all iterations that were asked for.",
+        "seconds": "The time limit ended it.",
+        "patience": "It ended because nothing better was found for a long time.",
+        "target": "It ended at the target.",
+        "bound": "It ended at the proved bound: nothing is better.",
+    }
+    steps = f"The search took {selection.iterations:,} iterations of {selection.method}."
+    return f"{steps} {ends.get(selection.ended, f'It ended by {selection.ended}.')}"
+
+
+def explained(selection: Selection) -> str:
+    """Return the name of the sum of gains: R^2, or with a ridge penalty what is left of it."""
+    return "1 − f / ‖Y‖²" if selection.lam else "R²"
+
+
 def headline(selection: Selection) -> str:
     """Return the result in one sentence."""
     n = selection.shape[1]
@@ -61,8 +85,23 @@ def proof(row: dict[str, Any]) -> str:
         return f"Proved optimal: no {size} explain more than R² {row['r2']:.6f}."
     return (
         f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}. "
-        f"The error is at most {share(row['relative_gap'])} above the least possible."
+        f"The error could be at most {share(row['relative_gap'])} lower."
     )
+
+
+def proofs(selection: Selection) -> list[str]:
+    """Return what the certificates prove: the choice first, then the other sizes together."""
+    choice = certificate_of_choice(selection)
+    if choice is None:
+        return []
+    others = [row for row in selection.certificate if row is not choice and row["size"]]
+    proven = [str(row["size"]) for row in others if row["proven"]]
+    text = [proof(choice)]
+    if proven:
+        text.append(f"The best subsets of {shorten(proven, 12)} columns are proved optimal, too.")
+    if len(proven) < len(others):
+        text.append("The table shows what is proved for the other sizes.")
+    return text
 
 
 def certificate_of_choice(selection: Selection) -> dict[str, Any] | None:

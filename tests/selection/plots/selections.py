@@ -71,6 +71,12 @@ def with_path() -> dsel.Selection:
 
 
 @cache
+def automatic() -> dsel.Selection:
+    """Return a selection whose number of columns was chosen by folds."""
+    return dsel.select(X, Y, k="auto", method="forward")
+
+
+@cache
 def hostile() -> dsel.Selection:
     """Return a selection whose labels try to break a page or a picture."""
     frame = pd.DataFrame(X[:, : len(HOSTILE)], columns=HOSTILE)
@@ -86,6 +92,6 @@ def nothing() -> dsel.Selection:
 
 ALL = {
     "plain": plain, "certified": certified, "half certified": half_certified, "several targets": several_targets,
-    "of itself": of_itself, "by criterion": by_criterion, "with path": with_path, "hostile": hostile,
-    "nothing": nothing,
+    "of itself": of_itself, "by criterion": by_criterion, "with path": with_path, "automatic": automatic,
+    "hostile": hostile, "nothing": nothing,
 }  # fmt: skip

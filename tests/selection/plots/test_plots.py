@@ -19,7 +19,7 @@ mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
-PICTURES = ("front", "path", "subsets", "trace", "coefficients", "correlation")
+PICTURES = ("front", "path", "sizes", "subsets", "trace", "coefficients", "correlation")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def line(ax: plt.Axes, label: str) -> np.ndarray:
     return next(one for one in ax.lines if str(one.get_label()).startswith(label)).get_xydata()
 
 
-@pytest.mark.parametrize("picture", PICTURES)
+@pytest.mark.parametrize("picture", [picture for picture in PICTURES if picture != "sizes"])
 def test_it_draws_on_the_given_axes_and_returns_them(picture: str) -> None:
     _, (left, right) = plt.subplots(ncols=2)
     assert getattr(selections.plain().plot, picture)(ax=right) is right
@@ -121,6 +121,17 @@ def test_the_path_shows_errors_on_left_out_and_on_held_out_rows() -> None:
     np.testing.assert_array_equal(line(ax, "held-out")[:, 1], [row.test_error for row in selection.path])
 
 
+def test_the_curve_of_sizes_shows_which_was_chosen() -> None:
+    selection = selections.automatic()
+    curve = selection.size_curve
+    assert curve is not None
+    ax = selection.plot.sizes()
+    drawn = [(point.size, point.value) for point in curve.points]
+    np.testing.assert_array_equal(line(ax, "error"), drawn)
+    assert tuple(line(ax, "chosen")[0]) in drawn
+    assert line(ax, "chosen")[0][0] == selection.k
+
+
 def test_coefficients_are_for_one_standard_deviation_or_in_units_of_the_data() -> None:
     selection = selections.plain()
     chosen = selections.X[:, list(selection.indices)]
@@ -165,6 +176,11 @@ def test_short_labels_stay_different(width: int) -> None:
     assert len(set(short)) == len(labels)
     assert max(map(len, short)) <= 3 * width + 4
     assert short[50] == "short"
+
+
+def test_words_that_all_labels_share_are_left_out_of_long_ones() -> None:
+    labels = [f"station_{place}_temperature_{i:03d}_mean" for i, place in enumerate(("north", "south", "east", "west"))]
+    assert short_labels([*labels, "wind"]) == ["…north…000…", "…south…001…", "…east…002…", "…west…003…", "wind"]
 
 
 def test_results_of_version_0_1_say_what_they_lack() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import dsel
-from dsel.selection.report.page import render_report
-from tests.selection.plots import selections
+from tests.selection.report.pages import report_of
 
 WIDTHS = {"phone": 390, "desktop": 1280}
 ARGUMENTS = [
@@ -37,36 +34,61 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-def many_columns() -> dsel.Selection:
-    """200 of 240 columns with long labels."""
-    import pandas as pd
+@pytest.fixture
+def address(tmp_path: Path) -> Callable[[str], str]:
+    """Return the address of the report of a kind of selection."""
 
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(
-        rng.normal(size=(400, 240)), columns=[f"station_north_temperature_{i:03d}_mean" for i in range(240)]
-    )
-    return dsel.select(X, X.sum(axis=1) + rng.normal(size=400), k=200, method="forward")
+    def write(kind: str) -> str:
+        file = tmp_path / "report.html"
+        file.write_text(report_of(kind))
+        return file.as_uri()
 
-
-KINDS = {**{kind: selections.ALL[kind] for kind in ("half certified", "several targets", "hostile")},
-         "many columns": many_columns}  # fmt: skip
+    return write
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_browser_shows_it_whole_and_loads_nothing_else(browser: Any, tmp_path: Path, kind: str) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(render_report(KINDS[kind]()))
-    for name, width in WIDTHS.items():
+@pytest.mark.parametrize("kind", ["half certified", "several targets", "hostile", "many columns"])
+def test_a_browser_shows_it_whole_and_loads_nothing_else(browser: Any, address: Any, kind: str) -> None:
+    file = address(kind)
+    for width in WIDTHS.values():
         page = browser.new_page(viewport={"width": width, "height": 900})
         complaints: list[str] = []
         requests: list[str] = []
         page.on("console", lambda message, to=complaints: to.append(message.text))
         page.on("pageerror", lambda error, to=complaints: to.append(str(error)))
         page.on("request", lambda request, to=requests: to.append(request.url))
-        page.goto(file.as_uri())
+        page.goto(file)
         assert complaints == []
-        assert [url for url in requests if not url.startswith("data:")] == [file.as_uri()]
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert [url for url in requests if not url.startswith("data:")] == [file]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(TOO_WIDE) == []
         assert page.locator("figure svg:visible").count() >= 4
         page.close()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", WIDTHS["desktop"]), ("dark", WIDTHS["phone"])])
+def test_a_checker_of_accessibility_finds_no_fault(browser: Any, address: Any, scheme: str, width: int) -> None:
+    """The rules of axe-core: contrast, names of regions, heads of tables, order of headings, the keyboard."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    size = {"width": width, "height": 900}
+    page = browser.new_page(viewport=size, color_scheme=scheme, bypass_csp=True)  # the checker is a script
+    page.goto(address("half certified"))
+    assert axe.Axe().run(page).response["violations"] == []
+    page.close()
+
+
+def test_tables_scroll_by_keyboard(browser: Any, address: Any) -> None:
+    page = browser.new_page(viewport={"width": WIDTHS["phone"], "height": 900})
+    page.goto(address("several targets"))
+    page.get_by_role("region", name="Table of chosen columns").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement.scrollLeft > 0")
+    page.close()
+
+
+def test_it_prints_every_row(browser: Any, address: Any) -> None:
+    page = browser.new_page(viewport={"width": 700, "height": 900})
+    page.goto(address("many columns"))
+    page.emulate_media(media="print")
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+    assert page.evaluate(cut) == 0
+    page.close()

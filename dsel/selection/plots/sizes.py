@@ -1,0 +1,64 @@
+"""The curve along which ``k="auto"`` chose the number of columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsel.errors import MissingInputError
+from dsel.selection.plots import style
+from dsel.selection.result import Selection
+from dsel.selection.size_curve import SizeCurve
+
+
+def draw(selection: Selection, ax: Any = None) -> Any:
+    """Draw the value of each size with its standard error, and return the axes."""
+    curve = size_curve(selection)
+    ax = style.axes(ax)
+    style.grid(ax, "y")
+    sizes = [point.size for point in curve.points]
+    values = np.array([point.value for point in curve.points])
+    errors = np.array([np.nan if point.standard_error is None else point.standard_error for point in curve.points])
+    if np.isfinite(errors).any():
+        ax.fill_between(sizes, values - errors, values + errors, color=style.BLUE, alpha=0.15, linewidth=0,
+                        label="± one standard error")  # fmt: skip
+    marker = "o" if len(sizes) <= style.MOST_MARKERS else ""
+    ax.plot(sizes, values, color=style.BLUE, marker=marker, markersize=4.5, linewidth=1.8, label=_name(curve))
+    best = int(np.argmin(values))
+    if sizes[best] != curve.k:
+        ax.plot([sizes[best]], [values[best]], "s", color=style.MUTED, markersize=8, markerfacecolor="none",
+                markeredgewidth=1.5, label=f"least: {sizes[best]} columns")  # fmt: skip
+    ax.plot([curve.k], [values[sizes.index(curve.k)]], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
+            markeredgewidth=2, label=f"chosen: {curve.k} columns")  # fmt: skip
+    style.whole_numbers(ax.xaxis)
+    style.name_axes(ax, "number of columns", _name(curve))
+    style.legend(ax, loc="upper right")
+    return ax
+
+
+def size_curve(selection: Selection) -> SizeCurve:
+    """Return the curve of a selection.
+
+    Raises
+    ------
+    MissingInputError
+        If the number of columns was given.
+    """
+    if selection.size_curve is None:
+        raise MissingInputError("The number of columns was given, not chosen.", 'Select with k="auto" for a curve.')
+    return selection.size_curve
+
+
+def _name(curve: SizeCurve) -> str:
+    return curve.rule.upper() if curve.rule in ("bic", "ebic") else "error per left-out row"
+
+
+def describe(selection: Selection) -> str:
+    """Return the picture in words."""
+    curve = size_curve(selection)
+    best = min(curve.points, key=lambda point: (point.value, point.size))
+    text = f"The value is least, {best.value:.4g}, with {best.size} columns."
+    if best.size != curve.k:
+        text += f" {curve.k} columns are within one standard error of it."
+    return text
