@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_PIECE_BYTES: Final = 4_000_000
+_PIECE_BYTES: Final = 500_000  # the copies of a piece fit into the cache
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -27,9 +27,9 @@ from dsel.data.labels import default_labels, require_unique
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat
 
-#: pyarrow reads so many bytes at a time, and holds about 16 such blocks.
+#: pyarrow reads so many bytes at a time, and holds up to 32 such blocks. A block of few rows is slow to parse.
 BLOCK_BYTES: Final = 1 << 17
-WIDE_BLOCK_BYTES: Final = 1 << 20
+WIDE_BLOCK_BYTES: Final = 1 << 23
 #: A line may have so many bytes.
 LONGEST_LINE: Final = 1 << 28
 
@@ -59,7 +59,7 @@ class DelimitedTable(Table):
         self._raw_names = list(schema.names)
         self.names = _names(self._raw_names, options.header, self.where, self._separator)
         self.types = list(schema.types)
-        self._block = max(self._block, min(WIDE_BLOCK_BYTES, 512 * len(self.names)))
+        self._block = max(self._block, min(WIDE_BLOCK_BYTES, 800 * len(self.names)))
         self._asked_integers = options.dtype is not None and "int" in options.dtype
 
     def identity(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class DelimitedTable(Table):
                 cut = min(start, batch.num_rows)
                 start -= cut
                 if cut < batch.num_rows:
-                    yield batch.slice(cut)
+                    yield batch.slice(cut) if cut else batch
         if self._wrong_lines and self._threads:
             raise ArrowInvalid(_NO_NUMBERS)
 

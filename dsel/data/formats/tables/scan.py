@@ -191,10 +191,10 @@ def scan_table(
             )
             for i in used
         }  # fmt: skip
-        rows = 0
+        examined, rows = _Columns(list(columns.values())), 0
         try:
             for batch in table.batches(used, 0):
-                _add_batch(list(columns.values()), batch, rows)
+                examined.add(batch, rows)
                 rows += batch.num_rows
                 if scanned is not None:
                     scanned(*table.progress(rows))
@@ -204,20 +204,26 @@ def scan_table(
                 raise cannot_read(table, rows, error) from error
 
 
-def _add_batch(columns: list[ColumnScan], batch: Any, first: int) -> None:
-    """Examine a batch. Floats are looked at together, and again one by one if some of them are not finite."""
-    plain = [
-        j for j, scan in enumerate(columns)
-        if is_plain(scan.type) and not scan.has_levels and not scan.is_weight and scan.dtype is None
-    ]  # fmt: skip
-    if len(plain) > 1:
-        values = plain_values(batch, plain)
-        good = {j for j, fine in zip(plain, np.isfinite(values).all(axis=0).tolist(), strict=True) if fine}
-    else:
-        good = set()
-    for j, scan in enumerate(columns):
-        if j not in good:
-            scan.add(batch.column(j), first)
+class _Columns:
+    """Columns that are examined batch by batch: floats together, and again one by one if some are not finite."""
+
+    def __init__(self, columns: list[ColumnScan]) -> None:
+        self._columns = columns
+        together = [
+            j for j, scan in enumerate(columns)
+            if is_plain(scan.type) and not scan.has_levels and not scan.is_weight and scan.dtype is None
+        ]  # fmt: skip
+        self._plain = together if len(together) > 1 else []
+        self._others = sorted(set(range(len(columns))) - set(self._plain))
+
+    def add(self, batch: Any, first: int) -> None:
+        """Examine a record batch whose first row is row `first`."""
+        bad: list[int] = []
+        if self._plain:
+            good = np.isfinite(plain_values(batch, self._plain)).all(axis=0)
+            bad = [self._plain[i] for i in np.flatnonzero(~good).tolist()]
+        for j in (*self._others, *bad):
+            self._columns[j].add(batch.column(j), first)
 
 
 def is_plain(kind: Any) -> bool:

@@ -89,43 +89,29 @@ class TableReader(Reader):
         self._at = {column: i for i, column in enumerate(self._columns)}
         self._batches: Iterator[Any] = source.table.batches(self._columns, start)
         self._rest: Any = None
+        encoders = source.encoders
+        self._features = _Matrix(encoders.features, [self._at[column] for column in roles.features])
+        self._targets = _Matrix(encoders.targets, [self._at[column] for column in roles.targets])
 
     def fill(self, rows: Rows) -> None:
-        done, encoders, roles = 0, self._source.encoders, self._source.roles
+        done, encoders, roles, where = 0, self._source.encoders, self._source.roles, self._source.table.where
         while done < len(rows):
             batch = self._next_batch()
             count = min(batch.num_rows, len(rows) - done)
-            piece, self._rest = batch.slice(0, count), batch.slice(count)
+            piece, self._rest = batch, None
+            if count < batch.num_rows:  # a slice of many columns takes time
+                piece, self._rest = batch.slice(0, count), batch.slice(count)
             part = rows[done : done + count]
-            self._encode(encoders.features, roles.features, piece, part.x)
+            self._features.fill(part.x, piece, where, self._row)
             if part.y is not None:
-                self._encode(encoders.targets, roles.targets, piece, part.y)
+                self._targets.fill(part.y, piece, where, self._row)
             if part.w is not None and encoders.weight is not None and roles.weight is not None:
-                self._encode([encoders.weight], [roles.weight], piece, part.w[:, None])
+                encoders.weight.fill(part.w[:, None], piece.column(self._at[roles.weight]), where, self._row)
             if part.samples is not None and roles.index is not None:
                 labels = piece.column(self._at[roles.index]).to_pylist()
                 part.samples[:] = ["" if label is None else str(label) for label in labels]
             done += count
             self._row += count
-
-    def _encode(self, encoders: Sequence[Encoder], columns: Sequence[int], piece: Any, out: Array) -> None:
-        """Write columns to X or Y: floats together, the others one by one."""
-        at, where = 0, self._source.table.where
-        plain: list[tuple[int, int]] = []  # columns of the piece, and of `out`
-        for encoder, column in zip(encoders, columns, strict=True):
-            width = len(encoder.levels) if isinstance(encoder, OneHot) else 1
-            if not isinstance(encoder, OneHot) and is_plain(encoder.scan.type):
-                plain.append((self._at[column], at))
-            else:
-                encoder.fill(out[:, at : at + width], piece.column(self._at[column]), where, self._row)
-            at += width
-        if not plain:
-            return
-        values, places = plain_values(piece, [i for i, _ in plain]), [j for _, j in plain]
-        whole = np.empty((len(values), len(places)), out.dtype) if len(places) < out.shape[1] else out
-        put(whole, values, where, self._row, [encoder.scan.name for encoder in encoders if is_plain(encoder.scan.type)])
-        if whole is not out:
-            out[:, places] = whole
 
     def _next_batch(self) -> Any:
         if self._rest is not None and self._rest.num_rows:
@@ -137,6 +123,33 @@ class TableReader(Reader):
 
     def close(self) -> None:
         self._batches = iter(())
+
+
+class _Matrix:
+    """Columns of a record batch that become X or Y: floats together, the others one by one."""
+
+    def __init__(self, encoders: Sequence[Encoder], columns: Sequence[int]) -> None:
+        widths = [len(encoder.levels) if isinstance(encoder, OneHot) else 1 for encoder in encoders]
+        starts = np.cumsum([0, *widths]).tolist()
+        is_float = [not isinstance(encoder, OneHot) and is_plain(encoder.scan.type) for encoder in encoders]
+        parts = list(zip(encoders, columns, starts[:-1], starts[1:], strict=True))
+        plain = [part for part, fits in zip(parts, is_float, strict=True) if fits]
+        self._others = [part for part, fits in zip(parts, is_float, strict=True) if not fits]
+        self._from = [column for _, column, _, _ in plain]
+        self._to = [start for _, _, start, _ in plain]
+        self._names = [encoder.scan.name for encoder, _, _, _ in plain]
+
+    def fill(self, out: Array, piece: Any, where: str, first_row: int) -> None:
+        """Write the rows of a record batch to `out`. Raises DataError for a value that does not fit."""
+        for encoder, column, start, stop in self._others:
+            encoder.fill(out[:, start:stop], piece.column(column), where, first_row)
+        if not self._from:
+            return
+        values = plain_values(piece, self._from)
+        whole = np.empty(values.shape, out.dtype) if values.shape[1] < out.shape[1] else out
+        put(whole, values, where, first_row, self._names)
+        if whole is not out:
+            out[:, self._to] = whole
 
 
 def _common(encoders: Sequence[Encoder]) -> np.dtype[Any]:
