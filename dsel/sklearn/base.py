@@ -184,6 +184,7 @@ class BaseSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         fields = {
             "k": _size(self.n_features_to_select, self.n_features_in_), "preprocess": self.preprocess,
             "include": self.include, "exclude": self.exclude, "missing": self.missing, "seed": int(seed),
+            "groups": getattr(self, "groups", None),
         }  # fmt: skip
         return SelectionRequest.of(**{**fields, **self._request_fields()})
 

@@ -30,6 +30,8 @@ class SubsetSelector(BaseSelector):
         What y holds. "auto": text, booleans and categories are classes, and numbers are numbers.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected, by label or position.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection. `transform` leaves it.
     criterion : callable, default=None
@@ -94,6 +96,7 @@ class SubsetSelector(BaseSelector):
         task: Task = "auto",
         include: Sequence[str | int] = (),
         exclude: Sequence[str | int] = (),
+        groups: Any = None,
         missing: Missing = "refuse",
         criterion: Any = None,
         max_k: int | None = None,
@@ -109,6 +112,7 @@ class SubsetSelector(BaseSelector):
         self.task = task
         self.include = include
         self.exclude = exclude
+        self.groups = groups
         self.missing = missing
         self.criterion = criterion
         self.max_k = max_k
@@ -139,6 +143,8 @@ class ForwardSelector(BaseSelector):
         What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -179,6 +185,7 @@ class ForwardSelector(BaseSelector):
         task: Task = "auto",
         include: Sequence[str | int] = (),
         exclude: Sequence[str | int] = (),
+        groups: Any = None,
         missing: Missing = "refuse",
         random_state: Any = 0,
         cache: Any = "memory",
@@ -189,6 +196,7 @@ class ForwardSelector(BaseSelector):
         self.task = task
         self.include = include
         self.exclude = exclude
+        self.groups = groups
         self.missing = missing
         self.random_state = random_state
         self.cache = cache
@@ -212,6 +220,8 @@ class OMPSelector(ForwardSelector):
         What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     random_state : int, RandomState or None, default=0
@@ -381,6 +391,8 @@ class BestSubsetSelector(BaseSelector):
         What y holds.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     seconds : float or None, default=60.0
@@ -422,6 +434,7 @@ class BestSubsetSelector(BaseSelector):
         task: Task = "auto",
         include: Sequence[str | int] = (),
         exclude: Sequence[str | int] = (),
+        groups: Any = None,
         missing: Missing = "refuse",
         seconds: float | None = 60.0,
         random_state: Any = 0,
@@ -433,6 +446,7 @@ class BestSubsetSelector(BaseSelector):
         self.task = task
         self.include = include
         self.exclude = exclude
+        self.groups = groups
         self.missing = missing
         self.seconds = seconds
         self.random_state = random_state
@@ -492,6 +506,8 @@ class ColumnSubsetSelector(BaseSelector):
         How columns are centered and scaled.
     include, exclude : sequence of str or int, default=()
         Columns that are always or never selected.
+    groups : mapping or list of lists, default=None
+        Columns that are selected together and count as one, as for `dsel.select`.
     missing : {"refuse", "mean"}, default="refuse"
         Refuse NaN in X, or replace it by the mean of its column for the selection.
     options : dict, default=None
@@ -531,6 +547,7 @@ class ColumnSubsetSelector(BaseSelector):
         preprocess: Preprocess = "standardize",
         include: Sequence[str | int] = (),
         exclude: Sequence[str | int] = (),
+        groups: Any = None,
         missing: Missing = "refuse",
         options: dict[str, Any] | None = None,
         random_state: Any = 0,
@@ -542,6 +559,7 @@ class ColumnSubsetSelector(BaseSelector):
         self.preprocess = preprocess
         self.include = include
         self.exclude = exclude
+        self.groups = groups
         self.missing = missing
         self.options = options
         self.random_state = random_state

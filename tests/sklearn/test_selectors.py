@@ -130,6 +130,17 @@ def test_the_number_of_columns_may_be_chosen() -> None:
     assert OMPSelector("auto").fit(X, noisy).n_features_ > 1
 
 
+def test_groups_of_columns_are_selected_together() -> None:
+    groups = {"pair": ["gene 2", "gene 4"], "three": ["gene 5", "gene 6", "gene 8"]}
+    for kind in (SubsetSelector, ForwardSelector, OMPSelector, BestSubsetSelector):
+        selector = kind(2, groups=groups).fit(FRAME, y)
+        assert set(selector.indices_) == {2, 4, 5, 6, 8}
+    assert len(ColumnSubsetSelector(2, groups=groups).fit(FRAME).indices_) > 2
+    assert ForwardSelector(2, groups=[list(range(12)), list(range(12, 20))]).fit(X, y).n_features_ == 20
+    with pytest.raises(ValueError, match="there are 2 groups"):
+        ForwardSelector(3, groups=[list(range(12)), list(range(12, 20))]).fit(X, y)
+
+
 def test_weights_count_as_repeated_rows_and_are_routed() -> None:
     w = np.random.default_rng(0).integers(0, 3, size=200)
     noisy = y + np.random.default_rng(1).normal(size=200) * 3
