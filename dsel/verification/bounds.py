@@ -138,14 +138,14 @@ class Checker:
         unit = float(self.problem.c)
         for batch in self._batches(leaves):
             bounds = self.bounds(batch, self._ridge)
-            low = np.flatnonzero(bounds < float(self.threshold))
+            low = np.flatnonzero(~(bounds >= float(self.threshold)))
             if low.size:
                 bounds[low] = np.maximum(bounds[low], self.bounds([batch[x] for x in low], self._larger_ridge))
                 self.ridge = self._larger_ridge
             for leaf, bound in zip(batch, bounds, strict=True):
                 if self._exceeds(leaf, bound):
                     yield Failure(leaf, f"the log says that f is at least {leaf.bound * unit:.10g}; it is {bound:.10g}")
-                elif bound < self.threshold and not self._holds_after_division(leaf, bound):
+                elif not bound >= self.threshold and not self._holds_after_division(leaf, bound):
                     yield Failure(leaf, f"the bound is {bound:.10g}, below {float(self.threshold):.10g}")
 
     def _exceeds(self, leaf: Leaf, bound: float) -> bool:
@@ -201,7 +201,7 @@ class Checker:
         added = gains[s:].sum(axis=0)
         bound = np.asarray(f - added, np.float64)
         most = np.array([leaf.most for leaf in leaves])
-        undecided = np.flatnonzero((bound < self._needed(leaves)) & (most < min(t - s, Z.shape[2])))
+        undecided = np.flatnonzero(~(bound >= self._needed(leaves)) & (most < min(t - s, Z.shape[2])))
         for x in undecided:
             rows = np.asarray(Z[s:, x] / np.sqrt(pivots[s:, x])[:, None], np.float64)
             bound[x] = max(bound[x], float(f[x]) - _sum_of_largest(rows, int(most[x])))
@@ -247,7 +247,7 @@ class Checker:
             suspects = self._suspects(batch)
             for leaf, subsets in zip(batch, suspects, strict=True):
                 for subset in subsets:
-                    if not self.dependent(subset) and self.value(subset) < self.threshold:
+                    if not self.dependent(subset) and not self.value(subset) >= self.threshold:
                         f = float(self.value(subset))
                         why = f"f of columns {sorted(subset)} is {f:.10g}, below {float(self.threshold):.10g}"
                         yield Failure(leaf, why)
@@ -281,31 +281,33 @@ class Checker:
         return found
 
 
+@np.errstate(all="ignore")
 def _not_excluded(
     g: NDArray[np.float64], z: NDArray[np.float64], floor: NDArray[np.float64], need: float, most: int
 ) -> list[tuple[int, ...]]:
     """Return the sets of up to `most` <= 2 columns that may explain more than `need`, () if the empty set does.
 
     g: (t, t) what S leaves of K. z: (t, N) what S leaves of B. Columns and pairs that are clearly dependent are left
-    out. Rounding counts against a set.
+    out. Rounding and overflow count against a set.
     """
-    found: list[tuple[int, ...]] = [()] if need < 0.0 else []
+    found: list[tuple[int, ...]] = [] if need >= 0.0 else [()]
     if most < 1 or not g.size:
         return found
     rounding = 1e-12
     d = np.diag(g)
     inner = z @ z.T
     m = np.diag(inner)
-    free = d > floor
-    found += [(int(i),) for i in np.flatnonzero(free & (m > need * d - rounding * (m + abs(need) * d)))]
+    free = ~(d <= floor)
+    excluded = m + rounding * (m + abs(need) * d) <= need * d
+    found += [(int(i),) for i in np.flatnonzero(free & ~excluded)]
     if most < 2:
         return found
     det = np.outer(d, d) - g * g
     ones = np.outer(m, d)
     explained = ones + ones.T - 2.0 * g * inner
     error = rounding * (ones + ones.T + 2.0 * np.abs(g * inner) + abs(need) * (np.outer(d, d) + g * g))
-    both = np.outer(free, free) & (det > np.outer(floor, d)) & (det > np.outer(d, floor))
-    suspect = np.triu(both & (explained + error > need * det), 1)
+    both = np.outer(free, free) & ~((det <= np.outer(floor, d)) | (det <= np.outer(d, floor)))
+    suspect = np.triu(both & ~(explained + error <= need * det), 1)
     return found + [(int(i), int(j)) for i, j in np.argwhere(suspect)]
 
 

@@ -110,6 +110,8 @@ class ExtendedSums:
         else:
             B = K[:, ~self.constant]
             total = np.diag(K)[~self.constant].sum()
+        if not (np.isfinite(K).all() and np.isfinite(B).all() and np.isfinite(total)):
+            raise DataError("The data have values that are not finite.", "Run the job again: it names them.")
         K = K[np.ix_(used, used)]
         K[np.diag_indices_from(K)] += EXTENDED(lam)
         return _given(few_targets(B[used]), K, total, len(columns))

@@ -10,7 +10,10 @@ What `follow` accepts covers every subset: the subsets of a node are those of it
 from __future__ import annotations
 
 import io
+import math
+import re
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +28,7 @@ from dsel.storage.paths import AnyPath
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_PLAIN_NAME = re.compile(r"\w+\.npz")
 END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES = range(7)
 
 #: The reasons for which a leaf is closed.
@@ -91,6 +95,11 @@ def read_manifest(folder: AnyPath) -> dict[str, Any]:
         )
     if values.get("format") != FORMAT:
         raise DataError(f"{folder / MANIFEST} has an unknown format.", "Use a newer version of dsel.")
+    numbers, lists = ("n", "k", "bound", "value", "lam"), ("columns", "included", "indices", "files")
+    numeric = all(isinstance(values.get(name), int | float) and math.isfinite(values[name]) for name in numbers)
+    listed = all(isinstance(values.get(name), list) for name in lists)
+    if not numeric or not listed or not all(_PLAIN_NAME.fullmatch(str(name)) for name in values["files"]):
+        raise DataError(f"{folder / MANIFEST} is damaged.", "Certify with a log again.")
     return values
 
 
@@ -98,11 +107,14 @@ def read_file(file: AnyPath) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers and bounds of a file of a log, or raise LogError."""
     try:
         with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
-            return arrays["numbers"].tolist(), arrays["bounds"].astype(np.float64)
+            numbers, bounds = arrays["numbers"], arrays["bounds"]
     except FileNotFoundError:
         raise LogError(file.name, "the file is missing") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError, Exception) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise LogError(file.name, f"the file is damaged: {error}") from error
+    if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
+        raise LogError(file.name, "its arrays are not numbers and bounds")
+    return numbers.tolist(), bounds.astype(np.float64)
 
 
 class _Reader:

@@ -316,6 +316,14 @@ def test_damage_13_a_column_is_left_out(log):
     assert "leaves out columns [17]" in failures(log)
 
 
+@pytest.mark.parametrize("change", [{"bound": float("nan")}, {"files": ["../000000.npz"]}, {"k": None}])
+def test_a_manifest_that_makes_no_sense_is_refused(log, change):
+    log.manifest |= change
+    log.save()
+    with pytest.raises(DataError, match="is damaged"):
+        dsel.verify(log.folder.parent)
+
+
 def test_damage_14_the_penalty_is_another_one(log):
     log.manifest["lam"] = 100.0
     assert "lam is 100.0, in the request 0.0" in failures(log)
