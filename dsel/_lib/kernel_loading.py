@@ -68,23 +68,49 @@ def _size(kernel: SeparateKernel) -> int:
 
 
 @contextlib.contextmanager
+def compiling_in_background(*entries: Any, without: Sequence[Any] = ()) -> Iterator[None]:
+    """Let another process compile kernels and all that they call into the cache during the block, in this order.
+
+    It ends with the block. Arguments as for `load_kernels`.
+    """
+    in_order = dict.fromkeys(kernel for entry in entries for kernel in reachable((entry,), without))
+    missing = [kernel for kernel in in_order if not kernel.is_loaded and not is_compiled(kernel)]
+    process = _process(missing) if missing and _cores() > 1 else None
+    try:
+        yield
+    finally:
+        _end(process)
+
+
+@contextlib.contextmanager
 def _helpers(missing: list[SeparateKernel]) -> Iterator[None]:
     """Let other processes compile the last of these kernels into the cache while this one compiles the first."""
-    processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES, 1 + len(missing) // _WORTH_A_PROCESS)
-    started = []
-    for x in range(processes - 1):
-        names = [f"{kernel.__module__}:{kernel.__name__}" for kernel in missing[::-1][x :: processes - 1]]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with contextlib.suppress(OSError):  # this process then compiles all
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-P", "-m", "dsel._lib.compile_kernels", *names], env=environment,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                )
-            )  # fmt: skip
+    helpers = min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // _WORTH_A_PROCESS)
+    started = [_process(missing[::-1][x::helpers]) for x in range(helpers)]
     try:
         yield
     finally:
         for process in started:
-            process.kill()
-            process.wait()
+            _end(process)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _process(kernels: list[SeparateKernel]) -> subprocess.Popen[bytes] | None:
+    """Start a process that compiles these kernels. None if it does not start: this process then compiles all."""
+    names = [f"{kernel.__module__}:{kernel.__name__}" for kernel in kernels]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with contextlib.suppress(OSError):
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "dsel._lib.compile_kernels", *names], env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    return None
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is not None:
+        process.kill()
+        process.wait()

@@ -1,6 +1,6 @@
 """The command line: it parses arguments, calls the library, and prints the answer."""
 
-from dsel.cli import ingest, jobs, report, results, stability, stores, use, verification  # noqa: F401  (they register their commands)
+from dsel.cli import ingest, jobs, report, results, stability, stores, use, verification, warm  # noqa: F401  (they register their commands)
 from dsel.cli.application import app, main
 
 __all__ = ["app", "main"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from dsel._lib.kernel_loading import compiling_in_background
 from dsel.config.cluster import ClusterSection, LocalSection
 from dsel.config.job import JobFile
 from dsel.errors import OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import run_job
+from dsel.objective.subset_state import INSERTION_KERNELS
+from dsel.search.pareto.search import pareto_kernels
 from dsel.selection.render import render
 from dsel.selection.result import Selection
 
@@ -20,7 +23,19 @@ K = 8
 
 
 def run_demo(out: Path) -> dict[str, Selection]:
-    """Ingest, select by forward selection and by POSS on a local cluster, and return the selections by method."""
+    """Ingest, select by forward selection and by POSS on a local cluster, and return the selections by method.
+
+    On first use, another process compiles the searches meanwhile.
+    """
+    pareto, unused = pareto_kernels()
+    with compiling_in_background(*INSERTION_KERNELS, *pareto, without=unused):
+        store = _store(out)
+        reporter = Reporter.for_terminal
+        return {method: run_job(_job(store, out / method, method), reporter()) for method in ("forward", "poss")}
+
+
+def _store(out: Path) -> Path:
+    """Return the store of the example data, which is written unless it is there."""
     from dsel.data.ingest import ingest
 
     store = out / "sonar.zarr"
@@ -33,8 +48,7 @@ def run_demo(out: Path) -> dict[str, Selection]:
             ) from error
         with_source = files("dsel") / "examples" / "sonar.csv"
         ingest(str(with_source), store, target=["rock"], chunks=(64, 60))
-    reporter = Reporter.for_terminal
-    return {method: run_job(_job(store, out / method, method), reporter()) for method in ("forward", "poss")}
+    return store
 
 
 def render_demo(found: dict[str, Selection], out: Path, width: int | None = None) -> str:
@@ -44,7 +58,7 @@ def render_demo(found: dict[str, Selection], out: Path, width: int | None = None
 
 
 def _job(store: Path, out: Path, method: str) -> JobFile:
-    local = LocalSection(workers=2)
+    local = LocalSection(workers=1)
     return JobFile(
         store=store.absolute(), k=K, method=method, seed=2, out=out.absolute(), cluster=ClusterSection(local=local)
     )

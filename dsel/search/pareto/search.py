@@ -43,6 +43,21 @@ def paper_iterations(k: int, n: int) -> int:
     return math.floor(2.0 * math.e * k * k * n)
 
 
+def pareto_kernels(
+    *, few_targets: bool = True, has_gram: bool = True, exchange_every: int = 0, loop: Any = engine.run
+) -> tuple[list[Any], list[Any]]:
+    """Return the kernels that a Pareto search calls, and kernels that they call only for other objectives or options.
+
+    loop: the kernel of the iterations.
+    """
+    unused: list[Any] = [] if exchange_every else [engine.exchange_search]
+    if few_targets or not has_gram:
+        unused.append(bound_after_insertions)
+    if has_gram:
+        unused += [engine.missing_inputs, elimination.known_pair, multi_flip.guess, multi_flip.bound_block]
+    return [loop, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
+
+
 def load_pareto_kernels(
     objective: Objective, exchange_every: int = 0, loop: Any = engine.run, others: Sequence[Any] = ()
 ) -> bool:
@@ -50,13 +65,10 @@ def load_pareto_kernels(
 
     loop: the kernel of the iterations. others: more kernels to compile at the same time.
     """
-    unused: list[Any] = [] if exchange_every else [engine.exchange_search]
-    if objective.few_targets or not objective.has_gram:
-        unused.append(bound_after_insertions)
-    if objective.has_gram:
-        unused += [engine.missing_inputs, elimination.known_pair, multi_flip.guess, multi_flip.bound_block]
-    fetches = () if objective.has_gram else (engine.look_ahead,)
-    return load_kernels(loop, clear, fill_outcome, *fetches, *others, without=unused)
+    entries, unused = pareto_kernels(
+        few_targets=objective.few_targets > 0, has_gram=objective.has_gram, exchange_every=exchange_every, loop=loop
+    )
+    return load_kernels(*entries, *others, without=unused)
 
 
 class Poss:

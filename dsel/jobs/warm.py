@@ -1,0 +1,80 @@
+"""Compile what the searches need into the cache of this machine, before anybody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dsel._lib.kernel_loading import load_kernels
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.objective.dense import DenseObjective
+from dsel.objective.subset_state import DELETION_KERNELS
+from dsel.search.exact.branch_and_bound.kernel import begin, explore
+from dsel.search.exact.proof import Proof
+from dsel.search.parallel.synchronous_kernel import run_rounds
+from dsel.search.pareto.kernel import look_ahead, merge_external
+from dsel.search.pareto.kernel import run as run_pareto
+from dsel.search.registry import METHODS, find_method
+from dsel.selection.pipeline import run_selection
+
+_ROWS, _COLUMNS, _CHOSEN = 40, 6, 2
+#: Options that make a search as short as can be, for the methods that have them.
+_SHORT = {"iterations": 100, "restarts": 1}
+
+
+def warm(methods: Sequence[str] = ()) -> list[str]:
+    """Compile what methods need, and return their names.
+
+    Parameters
+    ----------
+    methods : sequence of str, optional
+        Names of methods. By default, all of them and the proof of a certificate.
+
+    Returns
+    -------
+    list of str
+        The methods that are compiled.
+
+    Raises
+    ------
+    OptionError
+        There is no method of a name.
+
+    Notes
+    -----
+    Each method selects from tiny random data, with one target, with several, and without. The compiled code is for
+    processors like this machine's.
+    """
+    names = [find_method(name).name for name in methods] or list(METHODS)
+    if not methods:
+        load_kernels(run_pareto, run_rounds, look_ahead, merge_external, begin, explore, *DELETION_KERNELS)
+        Proof.begin(_objective(), _CHOSEN).run(nodes=10)
+    for name in names:
+        for targets in (1, 3, 0):
+            if targets == 0 or not METHODS[name].unsupervised_only:
+                _select(name, targets)
+    return names
+
+
+def _data(targets: int) -> tuple[np.ndarray, np.ndarray | None]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(_ROWS, _COLUMNS))
+    return X, None if targets == 0 else X[:, :targets] + rng.normal(size=(_ROWS, targets))
+
+
+def _objective() -> DenseObjective:
+    X, Y = _data(3)
+    assert Y is not None
+    return DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y)))
+
+
+def _select(name: str, targets: int) -> None:
+    method = METHODS[name]
+    if targets == 0 and method.uses_rows:
+        return
+    options = {key: value for key, value in _SHORT.items() if key in method.options.model_fields}
+    X, Y = _data(targets)
+    request = SelectionRequest.of(k=_CHOSEN, method=name, options=options)
+    run_selection(as_dataset(X, Y), request)
