@@ -98,6 +98,8 @@ class Verification:
         Certificates of the result that no log proves.
     passes : int
         Passes over the data.
+    precision : str
+        The precision of the check.
     """
 
     checks: tuple[ProofCheck, ...]
@@ -110,15 +112,22 @@ class Verification:
         """Whether every log holds, and every certificate has one."""
         return bool(self.checks) and not self.unverified and all(check.accepted for check in self.checks)
 
+    @property
+    def verdict(self) -> str:
+        """The result in a word: accepted, rejected, or incomplete if certificates have no log."""
+        if self.accepted:
+            return "accepted"
+        return "incomplete" if all(check.accepted for check in self.checks) else "rejected"
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything, as JSON holds it."""
         checks = [{**asdict(c), "gap": c.gap, "accepted": c.accepted, "optimal": c.optimal} for c in self.checks]
         return {
-            "accepted": self.accepted, "checks": checks, "unverified": list(self.unverified), "passes": self.passes,
-            "precision": self.precision,
+            "accepted": self.accepted, "verdict": self.verdict, "checks": checks, "unverified": list(self.unverified),
+            "passes": self.passes, "precision": self.precision,
         }  # fmt: skip
 
     def __str__(self) -> str:
         lines = [str(check) for check in self.checks]
         lines += [f"not verified: {what}" for what in self.unverified]
-        return "\n".join([*lines, f"{'accepted' if self.accepted else 'REJECTED'} ({self.precision})"])
+        return "\n".join([*lines, f"{self.verdict.replace('rejected', 'REJECTED')} ({self.precision})"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -193,6 +194,12 @@ def test_a_certificate_without_a_log_is_not_verified(tmp_path):
         dsel.verify(out)
     certify_run(out, ProofBudget(log=True))  # starts again, because the saved proof has no log
     assert dsel.verify(out).accepted
+    certificate = dsel.open_selection(out).certificate[-1]
+    better = {**certificate, "bound": certificate["bound"] + 1.0, "method": "perspective relaxation"}
+    replace(dsel.open_selection(out), certificate=(better,)).save(out, overwrite=True)
+    found = dsel.verify(out)
+    assert found.verdict == "incomplete"
+    assert "perspective relaxation) has no valid log" in str(found)
 
 
 def test_wrong_arguments_and_other_data_are_refused(proved, tmp_path):
