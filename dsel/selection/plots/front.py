@@ -10,6 +10,7 @@ import numpy as np
 from dsel.errors import MissingInputError, OptionError
 from dsel.selection.plots import style
 from dsel.selection.plots.accessor import Quantity
+from dsel.selection.plots.labels import counted
 from dsel.selection.result import FrontRow, Selection
 
 _NAMES = {"r2": "share of Y explained, R²", "error": "error f(S)", "criterion": "criterion"}
@@ -27,9 +28,15 @@ def draw(selection: Selection, ax: Any = None, quantity: Quantity | None = None)
         _draw_forward(ax, [row for row in selection.forward if row.size], rows, quantity)
     _draw_front(ax, selection, rows, quantity)
     style.whole_numbers(ax.xaxis)
-    style.name_axes(ax, "number of columns", _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y"))
+    style.name_axes(
+        ax, style.size_name(selection), _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y")
+    )
     style.legend(ax, "best", loc="lower right" if quantity == "r2" else "upper right")
     return ax
+
+
+def _name(selection: Selection, quantity: Quantity) -> str:
+    return _NAMES[quantity].replace("Y", "X" if selection.unsupervised else "Y")
 
 
 def _quantity(selection: Selection, quantity: Quantity | None) -> Quantity:
@@ -73,8 +80,9 @@ def _draw_front(ax: Any, selection: Selection, rows: list[FrontRow], quantity: Q
     chosen = next((row for row in rows if set(row.indices) == set(selection.indices)), None)
     if chosen is not None:
         value = getattr(chosen, quantity)
+        label = f"chosen: {counted(chosen.size, bool(selection.groups))}, {value:.4g}"
         ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
-                markeredgewidth=2, label=f"chosen: {chosen.size} columns, {value:.4g}")  # fmt: skip
+                markeredgewidth=2, label=label)  # fmt: skip
 
 
 def _draw_forward(ax: Any, forward: list[FrontRow], front: list[FrontRow], quantity: Quantity) -> None:
@@ -113,18 +121,19 @@ def _points(rows: list[FrontRow], quantity: Quantity) -> tuple[list[int], np.nda
 def describe(selection: Selection) -> str:
     """Return the picture in words."""
     quantity = _quantity(selection, None)
+    grouped = bool(selection.groups)
     name = {"r2": "R²", "error": "The error", "criterion": "The criterion"}[quantity]
     rows = [row for row in shown_rows(selection.front, quantity) if row.size <= selection.k]
     ends = getattr(rows[0], quantity), getattr(rows[-1], quantity)
     smallest = f"{ends[0]:.4g} with {rows[0].size} and " if len(rows) > 1 else ""
-    text = f"{name} is {smallest}{ends[1]:.4g} with {rows[-1].size} columns."
+    text = f"{name} is {smallest}{ends[1]:.4g} with {counted(rows[-1].size, grouped)}."
     if quantity != "criterion" and selection.forward:
         end = selection.forward[-1]
         text += f" Forward selection reaches {getattr(end, quantity):.4g} with {end.size}."
     if selection.certificate and quantity != "criterion":
         row = selection.certificate[-1]
         limit = f"reach more than {row['r2_bound']:.4g}" if quantity == "r2" else f"have less than {row['bound']:.4g}"
-        text += f" With {row['size']} columns this is proved optimal." if row["proven"] else (
-            f" No {row['size']} columns {limit}."
+        text += f" With {counted(row['size'], grouped)} this is proved optimal." if row["proven"] else (
+            f" No {counted(row['size'], grouped)} {limit}."
         )  # fmt: skip
     return text

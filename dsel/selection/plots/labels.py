@@ -36,6 +36,12 @@ def printable(label: str) -> str:
     return " ".join(text.split()) or "(blank)"
 
 
+def counted(size: int, grouped: bool = False) -> str:
+    """Return a number of columns, or of groups of columns, in words."""
+    word = "group" if grouped else "column"
+    return f"{size:,} {word}{'' if size == 1 else 's'}"
+
+
 def plain_text(label: str) -> str:
     """Return a label that matplotlib draws as it is, also where it contains dollar signs."""
     return label.replace("$", r"\$")

@@ -8,6 +8,7 @@ import numpy as np
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
+from dsel.selection.plots.labels import counted
 from dsel.selection.result import Selection
 from dsel.selection.size_curve import SizeCurve
 
@@ -28,11 +29,11 @@ def draw(selection: Selection, ax: Any = None) -> Any:
     best = int(np.argmin(values))
     if sizes[best] != curve.k:
         ax.plot([sizes[best]], [values[best]], "s", color=style.MUTED, markersize=8, markerfacecolor="none",
-                markeredgewidth=1.5, label=f"least: {sizes[best]} columns")  # fmt: skip
+                markeredgewidth=1.5, label=f"least: {counted(sizes[best], bool(selection.groups))}")  # fmt: skip
     ax.plot([curve.k], [values[sizes.index(curve.k)]], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
-            markeredgewidth=2, label=f"chosen: {curve.k} columns")  # fmt: skip
+            markeredgewidth=2, label=f"chosen: {counted(curve.k, bool(selection.groups))}")  # fmt: skip
     style.whole_numbers(ax.xaxis)
-    style.name_axes(ax, "number of columns", _name(curve))
+    style.name_axes(ax, style.size_name(selection), _name(curve))
     style.legend(ax, loc="upper right")
     return ax
 
@@ -58,7 +59,7 @@ def describe(selection: Selection) -> str:
     """Return the picture in words."""
     curve = size_curve(selection)
     best = min(curve.points, key=lambda point: (point.value, point.size))
-    text = f"The value is least, {best.value:.4g}, with {best.size} columns."
+    text = f"The value is least, {best.value:.4g}, with {counted(best.size, bool(selection.groups))}."
     if best.size != curve.k:
-        text += f" {curve.k} columns are within one standard error of it."
+        text += f" {counted(curve.k, bool(selection.groups))} are within one standard error of it."
     return text

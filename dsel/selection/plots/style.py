@@ -8,6 +8,7 @@ from typing import Any
 
 from dsel.errors import MissingExtraError
 from dsel.selection.plots.labels import plain_text, short_labels
+from dsel.selection.result import Selection
 
 #: Text, secondary text, and lines of the grid.
 INK, MUTED, GRID = "#1f2933", "#5f6b76", "#dde3e8"
@@ -49,6 +50,11 @@ def name_axes(ax: Any, x: str, y: str) -> None:
     """Write what the axes measure."""
     ax.set_xlabel(x, color=MUTED)
     ax.set_ylabel(y, color=MUTED)
+
+
+def size_name(selection: Selection) -> str:
+    """Return what the sizes of subsets count."""
+    return "number of groups" if selection.groups else "number of columns"
 
 
 def whole_numbers(axis: Any) -> None:

@@ -33,7 +33,7 @@ def draw(selection: Selection, ax: Any = None) -> Any:
                    **pixels)  # fmt: skip
     style.name_rows(ax, [selection.label(j) for j in columns])
     style.whole_numbers(ax.xaxis)
-    style.name_axes(ax, "number of columns", "")
+    style.name_axes(ax, style.size_name(selection), "")
     return ax
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
-from dsel.selection.plots.labels import printable
+from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
 from dsel.selection.report.templating import fill
@@ -79,7 +79,8 @@ def _key_figures(selection: Selection) -> list[KeyFigure]:
 
 
 def _limit(selection: Selection) -> str:
-    return f"at most {selection.k}" if selection.size_curve is None else "chosen automatically"
+    limit = counted(selection.k, True) if selection.groups else str(selection.k)
+    return f"at most {limit}" if selection.size_curve is None else "chosen automatically"
 
 
 def _proof_figure(selection: Selection) -> KeyFigure:

@@ -10,7 +10,7 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dsel.selection.plots.coefficients import shown_values
-from dsel.selection.plots.labels import printable
+from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report.wording import aligned, duration, names, number
 from dsel.selection.result import FrontRow, Selection
 
@@ -23,7 +23,8 @@ class ChosenRow:
     """One chosen column.
 
     place: in order of gain, from 1. gain, total: shares of ||Y||^2, by this column and by all so far. width: of a bar,
-    in percent. coefficients: in units of the data, for each target. standardized: where there is one target.
+    in percent. coefficients: in units of the data, for each target. standardized: where there is one target. group: of
+    columns that count as one, if there are any.
     """
 
     place: int
@@ -35,6 +36,7 @@ class ChosenRow:
     coefficients: tuple[str, ...]
     standardized: str
     std: str
+    group: str
 
 
 def chosen_rows(selection: Selection) -> list[ChosenRow]:
@@ -42,6 +44,7 @@ def chosen_rows(selection: Selection) -> list[ChosenRow]:
     found, s = selection.statistics, len(selection)
     gains = np.full(s, np.nan) if found is None else found.gains
     totals, largest = np.cumsum(gains), float(np.nanmax(gains, initial=0.0)) or 1.0
+    group = {j: name for name, columns in selection.groups.items() for j in columns}
     decimals = 4 if largest >= 0.01 else 6
     single = selection.coefficients.shape[1] == 1 and found is not None
     standardized = shown_values(selection, True, s)[:, 0] if single and s else np.full(s, np.nan)
@@ -57,6 +60,7 @@ def chosen_rows(selection: Selection) -> list[ChosenRow]:
             coefficients=tuple(number(value) for value in listed[i]),
             standardized=_fixed(standardized[i], 3),
             std=number(None if found is None else float(found.std[i])),
+            group=printable(group.get(selection.indices[i], selection.labels[i])) if group else "",
         )
         for i in range(s)
     ]
@@ -127,7 +131,7 @@ def asked(selection: Selection) -> list[tuple[str, str]]:
 
 def _size(selection: Selection) -> str:
     if selection.size_curve is None:
-        return f"at most {selection.k}"
+        return f"at most {counted(selection.k, True) if selection.groups else selection.k}"
     return f"automatic, at most {selection.request.limit}: {selection.size_curve.description}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.text import shorten
-from dsel.selection.plots.labels import printable
+from dsel.selection.plots.labels import counted, printable
 from dsel.selection.result import Selection
 
 
@@ -72,15 +72,17 @@ def explained(selection: Selection) -> str:
 
 def headline(selection: Selection) -> str:
     """Return the result in one sentence."""
-    n = selection.shape[1]
+    columns = f"{len(selection):,} of {selection.shape[1]:,} columns"
+    if selection.groups:
+        columns = f"{counted(len(selection.groups), True)} with {columns}"
     if selection.criterion is not None:
-        return f"{len(selection)} of {n:,} columns, criterion {number(selection.criterion, 6)}"
-    return f"{len(selection)} of {n:,} columns explain {share(selection.r2)} of {subject(selection)}"
+        return f"{columns}, criterion {number(selection.criterion, 6)}"
+    return f"{columns} explain {share(selection.r2)} of {subject(selection)}"
 
 
-def proof(row: dict[str, Any]) -> str:
+def proof(row: dict[str, Any], grouped: bool = False) -> str:
     """Return what a certificate proves, as a sentence."""
-    size = f"{row['size']} column{'' if row['size'] == 1 else 's'}"
+    size = counted(row["size"], grouped)
     if row["proven"]:
         return f"Proved optimal: no {size} explain more than R² {row['r2']:.6f}."
     return (
@@ -96,9 +98,10 @@ def proofs(selection: Selection) -> list[str]:
         return []
     others = [row for row in selection.certificate if row is not choice and row["size"]]
     proven = [str(row["size"]) for row in others if row["proven"]]
-    text = [proof(choice)]
+    text = [proof(choice, bool(selection.groups))]
     if proven:
-        text.append(f"The best subsets of {shorten(proven, 12)} columns are proved optimal, too.")
+        counting = "groups" if selection.groups else "columns"
+        text.append(f"The best subsets of {shorten(proven, 12)} {counting} are proved optimal, too.")
     if len(proven) < len(others):
         text.append("The table shows what is proved for the other sizes.")
     return text

@@ -77,6 +77,13 @@ def automatic() -> dsel.Selection:
 
 
 @cache
+def grouped() -> dsel.Selection:
+    """Return a selection of groups of columns."""
+    groups = {"wind": [2, 3], "rain": [5, 6, 7], "sun": [0, 1]}
+    return dsel.select(X, Y, k=3, method="forward", groups=groups)
+
+
+@cache
 def hostile() -> dsel.Selection:
     """Return a selection whose labels try to break a page or a picture."""
     frame = pd.DataFrame(X[:, : len(HOSTILE)], columns=HOSTILE)
@@ -93,5 +100,5 @@ def nothing() -> dsel.Selection:
 ALL = {
     "plain": plain, "certified": certified, "half certified": half_certified, "several targets": several_targets,
     "of itself": of_itself, "by criterion": by_criterion, "with path": with_path, "automatic": automatic,
-    "hostile": hostile, "nothing": nothing,
+    "grouped": grouped, "hostile": hostile, "nothing": nothing,
 }  # fmt: skip

@@ -89,6 +89,13 @@ def test_it_holds_what_the_result_says() -> None:
     assert "There is no picture" not in page.text
 
 
+def test_groups_are_counted_and_named() -> None:
+    page = Page(report_of("grouped"))
+    assert f"3 groups with {len(selections.grouped())} of 24 columns explain" in page.text
+    assert "rain" in page.text
+    assert "number of groups" in page.text
+
+
 def test_labels_are_text_and_stay_readable() -> None:
     html = report_of("hostile")
     page = Page(html)
