@@ -1,0 +1,68 @@
+"""The site is built without a warning, its links lead somewhere, and its reference is complete."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dsel import errors
+from dsel.cli import app
+from dsel.config.job import JobFile
+from dsel.search.registry import METHODS
+from pipelines.docs import generated
+from pipelines.docs.links import broken_links
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_site_is_built_without_a_warning_a_broken_link_or_a_misspelled_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipelines.docs", "--out", str(tmp_path)]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert found.returncode == 0, found.stdout + found.stderr
+    first = (tmp_path / "html" / "index.html").read_text()
+    for page in ("tutorial", "how-to/index", "reference/index", "explanation/index", "changelog"):
+        assert f'href="{page}.html"' in first
+    assert "SyntaxError" not in first
+    assert "<svg" in (tmp_path / "html" / "explanation" / "mathematics.html").read_text()
+
+
+def test_a_broken_link_an_absent_anchor_and_a_fetch_from_another_host_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html">right</a> <a href="b.html#here">right</a> <a href="none.html">wrong</a>'
+        '<a href="b.html#there">wrong</a> <a href="https://example.org">not checked</a>'
+        '<script src="https://example.org/script.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<p id="here">')
+    assert broken_links(tmp_path) == [
+        "a.html: there is no such page: none.html",
+        "a.html: there is no such anchor: b.html#there",
+        "a.html: it is fetched from another host: https://example.org/script.js",
+    ]
+
+
+def test_the_reference_has_every_key_of_a_job_file() -> None:
+    text = generated.job_file_keys()
+    for name in JobFile.model_fields:
+        assert f"| `{name}` |" in text
+
+
+def test_the_reference_has_every_method_and_option() -> None:
+    text = generated.methods()
+    for name, method in ((name, METHODS[name]) for name in METHODS):
+        section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        assert all(f"| `{option}` |" in section for option in method.options.model_fields)
+
+
+def test_the_reference_has_every_exit_code_and_command() -> None:
+    table = generated.exit_codes()
+    for error in errors.DselError.__subclasses__():
+        assert f"| {error.exit_code} | {error.kind} | `{error.__name__}` |" in table
+    commands = generated.commands()
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert f"## dsel {command.name or command.callback.__name__}\n" in commands
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
