@@ -285,6 +285,8 @@ def plan(
     validated = validate(dataset, request)
     client = None if dataset.in_memory else active_client()
     engine = THREADS if client is None else DaskEngine(client)
+    if workers is not None and workers < 1:
+        raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
     limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
     available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, validated, RunContext(), available=available)

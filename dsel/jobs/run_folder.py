@@ -107,13 +107,20 @@ class RunFolder:
             If it holds the work of another job, or of other data.
         """
         before = self.read_manifest()
-        if before is not None and before["identity"] != identity:
+        if before is not None and before["identity"] != identity and self._has_work():
             what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
             raise OutputError(
                 f"{self.path} holds the work of {what}: {_difference(before['identity'], identity)}.",
                 "Choose another folder with --out, or remove this one.",
             )
         write_json(self.path / MANIFEST, {"identity": identity, "job": job.model_dump(mode="json")})
+
+    def _has_work(self) -> bool:
+        """Return whether the folder has anything that took time: a result, a saved search or proof, or a cache."""
+        names = (SELECTION, self.checkpoint.name, self.journal.name)
+        return any((self.path / name).is_file() for name in names) or any(
+            name.startswith(("proof", "cache")) for name in list_names(self.path)
+        )
 
     def finished(self, identity: dict[str, Any]) -> Selection | None:
         """Return the result of this work if it is complete, else None."""

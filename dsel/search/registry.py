@@ -35,6 +35,22 @@ _MODULES = (
 METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for module in _MODULES))
 
 
+#: Names that other libraries use, and what takes their place.
+_REMARKS = {
+    "lasso": "dsel chooses subsets instead of shrinking coefficients: 'poss', or 'forward' for a first look.",
+    "elasticnet": "dsel chooses subsets instead of shrinking coefficients: 'poss' with a ridge penalty lam.",
+    "lars": "Use 'omp' or 'forward'.",
+    "sfs": "Use 'forward' or 'backward'; 'kfold' for steps by the cross-validated error.",
+    "stepwise": "Use 'forward', 'foba' or 'backward'; 'kfold' for steps by the cross-validated error.",
+    "rfecv": "Use 'kfold' with direction='backward'.",
+    "bnb": "Use 'branch-and-bound'.",
+    "best-subset": "Use 'branch-and-bound', or 'poss' and then a certificate.",
+    "exhaustive": "Use 'branch-and-bound'.",
+    "genetic": "Use 'poss'.",
+    "mrmr": "Use 'poss' or 'omp'.",
+}
+
+
 def find_method(name: str) -> Method:
     """Return the method of this name.
 
@@ -56,7 +72,8 @@ def find_method(name: str) -> Method:
         The package of the method cannot be imported.
     """
     if name not in METHODS:
-        raise OptionError(f"There is no method {name!r}.", suggest(name, METHODS))
+        remark = _REMARKS.get(str(name).lower().replace("_", "-"))
+        raise OptionError(f"There is no method {name!r}.", remark or suggest(name, METHODS))
     return METHODS[name]
 
 

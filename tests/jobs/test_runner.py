@@ -172,9 +172,17 @@ class TestTheFolderOfAResult:
         write_json(self.out(job) / "job.json", [])
         assert folder.finished(identity_of(job, dataset)) is None
         folder.claim(job, identity_of(job, dataset))
+        write_json(folder.checkpoint, {})
         other = job.model_copy(update={"k": 4})
         with pytest.raises(OutputError, match="k was 3, now 4"):
             folder.claim(other, identity_of(other, dataset))
+
+    def test_a_job_that_produced_nothing_makes_way_for_another(self, job: JobFile) -> None:
+        dataset, folder = as_dataset(str(job.store)), RunFolder(self.out(job))
+        folder.claim(job, identity_of(job, dataset))
+        other = job.model_copy(update={"missing": "mean"})
+        folder.claim(other, identity_of(other, dataset))
+        assert folder.job()[1].missing == "mean"
 
     @pytest.mark.parametrize("damaged", ["[]", "{}", '{"format": 1}', "{", None])
     def test_a_damaged_result_is_an_error_to_open_and_made_again_by_its_job(

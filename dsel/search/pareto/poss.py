@@ -51,6 +51,8 @@ class PossOptions(ArchiveOptions):
 
     def conflict(self, criterion: bool) -> str:
         asked = {"warm_start": self.warm_start != "none", "exchange_every": self.exchange_every > 0}
+        if "restarts" in self.model_fields_set and self.warm_start != "exchange":
+            return "restarts: only with warm_start: exchange"
         extras = [name for name, is_asked in asked.items() if is_asked and self.calls_function(criterion)]
         return needs_no_function(", ".join(extras)) if extras else super().conflict(criterion)
 

@@ -1,0 +1,143 @@
+"""A newcomer's path: the README's commands, then a file with the usual problems, to a report and a prediction.
+
+It runs in a fresh environment, which is this one if it was made for the tests (CI=true), and otherwise a new one. What
+the commands print is compared with files in `golden/`. `DSEL_UPDATE_GOLDEN=1` writes them again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def program(tmp_path: Path) -> Path:
+    """Return the folder of the programs of an environment in which dsel is installed as the README says."""
+    here = Path(sys.executable).parent
+    if os.environ.get("CI") and (here / "dsel").is_file():
+        return here
+    environment = tmp_path / "environment"
+    install = f"{sys.executable} -m venv {environment} && {environment}/bin/pip install -q {ROOT}"
+    subprocess.run(install, shell=True, check=True, cwd=tmp_path)
+    return environment / "bin"
+
+
+def normalised(text: str, folder: Path) -> str:
+    """Return text without what differs between two runs: times, sizes in memory, paths, ids and colors."""
+    text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r"\b[\d,.]+ (ms|s)\b", "TIME", text)
+    text = re.sub(r"\b[\d,]+ nodes", "N nodes", text)
+    text = re.sub(r"\b[\d.]+ [KMGk]iB", "SIZE", text)
+    text = re.sub(r"run: \S+, process \d+ on \S+, started .*", "run: RUN", text)
+    return text.strip() + "\n"
+
+
+class Shell:
+    """Runs commands of dsel in a folder, and keeps what they print."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.programs, self.folder = programs, folder
+        self.record: list[str] = []
+
+    def run(self, command: str, code: int = 0) -> str:
+        words = command.split()
+        path = self.programs / words[0]
+        found = subprocess.run([path, *words[1:]], cwd=self.folder, capture_output=True, text=True, timeout=600)
+        errors = [line for line in found.stderr.splitlines() if not re.match(r"\d{4}-\d\d-\d\d ", line)]
+        said = normalised("\n".join([found.stdout.rstrip(), *errors]), self.folder)
+        self.record.append(f"$ {command}\n{said}")
+        assert found.returncode == code, f"{command}\n{found.stdout}\n{found.stderr}"
+        return said
+
+    def compare(self, name: str) -> None:
+        """Compare what was printed since the last comparison with a golden file."""
+        said, self.record = "\n".join(self.record), []
+        path = GOLDEN / name
+        if os.environ.get("DSEL_UPDATE_GOLDEN"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(said)
+        assert said == path.read_text()
+
+
+def write_field_data(path: Path) -> None:
+    """Write a table with a text cell, a missing value, a categorical column and a constant one."""
+    rng = np.random.default_rng(11)
+    m = 120
+    table = pd.DataFrame({f"sensor_{j}": rng.normal(size=m).round(3) for j in range(6)})
+    table["site"] = np.array(["north", "south", "west"])[rng.integers(0, 3, m)]
+    table["firmware"] = 2
+    signal = 2 * table["sensor_1"] - 1.5 * table["sensor_4"] + 2 * (table["site"] == "south")
+    table["yield"] = (signal + 0.3 * rng.normal(size=m)).round(3)
+    table = table.astype(object)
+    table.loc[17, "sensor_2"] = "broken"
+    table.loc[40, "sensor_3"] = ""
+    table.to_csv(path, index=False)
+
+
+def test_the_commands_and_messages_lead_a_newcomer_to_a_report_and_a_prediction(tmp_path: Path) -> None:
+    shell = Shell(program(tmp_path), tmp_path)
+
+    readme = (ROOT / "README.md").read_text()
+    assert ".venv/bin/pip install . && .venv/bin/dsel demo\n" in readme
+    shell.run("dsel demo")
+    shell.compare("demo.txt")
+
+    rng = np.random.default_rng(7)
+    table = pd.DataFrame(rng.normal(size=(120, 12)).round(4), columns=[f"sensor_{j:02}" for j in range(12)])
+    table["yield"] = (3 * table["sensor_02"] - 2 * table["sensor_07"] + rng.normal(size=120)).round(4)
+    table.to_csv(tmp_path / "measurements.csv", index=False)
+    batch = (
+        (ROOT / "README.md").read_text().split("## Run it as a batch job")[1].split("```console\n")[1].split("```")[0]
+    )
+    for line in batch.splitlines():
+        command = line.removeprefix("$ ").split("#")[0].strip()
+        if command.startswith("dsel plan"):
+            shell.run(command)
+            shell.record.pop()  # it states the memory of this machine
+        else:
+            shell.run(command)
+    shell.compare("batch.txt")
+    for name in ("job.yaml",):
+        (tmp_path / name).unlink()
+
+    write_field_data(tmp_path / "field.csv")
+    said = shell.run("dsel ingest field.csv field.zarr --target yield", code=65)
+    assert "'broken' is not a number" in said
+    assert "categorical" in said
+    said = shell.run("dsel ingest field.csv field.zarr --target yield --na broken --categorical site")
+    assert "missing values in 2 columns" in said
+    assert "constant: firmware" in said
+    shell.run("dsel init field.zarr --k 3 --out field.yaml")
+    said = shell.run("dsel run field.yaml", code=65)
+    assert "missing: mean" in said
+    job = tmp_path / "field.yaml"
+    job.write_text(job.read_text().replace("missing: refuse", "missing: mean"))
+    said = shell.run("dsel run field.yaml")
+    assert "sensor_1, sensor_4" in said
+    assert "south" in said
+    shell.run("dsel certify field.result --time 60s")
+    shell.run("dsel status field.result")
+    shell.run("dsel export field.result")
+    shell.run("dsel predict field.result field.zarr predictions.zarr")
+    shell.compare("field.txt")
+
+    shell.run("dsel report field.result --out report.html")
+    assert "sensor_4" in (tmp_path / "report.html").read_text()
+    predictions = xr.open_zarr(tmp_path / "predictions.zarr", consolidated=False)["prediction"]
+    error = predictions[:, 0] - pd.read_csv(tmp_path / "field.csv")["yield"].to_numpy()
+    assert float((error**2).mean()) < 1.0  # the variance of the target is about 7
+
+
+@pytest.mark.parametrize("text", ["in 1.3 s", "read in 250 ms", "11.5 MiB"])
+def test_what_differs_between_two_runs_is_not_compared(text: str, tmp_path: Path) -> None:
+    assert not re.search(r"\d", normalised(text, tmp_path))
