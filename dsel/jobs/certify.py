@@ -17,7 +17,7 @@ from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.exact.certificate import Certificate, nothing_to_choose
+from dsel.search.exact.certificate import GROUPS, Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.selection.add_certificates import with_better_subset, with_certificates
@@ -110,7 +110,7 @@ def certify_selection(
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     if budget.log and request.groups is not None:
-        raise OptionError("There is no proof log for groups of columns.", "Certify without a log.")
+        raise no_log_for_groups()
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
@@ -127,12 +127,18 @@ def certify_selection(
     return with_better_subset(dataset, validated, selection, statistics, objective, context)
 
 
+def no_log_for_groups() -> OptionError:
+    """Return the error for a log of a proof about groups of columns."""
+    return OptionError("There is no proof log for groups of columns.", "Certify without a log.")
+
+
 def describe(certificate: Certificate) -> str:
     """Return one line for a log."""
+    size = f"{certificate.size} {'groups of columns' if certificate.method == GROUPS else 'columns'}"
     if certificate.proven:
-        return f"{certificate.size} columns: proved optimal ({certificate.nodes:,} nodes)"
+        return f"{size}: proved optimal ({certificate.nodes:,} nodes)"
     share = certificate.relative_to_total
-    return f"{certificate.size} columns: at most {share:.2%} of ||Y||^2 from the best ({certificate.nodes:,} nodes)"
+    return f"{size}: at most {share:.2%} of ||Y||^2 from the best ({certificate.nodes:,} nodes)"
 
 
 def _prove(

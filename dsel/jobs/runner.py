@@ -16,7 +16,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
-from dsel.jobs.certify import ProofBudget, certify_selection
+from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import (
     identity_of,
@@ -245,6 +245,8 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
+    if budget.log and job.groups is not None:
+        raise no_log_for_groups()
     dataset = job_dataset(job)
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")

@@ -17,6 +17,8 @@ from dsel.objective.dependence import independent_columns
 from dsel.objective.subset_state import SubsetState
 from dsel.passes.statistics import ColumnScales, duplicates
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.grouped.greedy import in_order_of_gain
+from dsel.search.grouped.objective import GroupedObjective
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
@@ -109,7 +111,11 @@ def answer_of(
     # The same columns count as dependent as in the search, so that the error is the same.
     place = {int(j): i for i, j in enumerate(objective.columns)}
     kept = objective.columns[independent_columns(objective, [place[j] for j in chosen])]
-    order = np.concatenate(by_gain(whole, objective.included, kept.tolist()))
+    groups = validated.groups.local(kept)
+    part = GroupedObjective(objective.restrict([place[int(j)] for j in kept]), groups)
+    order = np.concatenate(
+        [*by_gain(whole, objective.included, []), *(kept[groups[g]] for g in in_order_of_gain(part))]
+    )
     unusable = statistics.unusable(validated.request.preprocess)
     everything = [*(int(j) for j in validated.include if not unusable[j]), *chosen]
     return order, np.array([j for j in sorted(everything) if j not in order], np.int64)

@@ -10,6 +10,9 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.exact.base import MARGIN, consistent_bound
 
+#: The `method` of a certificate whose size counts groups of columns.
+GROUPS = "branch-and-bound over groups"
+
 
 @dataclass(frozen=True)
 class Certificate:

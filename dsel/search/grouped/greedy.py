@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from dsel._lib.rng import permutation
 from dsel._lib.types import Floats
 from dsel.search.greedy.path import NO_GAIN, largest
@@ -106,3 +108,13 @@ def _sweep(grouped: GroupedObjective, k: int, S: list[int], path: _Path) -> int:
             S[place] = best
             made += 1
     return made
+
+
+def in_order_of_gain(grouped: GroupedObjective) -> list[int]:
+    """Return all groups: each next one gains most after those before it."""
+    order: list[int] = []
+    while len(order) < grouped.n:
+        gains = grouped.gains(order)
+        gains[order] = -1.0
+        order.append(int(np.argmax(gains)))
+    return order

@@ -10,7 +10,7 @@ from typing import Any
 from dsel._lib.blas import one_blas_thread
 from dsel.search.anytime import AnytimeSearch, Stop, drive
 from dsel.search.exact.base import MARGIN
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import GROUPS, Certificate
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
 
@@ -85,6 +85,6 @@ class GroupProof:
             indices=tuple(grouped.columns_of.in_data(grouped.members(search.best))),
             nodes=search.iteration,
             seconds=self.seconds,
-            method="branch-and-bound over groups",
+            method=GROUPS,
             better=search.best_value < self.value - MARGIN * grouped.total and self.value < float("inf"),
         )

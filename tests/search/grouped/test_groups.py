@@ -315,3 +315,16 @@ def test_nearly_dependent_columns_make_no_contradiction(seed: int) -> None:
     assert found.error == pytest.approx(least, rel=1e-6, abs=1e-7)
     assert found.counts["bound"] <= least + 1e-7
     assert len(found.indices) == len(found.coefficients) == sum(len(columns) for columns in found.groups.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_are_listed_in_order_of_their_gain(method: str) -> None:
+    X, Y, groups = problem(11)
+    found = dsel.select(X, Y, k=3, groups=groups, method=method)
+    S: list[int] = []
+    rest = [sorted(columns) for columns in found.groups.values()]
+    for columns in list(rest):
+        after = [error(X, Y, [*S, *other]) for other in rest]
+        assert error(X, Y, [*S, *columns]) == pytest.approx(min(after))
+        S += columns
+        rest.remove(columns)
