@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,7 @@ CSV_REFUSED = {
     "missing as int": ("a,b\n1,2\n3,\n", {"dtype": "int32"}, "row 1, column 'b': the value is missing, which int32"),
     "too large": ("a\n1\n70000\n", {"dtype": "float16"}, "row 1, column 'a': the value 70000.0 does not fit"),
     "infinite": ("a,b\n1,2\n1e999,3\n", {}, "row 1, column 'a': the value inf is infinite"),
+    "data in the first line": ("5.1,3.5,red\n4,5,blue\n", {}, "numbers, not names: 5.1, 3.5, red.*header=False"),
     "ambiguous header": ("1,2,3\n4,5,6\n", {}, "numbers, not names: 1, 2, 3.*header=False"),
     "negative weight": ("a,w\n1,2\n3,-4\n", {"weight": "w"}, "row 1, column 'w': the value -4.0 is negative"),
     "missing weight": ("a,w\n1,2\n3,\n", {"weight": "w"}, "row 1, column 'w': the value is missing.*missing=rows"),
@@ -305,6 +307,12 @@ def test_options_that_a_format_does_not_have(tmp_path: Path, out: Path) -> None:
 
 
 def test_missing_and_unknown_sources(tmp_path: Path, out: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(MissingInputError, match="is no regular file"):
+        ingest(tmp_path / "pipe.csv", out)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(MissingInputError, match="Cannot tell the format of the folder"):
+        ingest(tmp_path / "folder", out)
     with pytest.raises(MissingInputError, match="no file"):
         ingest(tmp_path / "absent.csv", out)
     with pytest.raises(MissingInputError, match=r"'.xlsx'.*\.parquet"):

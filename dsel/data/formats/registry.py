@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from dsel._lib.plugins import Registry
 from dsel.data.formats import annotated, groups, labelled, npy, npz, svmlight
@@ -79,7 +80,7 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
     """
     options = options or SourceOptions()
     is_file = path.is_file()
-    is_folder = not is_file and path.exists()
+    is_folder = not is_file and (path.is_dir() if isinstance(path, Path) else path.exists())
     found = find_folder_format(path) if is_folder else find_format(path)
     if found is None:
         known = ", ".join(f"{name} ({', '.join(_plain_suffixes(FORMATS[name]))})" for name in FORMATS)
@@ -90,7 +91,8 @@ def open_source(path: AnyPath, options: SourceOptions | None = None) -> Source |
             f"Installed formats: {known}.",
         )
     if not is_file and not is_folder:
-        raise MissingInputError(f"There is no file {path}.", "Check the path.")
+        what = "is no regular file" if path.exists() else "does not exist"
+        raise MissingInputError(f"There is no file {path}: it {what}.", "Check the path.")
     if options.y is not None and not options.y.is_file():
         raise MissingInputError(f"There is no file {options.y}.", "Check the path.")
     require_options(found, options, f"{path}: a {found.name} file")

@@ -9,6 +9,7 @@ None and ? are missing values.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -30,6 +31,8 @@ from dsel.storage.paths import AnyPath, stat
 #: pyarrow reads so many bytes at a time, and holds up to 32 such blocks. A block of few rows is slow to parse.
 BLOCK_BYTES: Final = 1 << 17
 WIDE_BLOCK_BYTES: Final = 1 << 23
+#: So many descending numbers in the first line are names rather than values.
+MANY_NAMES: Final = 8
 #: A line may have so many bytes.
 LONGEST_LINE: Final = 1 << 28
 
@@ -148,6 +151,12 @@ class DelimitedTable(Table):
         convert = csv.ConvertOptions(
             null_values=missing_words(self._options.na), strings_can_be_null=True, decimal_point=self._decimal
         )
+        with _streams(self._path) as (_, stream):
+            start = bytes(stream.read(BLOCK_BYTES))
+        try:
+            codecs.getincrementaldecoder("utf-8")().decode(start)
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.where} is not UTF-8 text: {error}.", "Convert it to UTF-8.") from error
         while True:
             try:
                 with _streams(self._path) as (_, stream), self._reader(stream, convert) as reader:
@@ -228,11 +237,11 @@ def _names(raw: Sequence[str], header: bool | None, where: str, separator: str) 
 def _looks_like_data(names: Sequence[str]) -> bool:
     """Return whether the names may be a row of data: all are numbers, or some are and they are in no order.
 
-    Ordered numbers next to words are names, such as years or wavelengths.
+    Ascending numbers next to words are names, such as years or wavelengths. So are many descending ones.
     """
     numbers = [value for value in map(_number, names) if value is not None]
     steps = np.diff(numbers)
-    in_order = bool((steps > 0).all()) or bool((steps < 0).all())
+    in_order = bool((steps > 0).all()) or (len(numbers) >= MANY_NAMES and bool((steps < 0).all()))
     return bool(numbers) and (len(numbers) == len(names) or not in_order)
 
 
