@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
@@ -19,6 +20,7 @@ from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_validated
+from dsel.selection.progress_line import showing_progress
 from dsel.selection.result import Selection
 from dsel.selection.stability.result import Stability
 from dsel.selection.stability.run import Resample, run_stability
@@ -43,6 +45,7 @@ def select(
     unsupervised: bool = False,
     sample_weight: Any = None,
     criterion: Callable[..., float] | str | None = None,
+    progress: bool | None = None,
     **options: Any,
 ) -> Selection:
     """Choose at most k columns of X that best explain Y.
@@ -101,6 +104,8 @@ def select(
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
         subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
         ``"pposs-asy"``. Text names a function as package.module:function.
+    progress : bool, optional
+        Show a line that says what runs, on standard error. By default in notebooks and terminals only.
     **options
         The method's own options, such as ``iterations``. The page "Methods" of the documentation lists them.
 
@@ -142,10 +147,12 @@ def select(
         exclude=exclude, groups=groups, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
         sample_weight=sample_weight, criterion=criterion, **options,
     )  # fmt: skip
-    return select_from(_dataset(X, Y, request), request)
+    return select_from(_dataset(X, Y, request), request, progress=progress)
 
 
-def select_from(dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None) -> Selection:
+def select_from(
+    dataset: Dataset, request: SelectionRequest, cache: StatisticsCache | None = None, *, progress: bool | None = False
+) -> Selection:
     """Run a request on a dataset, on the workers of the active Dask client if that helps.
 
     Parameters
@@ -156,6 +163,8 @@ def select_from(dataset: Dataset, request: SelectionRequest, cache: StatisticsCa
         What to select.
     cache : StatisticsCache, optional
         Where statistics of data with a fingerprint are looked for and saved.
+    progress : bool, optional
+        Show a line that says what runs; None for in notebooks and terminals only.
 
     Returns
     -------
@@ -169,8 +178,11 @@ def select_from(dataset: Dataset, request: SelectionRequest, cache: StatisticsCa
     """
     validated = validate(dataset, request)
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
-    engine = THREADS if client is None else DaskEngine(client)
-    return run_validated(dataset, validated, RunContext(engine, cache))
+    with showing_progress(RunContext(cache=cache), progress) as (context, line):
+        engine = THREADS
+        if client is not None:
+            engine = DaskEngine(client) if line is None else DaskEngine(client, line.tasks)
+        return run_validated(dataset, validated, replace(context, engine=engine))
 
 
 def stability(

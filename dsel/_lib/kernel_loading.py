@@ -7,13 +7,17 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from dsel._lib.jit import is_compiled
 from dsel._lib.separate_kernel import SeparateKernel
 
 log = logging.getLogger("dsel")
+
+#: Called with what is compiled, before it is.
+on_compilation: ContextVar[Callable[[str], None] | None] = ContextVar("on_compilation", default=None)
 
 #: A process that helps takes about as long to start as this many kernels to compile.
 _WORTH_A_PROCESS = 8
@@ -39,6 +43,8 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
     missing = [kernel for kernel in kernels if not kernel.is_loaded and not is_compiled(kernel)]
     if missing:
         log.info("compiling %s for this machine: some seconds, only this once", what)
+        if (listener := on_compilation.get()) is not None:
+            listener(what)
         missing.sort(key=_size, reverse=True)
     with _helpers(missing):
         for kernel in [*missing, *kernels]:
