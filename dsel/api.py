@@ -179,9 +179,8 @@ def select_from(
     validated = validate(dataset, request)
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
     with showing_progress(RunContext(cache=cache), progress) as (context, line):
-        engine = THREADS
-        if client is not None:
-            engine = DaskEngine(client) if line is None else DaskEngine(client, line.tasks)
+        on_tasks = None if line is None else line.tasks
+        engine = THREADS if client is None else DaskEngine(client, on_tasks)
         return run_validated(dataset, validated, replace(context, engine=engine))
 
 
