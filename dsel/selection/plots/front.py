@@ -81,7 +81,7 @@ def _draw_front(ax: Any, selection: Selection, rows: list[FrontRow], quantity: Q
     if chosen is not None:
         value = getattr(chosen, quantity)
         label = f"chosen: {counted(chosen.size, bool(selection.groups))}, {value:.4g}"
-        ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=9, markerfacecolor="none",
+        ax.plot([chosen.size], [value], "o", color=style.BLUE, markersize=11, markerfacecolor="none",
                 markeredgewidth=2, label=label)  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _draw_certificates(ax: Any, selection: Selection, quantity: Quantity) -> Non
         ax.plot(edges, [row[bound]] * 2, color=style.ORANGE, linewidth=1.2)
     proven = [row for row in selection.certificate if row["proven"] and row["size"]]
     if proven:
-        ax.plot([row["size"] for row in proven], [row[value] for row in proven], "D", color=style.GREEN, markersize=7,
+        ax.plot([row["size"] for row in proven], [row[value] for row in proven], "D", color=style.GREEN, markersize=6,
                 label="proved optimal", zorder=3)  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def notebook_html(selection: Selection) -> str:
         preprocess=selection.preprocess,
         shape=selection.shape,
         r2=f"{selection.r2:.4f}".replace("-", "−"),
-        proof="" if row is None else wording.proof(row, bool(selection.groups)),
+        proof="" if row is None else wording.proof(selection, row),
         explained=wording.explained(selection),
         rows=rows[:_MOST_ROWS],
         more=max(len(rows) - _MOST_ROWS, 0),

@@ -91,6 +91,8 @@ def _proof_figure(selection: Selection) -> KeyFigure:
         return KeyFigure("Certificate", "none yet", "dsel certify proves a bound")
     if row["proven"]:
         return KeyFigure("Certificate", "optimal", "proved: nothing is better", "good")
+    if selection.lam:
+        return KeyFigure("Least possible error", f"≥ {wording.number(row['bound'], 5)}", "by the certificate", "open")
     return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
 
 

@@ -91,11 +91,17 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
             "criterion": aligned(row.criterion),
             "r2": f"{row.r2:.6f}".replace("-", "−"),
             "error": aligned(row.error),
-            "bound": "" if proof is None else "optimal" if proof["proven"] else f"{proof['r2_bound']:.6f}",
+            "bound": "" if proof is None else _bound(selection, proof),
             "change": _change(selection, previous, row),
             "chosen": "yes" if set(row.indices) == set(selection.indices) else "",
         })  # fmt: skip
     return made
+
+
+def _bound(selection: Selection, proof: dict[str, Any]) -> str:
+    if proof["proven"]:
+        return "optimal"
+    return aligned(proof["bound"]) if selection.lam else f"{proof['r2_bound']:.6f}"
 
 
 def _change(selection: Selection, before: FrontRow, row: FrontRow) -> str:
@@ -191,4 +197,4 @@ def _moment(iso: str) -> str:
 
 def _peak(selection: Selection) -> str:
     peaks = [peak for peak, _ in selection.peak_memory.values()]
-    return f"{format_bytes(max(peaks))} ({len(peaks)} workers)" if peaks else ""
+    return f"{format_bytes(max(peaks))} ({len(peaks)} worker{'' if len(peaks) == 1 else 's'})" if peaks else ""

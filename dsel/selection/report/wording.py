@@ -80,15 +80,19 @@ def headline(selection: Selection) -> str:
     return f"{columns} explain {share(selection.r2)} of {subject(selection)}"
 
 
-def proof(row: dict[str, Any], grouped: bool = False) -> str:
-    """Return what a certificate proves, as a sentence."""
-    size = counted(row["size"], grouped)
-    if row["proven"]:
+def proof(selection: Selection, row: dict[str, Any]) -> str:
+    """Return what a certificate proves, as a sentence: about R^2, or with a ridge penalty about the error f(S)."""
+    size = counted(row["size"], bool(selection.groups))
+    if selection.lam:
+        if row["proven"]:
+            return f"Proved optimal: no {size} have a smaller error f(S) than {number(row['value'], 6)}."
+        known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
+        known += f"{number(row['value'], 6)}."
+    elif row["proven"]:
         return f"Proved optimal: no {size} explain more than R² {row['r2']:.6f}."
-    return (
-        f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}. "
-        f"The error could be at most {share(row['relative_gap'])} lower."
-    )
+    else:
+        known = f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}."
+    return f"{known} The error could be at most {share(row['relative_gap'])} lower."
 
 
 def proofs(selection: Selection) -> list[str]:
@@ -98,7 +102,7 @@ def proofs(selection: Selection) -> list[str]:
         return []
     others = [row for row in selection.certificate if row is not choice and row["size"]]
     proven = [str(row["size"]) for row in others if row["proven"]]
-    text = [proof(choice, bool(selection.groups))]
+    text = [proof(selection, choice)]
     if proven:
         counting = "groups" if selection.groups else "columns"
         text.append(f"The best subsets of {shorten(proven, 12)} {counting} are proved optimal, too.")

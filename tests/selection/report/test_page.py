@@ -106,6 +106,17 @@ def test_labels_are_text_and_stay_readable() -> None:
     assert "\x1b" not in html
 
 
+def test_with_a_penalty_the_proof_is_about_the_error() -> None:
+    """R^2 does not count the penalty; certificates do."""
+    found = selections.half_certified()
+    ridge = replace(found, request=found.request.model_copy(update={"lam": 0.5}))
+    text = Page(render_report(ridge)).text
+    assert f"No 6 columns have an error f(S) below {found.certificate[0]['bound']:.6g}" in text
+    assert "Least possible error" in text
+    assert "Best possible R²" not in text
+    assert "Best possible R²" in Page(report_of("half certified")).text
+
+
 def test_what_cannot_be_drawn_says_why() -> None:
     page = Page(render_report(replace(selections.plain(), statistics=None, provenance={}, forward=(), plan=None)))
     assert "The result has no correlations: dsel 0.1 saved it. Run the job again with this version." in page.text
