@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dsel
 from dsel.data.ingest import ingest
 from dsel.data.store.reader import Store, open_store
 from dsel.errors import DataError, OptionError
@@ -327,3 +328,14 @@ def test_what_is_no_table_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1.0, 2.0]}), tmp_path / "d.parquet")
     with pytest.raises(DataError, match=r"column 'a' holds no numbers \(list"):
         ingest(tmp_path / "d.parquet", tmp_path / "s.zarr")
+
+
+def test_the_columns_of_a_category_are_chosen_together(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    colour, size = rng.choice(["red", "green", "blue"], 80), rng.standard_normal(80)
+    y = np.select([colour == "red", colour == "green"], [3.0, -2.0], 0.5) + size / 5
+    ingest(
+        pd.DataFrame({"size": size, "colour": colour, "y": y}), tmp_path / "s.zarr", target="y", categorical="colour"
+    )
+    found = dsel.select(tmp_path / "s.zarr", k=1, groups="source", method="forward")
+    assert sorted(found.labels) == ["colour=blue", "colour=green", "colour=red"]

@@ -13,7 +13,7 @@ import numpy as np
 from dsel.data.formats.base import Array
 
 #: A row block has about this many values.
-BLOCK_VALUES = 1 << 20
+BLOCK_VALUES = 1 << 18
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dsel.data.formats.values import wanted_dtype
 from dsel.errors import DataError, MissingExtraError
 from dsel.storage.paths import AnyPath, stat
 
-BLOCK_BYTES: Final = 8_000_000
+BLOCK_BYTES: Final = 2_000_000
 TARGET: Final = "target"
 
 _OPENERS: Final[dict[str, Callable[[Any], Any]]] = {".gz": gzip.open, ".bz2": bz2.open}
