@@ -57,8 +57,9 @@ def run_stability(
     frequencies = np.zeros((request.limit, _width(dataset, validated.groups)))
     chosen = np.zeros(request.limit)
     for number, times in enumerate(counts):
-        log.info("subsample %d of %d", number + 1, len(counts))
         frequencies += _selected(dataset, validated, context, combined(found, times.tolist()), number, chosen)
+        if (number + 1) % max(1, len(counts) // 5) == 0:
+            log.info("subsample %d of %d", number + 1, len(counts))
     base = validated.include.tolist() if validated.groups is None else validated.groups.of(validated.include)
     unusable = prepared.statistics.unusable(request.preprocess)
     usable = np.setdiff1d(np.flatnonzero(~unusable), [*validated.exclude, *validated.include])
