@@ -17,6 +17,8 @@ from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
 from dsel.planning.validation import ValidatedRequest, validate
+from dsel.search.anytime import Deadline
+from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
 from dsel.search.grouped.objective import GroupedObjective
@@ -29,6 +31,9 @@ from dsel.storage.paths import AnyPath
 log = logging.getLogger("dsel")
 
 Sizes = Literal["chosen", "all"]
+
+#: How the note on a proof that failed begins. The next run of the job tries the proof again.
+_FAILED = "the proof for"
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,10 @@ def certify_selection(
         statistics = cached_gram_statistics(dataset, request, context.cache, context.engine)
     whole = statistics.objective(request.preprocess, request.lam)
     objective, _ = candidates_of(dataset, validated, statistics, whole)
-    found = _prove(objective, validated, selection, budget, context, folder, runner)
-    selection = with_certificates(replace(selection, passes=selection.passes + made.passes), found, objective)
+    found, failed = _prove(objective, validated, selection, budget, context, folder, runner)
+    kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
+    selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *failed))
+    selection = with_certificates(selection, found, objective)
     for values in selection.certificate:
         log.info("%s", describe(Certificate.from_dict(values)))
     return with_better_subset(dataset, validated, selection, statistics, objective, context)
@@ -136,7 +143,7 @@ def describe(certificate: Certificate) -> str:
     """Return one line for a log."""
     size = f"{certificate.size} {'groups of columns' if certificate.method == GROUPS else 'columns'}"
     if certificate.proven:
-        return f"{size}: proved optimal ({certificate.nodes:,} nodes)"
+        return f"{size}: {certificate.claim} ({certificate.nodes:,} nodes)"
     share = certificate.relative_to_total
     return f"{size}: at most {share:.2%} of ||Y||^2 from the best ({certificate.nodes:,} nodes)"
 
@@ -144,38 +151,45 @@ def describe(certificate: Certificate) -> str:
 def _prove(
     objective: Objective, validated: ValidatedRequest, selection: Selection, budget: ProofBudget,
     context: RunContext, folder: AnyPath | None, runner: Runner | None,
-) -> dict[int, Certificate]:  # fmt: skip
-    """Return a certificate for each size, smallest first, until the proof is interrupted."""
+) -> tuple[dict[int, Certificate], tuple[str, ...]]:  # fmt: skip
+    """Return a certificate for each size, smallest first, until the proof is interrupted, and notes on failures."""
     base, groups = validated.included, validated.groups
     grouped = None if groups is None else GroupedObjective(objective, groups.local(objective.columns))
     k = min(selection.k - base, objective.n if grouped is None else grouped.n)
     if k == 0:
-        return {base: replace(nothing_to_choose(objective), size=base)}
+        return {base: replace(nothing_to_choose(objective), size=base)}, ()
     incumbents = _incumbents(objective, selection, k, base, budget.sizes, grouped)
     found: dict[int, Certificate] = {}
+    failed: list[str] = []
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
+        deadline = Deadline(seconds)
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
             objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base
         )  # fmt: skip
-        proof = store.open(incumbents[size], validated.request.seed)
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
         interrupted = False
         try:
-            proof.run(seconds, nodes, store.saving(proof, context.on_slice), runner)
-        except Interrupted:
-            if not budget.keep_partial:
-                raise
-            interrupted = True
-        finally:
-            store.save(proof)
-            proof.finish_log(_identified(selection))
+            proof = store.open(incumbents[size], validated.request.seed, deadline.seconds)
+            try:
+                proof.run(deadline.left, nodes, store.saving(proof, context.on_slice), runner)
+            except Interrupted:
+                if not budget.keep_partial:
+                    raise
+                interrupted = True
+            finally:
+                store.save(proof)
+                proof.finish_log(_identified(selection))
+        except FAILURES as error:  # the selection is worth more than its proof
+            log.warning("the proof for %d columns failed: %r", base + size, error)
+            failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
+            continue
         found[base + size] = proof.certificate()
         if interrupted:
             break
-    return found
+    return found, tuple(failed)
 
 
 def _identified(selection: Selection) -> dict[str, Any]:

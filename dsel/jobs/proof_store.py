@@ -52,8 +52,8 @@ class ProofStore:
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int) -> Proof | GroupProof:
-        """Return the saved proof if it is about the same subsets, else a new one."""
+    def open(self, incumbent: Sequence[int], seed: int, seconds: float | None = None) -> Proof | GroupProof:
+        """Return the saved proof if it is about the same subsets, else a new one, which begins in these seconds."""
         saved = read_json(self.path) if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
             log.info("the proof in %s has no log and starts again", self.path)
@@ -68,7 +68,8 @@ class ProofStore:
                 return proof
         if self.grouped is not None:
             return GroupProof.begin(self.grouped, self.size, incumbent, included=self.included, seed=seed)
-        return Proof.begin(self.objective, self.size, incumbent, seed=seed, log=self._continued_log({}))
+        proof_log = self._continued_log({})
+        return Proof.begin(self.objective, self.size, incumbent, seed=seed, seconds=seconds, log=proof_log)
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:

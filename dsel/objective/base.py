@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from dsel._lib.kernel_arrays import KernelArrays
     from dsel.objective.kernels.layout import SubsetTables
 
-#: A column depends on others where they leave at most this share of its squared norm (its "tolerance", 1 - R^2 on
-#: them). Below it, normal equations in float64 would lose more than 1e-8 of f.
-DEPENDENCE_TOLERANCE = 1e-7
-
 #: With at most this many targets, residuals are kept for each target (B); with more, their cross-moments (M).
 FEW_TARGETS = 8
 
@@ -59,7 +55,7 @@ class Objective(Protocol):
     scale : (n,) array
         Squared norm of each column plus lam, before the included columns were removed.
     tolerance : float
-        Share of `scale` at or below which a column depends on others.
+        A subset is dependent if the others leave at most this share of a column's `scale`; see `dsel._lib.tolerances`.
 
     Notes
     -----
@@ -99,7 +95,7 @@ class Objective(Protocol):
 
     @property
     def floor(self) -> Floats:
-        """(n,) array: a pivot at or below it is that of a dependent column."""
+        """(n,) array: a subset in which the others leave at most this of a column's square is dependent."""
         ...
 
     @property
@@ -135,7 +131,8 @@ class Objective(Protocol):
     def value(self, S: Iterable[int]) -> float:
         """Compute f(S).
 
-        Columns that depend on others of S explain nothing. O(s^3) for s columns.
+        A column that would make the columns before it (of lower index) dependent explains nothing. O(s^3) for s
+        columns.
 
         Parameters
         ----------

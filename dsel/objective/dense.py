@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.base import DEPENDENCE_TOLERANCE, FEW_TARGETS
+from dsel.objective.base import FEW_TARGETS
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
 

@@ -21,10 +21,18 @@ def independent_columns(objective: Objective, S: Iterable[int]) -> Ints:
 
 
 def independent_places(K: Floats, floor: Floats) -> Ints:
-    """Return the rows of K, ascending, whose pivot is above its floor after elimination of those before. O(s^3)."""
-    K, kept = K.copy(), []
+    """Return the rows of K, ascending, without those that would make the ones before them dependent. O(s^4) at most.
+
+    Rows are dependent if the others leave at most its floor of the square of one (`dsel._lib.tolerances`).
+    """
+    K_left, kept = K.copy(), np.zeros(0, np.int64)
     for a in range(K.shape[0]):
-        if K[a, a] > floor[a]:
-            kept.append(a)
-            K[a + 1 :, a + 1 :] -= np.outer(K[a + 1 :, a] / K[a, a], K[a, a + 1 :])
-    return np.asarray(kept, np.int64)
+        if not K_left[a, a] > floor[a]:
+            continue
+        S = np.append(kept, a)
+        inverse = np.diag(np.linalg.inv(K[np.ix_(S, S)]))
+        if not (inverse * floor[S] < 1.0).all():
+            continue
+        kept = S
+        K_left[a + 1 :, a + 1 :] -= np.outer(K_left[a + 1 :, a] / K_left[a, a], K_left[a, a + 1 :])
+    return kept

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
-from dsel.objective.base import DEPENDENCE_TOLERANCE, FEW_TARGETS, Objective
+from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.gram_row_cache import GramRowCache
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables

@@ -28,11 +28,11 @@ class SharedMethods:
 
     @cached_property
     def floor(self: Objective) -> Floats:
-        """(n,) array: a pivot at or below it is that of a dependent column."""
+        """(n,) array: a subset in which the others leave at most this of a column's square is dependent."""
         return self.tolerance * self.scale
 
     def value(self: _Evaluable, S: Iterable[int]) -> float:
-        """Return f(S). Columns that depend on others of S explain nothing. O(s^3)."""
+        """Return f(S). A column that would make those before it dependent explains nothing. O(s^3)."""
         return self._evaluate(S)[0]
 
     def rank(self: _Evaluable, S: Iterable[int]) -> int:

@@ -54,8 +54,19 @@ class SubsetState:
         return np.asarray(self._tables[layout.POSITION][0] < 0)
 
     def insertable(self) -> Bools:
-        """Return (n,) whether each column can be inserted: it is outside S and independent of it."""
-        return np.asarray(self._outside() & (self._neighbours[layout.TOLERANCE] > self.objective.floor))
+        """Return (n,) whether each column can be inserted: it is outside S, and S is independent with it."""
+        left, floor, s = self._neighbours[layout.TOLERANCE], self.objective.floor, self.size
+        free = np.asarray(self._outside() & (left > floor))
+        if s == 0:
+            return free
+        A, members = self._tables[layout.A][0, :s, :s], self.members
+        kept = 1.0 / (np.diag(A) * floor[members])  # what members keep, over their floor; a column takes a share of it
+        doubtful = np.flatnonzero(free & (left * kept.min() <= self.objective.diagonal + self.objective.lam))
+        if doubtful.size:
+            a = A @ self.objective.rows(members)[:, doubtful]
+            after = (np.diag(A)[:, None] + np.square(a) / left[doubtful]) * floor[members][:, None]
+            free[doubtful] = (after < 1.0).all(axis=0)
+        return free
 
     def gains(self) -> Floats:
         """Return (n,) the decrease of f when each column is inserted; 0 for members and columns that depend on S."""
@@ -72,7 +83,7 @@ class SubsetState:
         return np.where(self._outside(), np.maximum(self._neighbours[layout.MOMENT], 0.0), 0.0)
 
     def insert(self, j: int) -> bool:
-        """Insert column j; return False and do nothing if it depends on S. Errors: OptionError."""
+        """Insert column j; return False and do nothing if S depends on it or it on S. Errors: OptionError."""
         if not self._outside()[j]:
             raise OptionError(f"Column {j} is in the subset already.")
         if self.size >= self.limit:

@@ -13,6 +13,43 @@ SLICE_SECONDS = 0.1
 BOUND_TOLERANCE = 1e-12
 
 
+class Deadline:
+    """A time limit that several steps share.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time from now on; None for no limit.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self._start = time.monotonic()
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that are left, at least a millisecond; None without a limit."""
+        if self.seconds is None:
+            return None
+        return max(self.seconds - (time.monotonic() - self._start), 0.001)
+
+    @property
+    def remaining(self) -> float:
+        """The seconds that are left; infinity without a limit."""
+        left = self.left
+        return float("inf") if left is None else left
+
+    @property
+    def passed(self) -> bool:
+        """Whether the time is over."""
+        return self.seconds is not None and time.monotonic() - self._start >= self.seconds
+
+    def share(self, part: float) -> Deadline:
+        """Return a deadline after this part of the time that is left."""
+        left = self.left
+        return Deadline(None if left is None else part * left)
+
+
 @dataclass(frozen=True)
 class Stop:
     """The rules that end a search. The first one that is met ends it; None is never met.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
-from dsel.objective.base import DEPENDENCE_TOLERANCE, Objective
-from dsel.objective.conditioning import bound_error, smallest_pivot_share
+from dsel.objective.base import Objective
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.gram import prepare_gram
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import chosen_groups, explained_share, group_order, in_data_units, with_dependent
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
@@ -26,7 +26,7 @@ _BETTER = 1e-9
 
 
 def with_certificates(selection: Selection, found: Mapping[int, Certificate], objective: Objective) -> Selection:
-    """Return the selection with certificates by size, merged with those it has, and with notes on the columns."""
+    """Return the selection with certificates by size, merged with those it has, and with notes on their limits."""
     merged = dict(found)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
@@ -35,32 +35,13 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], ob
         else:  # nodes and seconds of the new one include those of earlier runs
             nodes, seconds = max(old.nodes, new.nodes), max(old.seconds, new.seconds)
             merged[old.size] = replace(old.merged(new), nodes=nodes, seconds=seconds)
-    k = len(selection) if selection.groups else selection.k
-    limits = _limits(objective, k, bool(selection.groups))
+    if not merged:
+        return selection
+    last = merged[max(merged)]
+    limits = limit_notes(last.error, last.excluded, objective.tolerance)
     notes = tuple(note for note in limits if note not in selection.notes)
     certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
     return replace(selection, certificate=certificates, notes=(*selection.notes, *notes))
-
-
-def _limits(objective: Objective, k: int, grouped: bool) -> Iterator[str]:
-    """Yield notes on what the certificates do not guarantee, because of near dependence."""
-    share = smallest_pivot_share(objective.K, objective.lam) if objective.has_gram else None
-    if share is None:
-        return
-    yield (
-        f"columns are nearly dependent (others leave {share:.0e} of a column's square): the proof may miss a subset "
-        f"with large coefficients of opposite signs that is better by at most {bound_error(share, k):.0e} of ||Y||^2"
-    )
-    if share <= DEPENDENCE_TOLERANCE and grouped:
-        yield (
-            f"columns of which others leave at most {DEPENDENCE_TOLERANCE:.0e} of their square count as dependent: "
-            "they explain nothing in their groups, and the proof does not cover what they would explain"
-        )
-    elif share <= DEPENDENCE_TOLERANCE:
-        yield (
-            f"subsets in which others leave at most {DEPENDENCE_TOLERANCE:.0e} of a column's square count as "
-            "dependent: they are never chosen, and the proof does not cover them"
-        )
 
 
 def with_better_subset(

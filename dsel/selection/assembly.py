@@ -251,6 +251,8 @@ def _as_text(options: Options) -> dict[str, Any]:
 def _as_json(value: Any) -> Any:
     if callable(value):
         return import_path(value)
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)  # JSON has no infinity
     return value if value is None or isinstance(value, str | int | float) else _plain(value)
 
 

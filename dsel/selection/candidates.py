@@ -126,12 +126,14 @@ def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) ->
 
     Each next column has the largest gain after those before it. rfe or a criterion may choose dependent columns.
     """
-    members = [*included, *chosen]
-    solution = SubsetState(whole.restrict(members), len(members))
+    few = whole.restrict([*included, *chosen])
     order: list[int] = []
     dependent: list[int] = []
-    for group in (range(len(included)), range(len(included), len(members))):
-        waiting = set(group)
+    # The included columns count as given, as in the search, when the others are judged.
+    given = few.condition(range(len(included))) if included else few
+    for objective, members in ((few.restrict(range(len(included))), included), (given, chosen)):
+        solution = SubsetState(objective, len(members))
+        waiting = set(range(len(members)))
         while waiting:
             gains = solution.gains()
             j = max(waiting, key=lambda j: (gains[j], -members[j]))

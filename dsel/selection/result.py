@@ -13,7 +13,7 @@ from dsel.config.request import Column, Preprocess, SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.size_curve import SizeCurve
-from dsel.storage.json_files import read_json
+from dsel.storage.json_files import read_json, valid_json
 from dsel.storage.paths import (
     AnyPath,
     as_path,
@@ -481,7 +481,8 @@ class Selection:
         before = read_json(folder / SELECTION)
         remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
         staging = staging_tree(folder, _ZARR)
-        text = json.dumps({**self.as_dict(), "arrays": published_name(staging, _ZARR)}, indent=1) + "\n"
+        values = valid_json({**self.as_dict(), "arrays": published_name(staging, _ZARR)})
+        text = json.dumps(values, indent=1, allow_nan=False) + "\n"
         try:
             write_group(zarr_store(staging), self.arrays(), self.attributes())
             with staged_write(folder / SELECTION, text.encode()) as put:

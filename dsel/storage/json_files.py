@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from dsel.errors import OutputError
@@ -18,6 +19,15 @@ def write_json(path: AnyPath, value: Any) -> None:
             f"{path} cannot be written: {error.strerror}.",
             "Free some space there, or change the folder's permissions.",
         ) from error
+
+
+def valid_json(value: Any) -> Any:
+    """Return a value without infinities and NaN, for which JSON has no word: they become null."""
+    if isinstance(value, dict):
+        return {name: valid_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [valid_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: AnyPath) -> Any | None:

@@ -158,7 +158,7 @@ def test_best_first_search_finds_the_same(N: int, gamma: float, lam: float, monk
         assert found.advance(100_000)
         assert found.answer == expected.answer
         assert found.best_value == pytest.approx(expected.best_value, rel=1e-9)
-        assert found.suboptimality == pytest.approx(expected.suboptimality, abs=1e-9 * c)
+        assert found.lower == pytest.approx(expected.lower, abs=1e-9 * c)
         assert len(found.state()["fringe"]) <= expected.made
     assert wide.counts()["columns_entered"] <= 40
 

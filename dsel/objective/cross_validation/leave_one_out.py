@@ -49,8 +49,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
-from dsel.objective.base import DEPENDENCE_TOLERANCE
 
 Intercept = Literal["center", "column", "none"]
 

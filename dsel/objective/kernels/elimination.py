@@ -1,8 +1,13 @@
-"""f(S) of one subset, with the same bits whatever led to it.
+"""f(S) of one subset, with the same bits whatever led to it, and the rule that decides whether it is independent.
 
 This is one symmetric elimination over the columns of S in ascending order. Pivot p with tolerance d_p explains
 M_pp / d_p (K = X'X, M = B B', B = X'Y); then its direction is removed from both matrices. The loops compute element by
 element in a fixed order, so that the result does not depend on the compiler's vector width.
+
+S is independent if each column keeps more than its floor when all others are projected out, that is if
+1 / ((K_SS + lam I)^-1)_jj > floor_j for all j of S (dsel._lib.tolerances). No order of the columns plays a part. Pivots
+alone do not tell: several small ones multiply. If their product is far above the floor, it proves independence, and
+nothing else is computed.
 """
 
 from __future__ import annotations
@@ -14,6 +19,10 @@ from dsel._lib.kernel_arrays import RowAddresses, cube, int_vector, matrix, row,
 from dsel._lib.types import Floats, Int, Ints
 from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import SubsetTables
+
+#: A pivot, or product of pivots, of at most this many times the floor is borderline: a running factor cannot decide
+#: whether S is independent, and gains are rounding. `eliminated` decides instead.
+BORDERLINE_RATIO = 10.0
 
 
 @compiled("f8(i8[::1], i8, i8)")
@@ -52,9 +61,20 @@ def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> 
 def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     """Return f(S) = c - tr((K_SS + lam I)^-1 M_SS) and the number of independent columns, S = members[:s] ascending.
 
-    NaN where rows are fetched on demand and an entry is unknown. A column whose pivot is at or below its floor explains
-    nothing and is not counted. O(s^3 / 6) multiplications with few targets, three times as many with M.
+    NaN where rows are fetched on demand and an entry is unknown. A column that would make the columns before it
+    dependent explains nothing and is not counted. O(s^3 / 6) multiplications with few targets, three times as many
+    with M; up to as many again near dependence.
     """
+    f, independent = _eliminate(P, members, s)
+    if independent:
+        return f, s
+    size = _keep_independent(P, members, s)
+    return _eliminate(P, int_vector(P, layout.KEPT), np.int64(size))[0], size
+
+
+@compiled("Tuple((f8, b1))(i8[::1], i8[::1], i8)")
+def _eliminate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, bool]:
+    """Return f(S) and whether S is independent; f is not a result if it is not."""
     N = P[layout.N_TARGETS]
     floor, scalars = vector(P, layout.FLOOR), vector(P, layout.SCALARS)
     k, M = cube(P, layout.ELIMINATION)[0], cube(P, layout.ELIMINATION)[1]
@@ -79,12 +99,15 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
             for b in range(a, s):
                 M[a, b] = cross[members[b]]
     f = scalars[layout.ERROR_OF_EMPTY]
-    rank = 0
+    share = 1.0
+    room = np.inf
     for p in range(s):
         d = k[p, p]
         if d <= floor[members[p]]:
-            continue
-        rank += 1
+            return f, False
+        whole = vector(P, layout.K_DIAGONAL)[members[p]] + scalars[layout.LAM]
+        share *= d / whole
+        room = min(room, whole / floor[members[p]])
         for a in range(p + 1, s):
             u[a] = k[p, a] / d
         m = 0.0
@@ -109,26 +132,76 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
             target, source = k[a, a:s], k[p, a:s]
             for b in range(s - a):
                 target[b] -= u_a * source[b]
-    return f, rank
+    if share * room <= BORDERLINE_RATIO:
+        return f, tolerances_suffice(k, floor, members, s)
+    return f, True
 
 
-#: A pivot of at most this many times its floor is borderline: a running factor cannot decide whether it is above the
-#: floor, and its gain is rounding. `eliminated` decides instead.
-BORDERLINE_RATIO = 10.0
-#: Bounds eliminate columns in other orders, where pivots may have any size. So this share of the floor (itself 1e-7 of
-#: the squared norm) is added to each, like a ridge. It is more than rounding errors, and very little compared with what
-#: independent columns explain (dsel.objective.conditioning says how much).
-NOISE_RATIO = 1e-7
+@compiled("b1(f8[:, ::1], f8[::1], i8[::1], i8)")
+def tolerances_suffice(k: Floats, floor: Floats, members: Ints, s: Int) -> bool:
+    """Return whether all columns of S keep more than their floor given the others, from the elimination of K_SS.
+
+    k: row p holds, from column p on, what the pivots before p leave of K_SS. With the factorization L D L' of K_SS,
+    the inverse of L divided by D is written below the diagonal. O(s^3 / 6).
+    """
+    for i in range(s):
+        own = 1.0 / k[i, i]
+        inverse = own
+        for p in range(i + 1, s):
+            x = -k[i, p] * own
+            for q in range(i + 1, p):
+                x -= k[q, p] * k[q, i]
+            k[p, i] = x / k[p, p]
+            inverse += x * k[p, i]
+        if inverse * floor[members[i]] >= 1.0:
+            return False
+    return True
+
+
+@compiled("i8(i8[::1], i8[::1], i8)")
+def _keep_independent(P: SubsetTables, members: Ints, s: Int) -> int:
+    """Write the columns of S that are independent of those before them to KEPT, and return how many they are.
+
+    A column is left out if it would make the subset dependent. O(s^3).
+    """
+    floor, lam = vector(P, layout.FLOOR), vector(P, layout.SCALARS)[layout.LAM]
+    kept, inverse = int_vector(P, layout.KEPT), cube(P, layout.ELIMINATION)[0]
+    a, row_of = cube(P, layout.ELIMINATION)[1, 0], cube(P, layout.ELIMINATION)[1, s - 1]
+    size = 0
+    for p in range(s):
+        for i in range(size):
+            row_of[i] = entry(P, layout.K, kept[i], members[p])
+        d = entry(P, layout.K, members[p], members[p]) + lam
+        for i in range(size):
+            a[i] = 0.0
+            for l in range(size):
+                a[i] += inverse[i, l] * row_of[l]
+            d -= a[i] * row_of[i]
+        independent = d > floor[members[p]]
+        for i in range(size):
+            independent = independent and (inverse[i, i] + a[i] * a[i] / d) * floor[kept[i]] < 1.0
+        if not independent:
+            continue
+        a[size] = -1.0
+        for i in range(size + 1):
+            inverse[size, i] = 0.0
+            inverse[i, size] = 0.0
+        for i in range(size + 1):
+            for l in range(size + 1):
+                inverse[i, l] += a[i] * a[l] / d
+        kept[size] = members[p]
+        size += 1
+    return size
 
 
 @compiled("f8(f8[:, ::1], f8[:, ::1], i8, f8, f8[::1], i8[::1], i8, f8[:, ::1])")
 def eliminated(
     K: Floats, B: Floats, targets: Int, c: float, floor: Floats, members: Ints, s: Int, work: Floats
 ) -> float:
-    """Return f(S), S = members[:s] ascending, by the pivots of `evaluate`; NaN if one is at or below its floor.
+    """Return f(S), S = members[:s] ascending, with the bits of `evaluate`, or NaN if S is dependent.
 
-    K: with lam in its diagonal. B: (n, N) with B B' = M. targets: N, or 0 to check the pivots only (the result is c).
-    work: (s, s + N) scratch. If S passes, its subsets pass, too, for their pivots are given fewer columns.
+    K: with lam in its diagonal. B: (n, N) with B B' = M. targets: N, or 0 to check independence only (the result is c).
+    work: (s, s + N) scratch. O(s^3 / 6 + s^2 N).
     """
     for a in range(s):
         for b in range(a, s):
@@ -136,10 +209,15 @@ def eliminated(
         for t in range(targets):
             work[a, s + t] = B[members[a], t]
     f = c
+    share = 1.0
+    room = np.inf
     for p in range(s):
         d = work[p, p]
         if d <= floor[members[p]]:
             return np.nan
+        whole = K[members[p], members[p]]
+        share *= d / whole
+        room = min(room, whole / floor[members[p]])
         m = 0.0
         for t in range(targets):
             m += work[p, s + t] * work[p, s + t]
@@ -150,4 +228,6 @@ def eliminated(
                 work[a, b] -= u * work[p, b]
             for t in range(targets):
                 work[a, s + t] -= u * work[p, s + t]
+    if share * room <= BORDERLINE_RATIO and not tolerances_suffice(work, floor, members, s):
+        return np.nan
     return f

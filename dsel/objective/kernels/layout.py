@@ -65,6 +65,7 @@ ALONG = TABLES.matrix("ALONG", "(2, n) vectors along the columns")
 BLOCKS = TABLES.cube("BLOCKS", "(6, MOST_FLIPS, MOST_FLIPS) matrices of the flipped columns")
 FLIPPED = TABLES.int_matrix("FLIPPED", "(2, MOST_FLIPS) positions of the members to delete, columns to insert")
 ELIMINATION = TABLES.cube("ELIMINATION", "(2, s_max, max(s_max, N)) K_SS + lam I, and M_SS or B_S")
+KEPT = TABLES.int_vector("KEPT", "(s_max,) members without those that would make the subset dependent")
 
 
 @dataclass
@@ -126,6 +127,7 @@ def make_tables(
     tables.put(BLOCKS, np.zeros((6, MOST_FLIPS, MOST_FLIPS)))
     tables.put(UNKNOWN, np.zeros((MOST_FLIPS, MOST_FLIPS)))
     tables.put(ELIMINATION, np.zeros((2, s_max, max(s_max, N))))
+    tables.put(KEPT, np.zeros(s_max, np.int64))
     tables.put(FLIPPED, np.zeros((2, MOST_FLIPS), np.int64))
     return tables
 

@@ -168,7 +168,7 @@ def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> N
 
 @compiled("b1(i8[::1], i8, i8)", fast=True)
 def insert(P: SubsetTables, z: Int, j: Int) -> bool:
-    """Insert column j, whose row must have been fetched, into slot z; return False and do nothing if j depends on S.
+    """Insert column j, whose row must have been fetched, into slot z, or return False if that makes S dependent.
 
     O(n s). Outcomes are not updated.
     """
@@ -181,6 +181,8 @@ def insert(P: SubsetTables, z: Int, j: Int) -> bool:
     first = np.int64(0)
     gather(P, z, j, first)
     project(P, z, j, first, first, int_matrix(P, layout.STATUS)[z, layout.SIZE])
+    if _makes_dependent(P, z, d):
+        return False
     gram = row(P, layout.K, j)
     for l in range(P[layout.N_COLUMNS]):
         along[0, l] = gram[l]
@@ -195,6 +197,18 @@ def insert(P: SubsetTables, z: Int, j: Int) -> bool:
     _grow_inverse(P, z, j, d, m)
     vector(P, layout.F)[z] -= m / d
     return True
+
+
+@compiled(fast=True)
+def _makes_dependent(P: SubsetTables, z: Int, d: float) -> bool:
+    """Return whether a member would depend on the others after an insertion, with A K_Sj in A_J and tolerance d."""
+    inverse, vectors = cube(P, layout.A), matrix(P, layout.VECTORS)
+    members, floor = int_matrix(P, layout.S), vector(P, layout.FLOOR)
+    for i in range(int_matrix(P, layout.STATUS)[z, layout.SIZE]):
+        a = vectors[layout.A_J, i]
+        if (inverse[z, i, i] + a * a / d) * floor[members[z, i]] >= 1.0:
+            return True
+    return False
 
 
 @compiled("void(i8[::1], i8, i8, f8, f8)", fast=True)
@@ -338,7 +352,7 @@ def fill_outcome(P: SubsetTables, z: Int) -> None:
 
 @compiled("b1(i8[::1], i8, i8[::1], i8)", fast=True)
 def rebuild(P: SubsetTables, z: Int, columns: Ints, s: Int) -> bool:
-    """Make slot z the subset columns[:s]; return False if a column depends on those before it. O(n s^2)."""
+    """Make slot z the subset columns[:s]; return False if it is dependent. O(n s^2)."""
     clear(P, z)
     for i in range(s):
         if not insert(P, z, columns[i]):

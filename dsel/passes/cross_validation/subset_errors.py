@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
-from dsel.objective.base import DEPENDENCE_TOLERANCE
 from dsel.objective.dependence import independent_places
 from dsel.passes.statistics import Statistics
 

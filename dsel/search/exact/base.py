@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.outcome import FrontPoint, Improvement
+from dsel.search.exact.guarantee import Guarantee, guarantee_of, limit_notes
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome
 from dsel.search.validation import check_size
 
 log = logging.getLogger("dsel")
 
-#: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
-MARGIN = 1e-10
-#: A bound that exceeds the value of a subset by more than this share of ||Y||^2 is wrong. Near dependence explains less
-#: (dsel.objective.conditioning.bound_error for few columns and a share above the tolerance of dependence).
+#: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
+#: proof (dsel.search.exact.guarantee), is wrong.
 CONTRADICTION = 1e-6
 
 
-def consistent_bound(bound: float, value: float, total: float) -> float:
-    """Return a lower bound on f given the value of one subset: at most that value, and 0 if they contradict."""
-    return min(bound, value) if bound <= value + CONTRADICTION * total else 0.0
+def consistent_bound(bound: float, value: float, total: float, error: float = 0.0) -> float:
+    """Return a lower bound on f given the value of one subset: at most that value, and 0 if they contradict.
+
+    error: how far the bound may be above f, as a share of `total`. A bound that is not finite is 0.
+    """
+    return max(min(bound, value), 0.0) if 0.0 <= bound <= value + max(CONTRADICTION, error) * total else 0.0
+
+
+#: What numerical failures of a proof raise.
+FAILURES = (ArithmeticError, ValueError, MemoryError)
+
+
+def without_proof(objective: Objective, S: Iterable[int], error: Exception) -> SearchOutcome:
+    """Return the outcome of a search whose proof cannot begin: the known subset, and a note."""
+    members = tuple(sorted(int(j) for j in S))
+    empty, found = FrontPoint(0, objective.c, ()), FrontPoint(len(members), objective.value(members), members)
+    log.warning("no proof is possible: %r", error)
+    note = f"no proof is possible ({type(error).__name__}: {error}): these columns are those of a quick search"
+    counts = {"bound": 0.0, "proven": False}
+    return SearchOutcome((empty, found) if members else (empty,), ended="failed", counts=counts, notes=(note,))
 
 
 class ExactSearch:
@@ -78,10 +95,39 @@ class ExactSearch:
 
     def _check_claim(self, claim: float) -> None:
         """Record a contradiction if the best subset is better than the bound `claim` of the subtree that holds it."""
-        if self.best_value < claim - CONTRADICTION * self.objective.c and not self.contradicted:
+        if self.contradicted or not self.best_value < claim - CONTRADICTION * self.objective.c:
+            return
+        if self.best_value < claim - self.guarantee.error * self.total:
             self.contradicted = True
             log.warning("a subset is better than its lower bound (f is %g, the bound %g): no proof is possible",
                         self.best_value, claim)  # fmt: skip
+
+    @property
+    def lower(self) -> float:
+        """A lower bound on f of all independent subsets of at most k columns, but for `guarantee.error`."""
+        raise NotImplementedError
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What rounding and the dependence tolerance may hide. O(n^3)."""
+        return guarantee_of(self.objective, self.k)
+
+    @property
+    def proved(self) -> float:
+        """A lower bound on f of all independent subsets of at most k columns, lowered by the error of the proof."""
+        lowered = self.lower - self.guarantee.error * self.total
+        return max(lowered, 0.0) if lowered < float("inf") else 0.0  # not a number proves nothing
+
+    def limits(self) -> dict[str, float]:
+        """Return what the proof says, as counts: its bound, error, and what is excluded (shares of ||Y||^2)."""
+        found = {"bound": self.proved, "error": self.guarantee.error}
+        excluded = self.guarantee.hidden(self.best_value, self.objective)
+        return {**found, "excluded": excluded} if excluded else found
+
+    def notes(self) -> tuple[str, ...]:
+        """Return notes for users on what the proof does not guarantee."""
+        excluded = self.guarantee.hidden(self.best_value, self.objective)
+        return tuple(limit_notes(self.guarantee.error, excluded, self.objective.tolerance))
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""

@@ -27,26 +27,28 @@ from typing import Literal
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
-from dsel.objective.kernels.elimination import NOISE_RATIO, eliminated
+from dsel.objective.kernels.elimination import BORDERLINE_RATIO, eliminated
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
 BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
 
 #: Eigenvalues of K or M of at most this share of the largest are rounding.
 _ROUNDING = 1e-14
-#: Pivots within this factor of their floor are computed again as the objective does, to the last bit.
-_BORDERLINE = 10.0
+#: From this ratio of the largest to the smallest column on, rounding in the decomposition of K loses small columns.
+_UNEQUAL = 1e3
 
 
 @dataclass(frozen=True, eq=False)
 class BoundProblem:
     """A quadratic objective as the bounds use it: lam is in the diagonal of K, and targets are as few as possible.
 
-    K: (n, n). B: (n, r) with B B' = M. floor: (n,) a column with a pivot at or below it is dependent. target_gram: see
-    `of`.
+    K: (n, n). B: (n, r) with B B' = M. floor: (n,) a subset in which others leave at most this of a column's square is
+    dependent. target_gram: see `of`.
     """
 
     K: Floats
@@ -62,13 +64,10 @@ class BoundProblem:
         target_gram: (N, N) Y'Y, for the eigenvalue bound as published. By default, only the part of the targets in the
         span of X is used, which makes that bound sharper.
         """
-        K = objective.K + objective.lam * np.eye(objective.n)
+        K = penalized(objective)
         if target_gram is not None and objective.cross is not None:
             return cls(K, objective.cross, objective.c, objective.floor, np.asarray(target_gram, np.float64))
         B = np.ascontiguousarray(few_targets(objective))
-        if objective.cross is None and objective.moments is None:  # B'K^+B follows, whatever the scale of the columns
-            values = np.linalg.norm(B, axis=0)  # eigenvalues of X'X: B is its eigenvectors times them
-            return cls(K, B, objective.c, objective.floor, np.diag(values**2 / (values + objective.lam)))
         return cls(K, B, objective.c, objective.floor)
 
     @property
@@ -90,7 +89,25 @@ class BoundProblem:
     @cached_property
     def T(self) -> Floats:
         """The Gram matrix (r, r) of the targets, or of their part in the span of the columns. O(n^3)."""
-        return _explained_by_all(self.K, self.B) if self.target_gram is None else self.target_gram
+        return self.explained if self.target_gram is None else self.target_gram
+
+    @cached_property
+    def explained(self) -> Floats:
+        """The Gram matrix (r, r) of what all columns together explain of the targets. O(n^2 times their rank)."""
+        return self._explained[0]
+
+    @property
+    def rank(self) -> int:
+        """The number of independent columns, to rounding. O(n^2 times it)."""
+        return self._explained[1]
+
+    def elimination_elements(self) -> float:
+        """Return how many elements of K an elimination of all columns changes, about; it ends at their rank."""
+        return float(min(self.rank, self.n / 3) * self.n**2)
+
+    @cached_property
+    def _explained(self) -> tuple[Floats, int]:
+        return explained_by_all(self.K, self.B)
 
     def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
         """Return K (t, t) and B (t, r) of the columns R given S, which is independent, and f(S)."""
@@ -103,25 +120,23 @@ class BoundProblem:
         return self.K[np.ix_(r, r)] - V.T @ V, self.B[r] - V.T @ W, f
 
     def free(self, S: Sequence[int], R: Ints) -> NDArray[np.bool_]:
-        """Return which columns of R (t,) are independent of S, which is independent itself, by the objective's rule.
+        """Return for which columns of R (t,) S is independent with them, by the objective's rule. S is independent.
 
-        The rule: no pivot is at or below its floor, with the columns in the order of their indices. A column that
-        depends on S depends on every superset of S. O(s t (s + 1)).
+        A column that is not free given S is not free given any superset of S. O(s^2 t).
         """
         s = np.sort(np.asarray(S, np.int64))
+        floor = np.where(self.floor > 0.0, self.floor, np.inf)
         left = np.diag(self.K)[R]
-        V = np.zeros((0, R.size))
+        share = np.maximum(left, 0.0) / floor[R]
         if s.size:
             L = np.asarray(np.linalg.cholesky(self.K[np.ix_(s, s)]), np.float64)
             V = np.asarray(scipy.linalg.solve_triangular(L, self.K[np.ix_(s, R)], lower=True))
-        left = left - np.vstack([np.zeros((1, R.size)), np.cumsum(np.square(V), axis=0)])  # (s + 1, t) given members
-        place = np.searchsorted(s, R)
-        share = np.maximum(left[place, np.arange(R.size)], 0.0) / np.where(self.floor[R] > 0.0, self.floor[R], np.inf)
-        for p, l in enumerate(s.tolist()):  # the pivot of a member after j is smaller given j
-            pivot = L[p, p] ** 2 * np.maximum(left[p + 1], 0.0) / np.where(left[p] > 0.0, left[p], np.inf)
-            share = np.where(place <= p, np.minimum(share, pivot / self.floor[l]), share)
+            inverse = np.asarray(scipy.linalg.solve_triangular(L, np.eye(s.size), lower=True))
+            left = left - np.square(V).sum(axis=0)
+            of_members = np.square(inverse).sum(axis=0)[:, None] + np.square(inverse.T @ V) / np.maximum(left, floor[R])
+            share = np.minimum(np.maximum(left, 0.0) / floor[R], (1.0 / (of_members * floor[s][:, None])).min(axis=0))
         free = share > 1.0
-        for x in np.flatnonzero((share < _BORDERLINE) & (share * _BORDERLINE > 1.0)):
+        for x in np.flatnonzero((share < BORDERLINE_RATIO) & (share * BORDERLINE_RATIO > 1.0)):
             free[x] = self.independent((*S, int(R[x])))
         return np.asarray(free)
 
@@ -132,7 +147,7 @@ class BoundProblem:
         return bool(eliminated(self.K, self.B, 0, 0.0, self.floor, members, s, np.empty((s, s))) < np.inf)
 
     def value(self, S: Sequence[int]) -> float:
-        """Return f(S) by pivots in the order of indices, or NaN if S is dependent."""
+        """Return f(S), or NaN if S is dependent."""
         members = np.sort(np.asarray(S, np.int64))
         s = members.size
         return float(eliminated(self.K, self.B, self.N, self.c, self.floor, members, s, np.empty((s, s + self.N))))
@@ -150,6 +165,8 @@ class BoundProblem:
 
     def bound(self, S: Sequence[int], R: Sequence[int], q: int, name: BoundName = "combined") -> float:
         """Return a lower bound on f(S + Q) for all Q of at most q columns of R."""
+        if q > 0 and not len(S) and len(R) == self.n:
+            return self.root(q, name)
         G, B, f = self.residual(S, R)
         if q == 0 or not len(R):
             return f
@@ -162,30 +179,47 @@ class BoundProblem:
         return _below(f, Z.T @ Z, q)
 
 
+    def root(self, k: int, name: BoundName = "combined") -> float:
+        """Return a lower bound on f of all subsets of at most k columns. O(n^2 times the rank of the columns)."""
+        if name == "leaps":
+            return _below(self.c, self.explained, self.N)
+        return _below(self.c, self.T if name == "eigenvalue" else self.explained, k)
+
+
+def penalized(objective: Objective) -> Floats:
+    """Return K + lam I."""
+    K = np.ascontiguousarray(objective.K, np.float64)
+    if objective.lam > 0.0:
+        K = K.copy()
+        K[np.diag_indices_from(K)] += objective.lam
+    return K
+
+
 def few_targets(objective: Objective) -> Floats:
     """Return B (n, r) with B B' = M, and r as small as the rank of M allows, to rounding.
 
     The targets descend by what single columns explain of them (of their squares if Y = X).
     """
-    norms = column_norms(objective.K + objective.lam * np.eye(objective.n))
+    norms = column_norms(np.diag(objective.K) + objective.lam)
     if objective.moments is not None:
         values, vectors = scipy.linalg.eigh(objective.moments / np.outer(norms, norms))
         real = (values > _ROUNDING * max(float(values[-1]), 0.0))[::-1]
         return np.asarray(norms[:, None] * vectors[:, ::-1][:, real] * np.sqrt(values[::-1][real]))
-    if objective.cross is None:
+    if objective.cross is None and float(norms.max()) <= _UNEQUAL * float(norms.min()):
         values, vectors = scipy.linalg.eigh(objective.K)
         real = (np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0)))[::-1]
         return np.asarray(vectors[:, ::-1][:, real] * values[::-1][real])
-    if objective.cross.shape[1] == 1:
-        return objective.cross
-    U, values, _ = scipy.linalg.svd(objective.cross / norms[:, None], full_matrices=False)
+    cross = objective.K if objective.cross is None else objective.cross
+    if cross.shape[1] == 1:
+        return cross
+    U, values, _ = scipy.linalg.svd(cross / norms[:, None], full_matrices=False)
     real = values > _ROUNDING * max(float(values[0]), 0.0)
-    return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else objective.cross[:, :1]
+    return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else cross[:, :1]
 
 
-def column_norms(K: Floats) -> Floats:
+def column_norms(diagonal: Floats) -> Floats:
     """Return sqrt(K_jj), or 1 for a column of zeros. Rounding is judged after the columns are divided by them."""
-    norms = np.sqrt(np.maximum(np.diag(K), 0.0))
+    norms = np.sqrt(np.maximum(diagonal, 0.0))
     return np.where(norms > 0.0, norms, 1.0)
 
 
@@ -195,32 +229,61 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
     Then sum_{l >= i} z_l z_l' is what columns i to t explain together. Dependent columns have z = 0, up to rounding.
     O(t^3 / 3).
 
-    Z is finite for all finite G and B. If G is positive semidefinite, |g_ia| <= sqrt(d g_ii) for pivot d. Beyond the
-    rank, G is rounding, which may violate this, and repeated division by the ridge would let it grow without limit. The
-    elimination therefore clips g_ia to that limit. No pivot then takes more of a column than there is: diagonals only
-    decrease, and stay >= 0. If the limit holds anyway, no bit changes.
+    A ridge above rounding is added to the diagonal. Z is then finite for all finite G and B. If G with the ridge is
+    positive semidefinite, |g_ia| <= sqrt(d g_ii) for pivot d, and no pivot takes more of a column than there is. The
+    elimination clips g_ia to that limit, so that it cannot grow even if rounding were larger than the ridge.
+
+    The elimination ends when the columns that are left are rounding. Their z is then at least as large as it can be.
     """
     G, Z = G.copy(), B.astype(np.float64)
+    rounding = ridge(G.shape[0]) / DEPENDENCE_TOLERANCE * floor
+    diagonal = np.einsum("ii->i", G)  # a view
+    diagonal += rounding
     for a in range(G.shape[0] - 1, -1, -1):
-        d = max(G[a, a], 0.0) + NOISE_RATIO * floor[a]
+        if (diagonal[: a + 1] <= 2.0 * rounding[: a + 1]).all():
+            Z[: a + 1] /= np.sqrt(np.where(rounding[: a + 1] > 0.0, rounding[: a + 1], np.inf))[:, None]
+            break
+        d = max(diagonal[a], rounding[a])
         if d <= 0.0:  # a column of zeros
             Z[a] = 0.0
             continue
-        most = np.sqrt(d) * np.sqrt(np.maximum(np.diag(G)[:a], 0.0))
-        u = np.clip(G[:a, a], -most, most) / d
-        Z[:a] -= np.outer(u, Z[a])
-        G[:a, :a] -= np.outer(u, np.clip(G[a, :a], -most, most))
+        most = np.sqrt(d) * np.sqrt(np.maximum(diagonal[:a], 0.0))
+        row = np.clip(G[a, :a], -most, most)  # for both sides: rounding that is not symmetric would grow
+        Z[:a] -= np.outer(row / d, Z[a])
+        G[:a, :a] -= np.outer(row / d, row)
         Z[a] /= np.sqrt(d)
     return Z
 
 
-def _explained_by_all(K: Floats, B: Floats) -> Floats:
-    """Return B' K^+ B, the Gram matrix of the targets' part in the span of the columns."""
-    norms = column_norms(K)
-    values, vectors = scipy.linalg.eigh(K / np.outer(norms, norms))
-    real = values > 1e-13 * max(float(values[-1]), 0.0)
-    Q = (vectors[:, real] / np.sqrt(values[real])).T @ (B / norms[:, None])
-    return np.asarray(Q.T @ Q)
+def explained_by_all(K: Floats, B: Floats) -> tuple[Floats, int]:
+    """Return B' (K + r D)^-1 B, what all columns explain of the targets, and their rank, to rounding; D = diag(K).
+
+    The ridge r (dsel._lib.tolerances) is more than rounding, so that no direction is dropped. It removes less than what
+    `dsel.search.exact.guarantee` says from what independent columns explain. The columns are eliminated in the order of
+    the largest pivot until they are rounding. The rest counts as if it were orthogonal. O(n^2 times their rank).
+    """
+    least = ridge(K.shape[0])
+    W, Q, rest = factored(K, B, least, 4.0 * least)
+    return np.asarray(Q.T @ Q + rest.T @ rest / least), W.shape[0]
+
+
+def factored(K: Floats, B: Floats, added: float, tolerance: float) -> tuple[Floats, Floats, Floats]:
+    """Return W (r, n), Q (r, N) and the rest of B (n - r, N), with W'W = K and W'Q = B, for columns scaled to norm 1.
+
+    W is a Cholesky factor in the order of the largest pivot, whose columns have the order of K. It ends when all pivots
+    are at most the tolerance, so that r is the rank. added: to the diagonal. O(n^2 r).
+    """
+    norms = column_norms(np.diag(K))
+    C = K / norms
+    C /= norms[:, None]
+    C[np.diag_indices_from(C)] += added
+    L, pivots, rank, _ = dpstrf(C.T, tol=tolerance, lower=1, overwrite_a=1)  # C.T is C in Fortran's order
+    L = np.tril(L)[:, :rank]
+    scaled = (B / norms[:, None])[pivots - 1]
+    Q = scipy.linalg.solve_triangular(L[:rank], scaled[:rank], lower=True, check_finite=False)
+    W = np.empty((rank, K.shape[0]))
+    W[:, pivots - 1] = L.T
+    return W, np.asarray(Q), np.asarray(scaled[rank:] - L[rank:] @ Q)
 
 
 def _below(f: float, H: Floats, q: int) -> float:

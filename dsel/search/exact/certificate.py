@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.exact.base import MARGIN, consistent_bound
+from dsel.search.exact.base import consistent_bound
 
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
@@ -25,7 +26,7 @@ class Certificate:
     value : float
         f of the best known subset.
     bound : float
-        Proved lower bound on f of all allowed subsets of at most `size` columns, see Notes.
+        Proved lower bound on f of all allowed subsets of at most `size` columns, see Notes. `error` is subtracted.
     total : float
         ||Y||_F^2 of the preprocessed targets.
     indices : tuple of int
@@ -38,24 +39,28 @@ class Certificate:
         What proved `bound`.
     better : bool
         Whether `value` is below f of the subset that was to be certified, by more than 1e-10 of ||Y||^2.
+    error : float
+        The share of ||Y||^2 that rounding and ridges in the proof may be worth.
+    excluded : float
+        The share of ||Y||^2 by which a dependent subset, which the proof does not cover, may be better; 0 if there is
+        none.
 
     Notes
     -----
     f(S) = min_A ||Y - X_S A||_F^2 + lam ||A||_F^2, on the preprocessed data. The certificate guarantees
 
-        f(T) >= bound - e ||Y||_F^2
+        f(T) >= bound
 
     for every allowed subset T of at most `size` columns. T is allowed if it holds the included columns, no excluded or
-    constant column, and no dependent column. A column is dependent if the others of T leave at most 1e-7 of its
-    squared norm (`dsel.objective.base.DEPENDENCE_TOLERANCE`). No method chooses such a T, and the proof does not cover
-    it, even if it would explain more.
+    constant column, and is independent. It is independent if the others of T leave more than 1e-7 of the squared norm
+    of each chosen column (`dsel._lib.tolerances.DEPENDENCE_TOLERANCE`). No method chooses another subset, and the proof
+    does not cover them. `excluded` says how much better one of them may be.
 
-    e is the sum of two errors. Rounding is a small multiple of n eps, with n columns and the machine precision eps.
-    The other error comes from the ridge that keeps rounding small. It is at most
-    `dsel.objective.conditioning.bound_error`, which is negligible unless columns are nearly dependent. If they are, the
-    notes of the selection give its size.
+    The bound holds in floating point: `error` was subtracted. It covers the ridge that keeps rounding small, and
+    rounding itself, taken as 8 n eps of a column's squared norm for n columns (`dsel.search.exact.guarantee`). It is
+    negligible unless columns are nearly dependent, or more columns than rows make it impossible to exclude that.
 
-    `proven` means that the gap is at most 2e-10 of ||Y||_F^2: apart from e, no allowed subset is better by more.
+    `proven` means that the gap is at most 2e-10 of ||Y||_F^2 and `error`.
     """
 
     size: int
@@ -67,6 +72,8 @@ class Certificate:
     seconds: float = 0.0
     method: str = "branch-and-bound"
     better: bool = False
+    error: float = 0.0
+    excluded: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -86,7 +93,12 @@ class Certificate:
     @property
     def proven(self) -> bool:
         """Whether the known subset is the best one, see Notes."""
-        return self.gap <= 2.0 * MARGIN * self.total
+        return self.gap <= (2.0 * MARGIN + self.error) * self.total
+
+    @property
+    def claim(self) -> str:
+        """What is proved if `proven`, in words."""
+        return claim(self.error, self.excluded)
 
     def merged(self, other: Certificate) -> Certificate:
         """Return the better value and the better bound of two certificates of the same size.
@@ -96,9 +108,10 @@ class Certificate:
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
         best = other if other.value < self.value else self
-        bounds = (consistent_bound(bound, best.value, best.total) for bound in (self.bound, other.bound))
+        bounds = (consistent_bound(one.bound, best.value, best.total, one.error) for one in (self, other))
         return replace(
-            best, bound=max(bounds), nodes=self.nodes + other.nodes,
+            best, bound=max(bounds), error=max(self.error, other.error), excluded=max(self.excluded, other.excluded),
+            nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
         )  # fmt: skip
 
@@ -110,14 +123,21 @@ class Certificate:
             "r2": 1.0 - self.value / self.total if self.total else 0.0,
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
-            "method": self.method, "better": self.better,
+            "method": self.method, "better": self.better, "error": self.error, "excluded": self.excluded,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
         """Return the certificate that `as_dict` wrote."""
         names = ("size", "value", "bound", "total", "nodes", "seconds", "method", "better")
-        return cls(**{name: values[name] for name in names}, indices=tuple(values["indices"]))
+        later = {name: values[name] for name in ("error", "excluded") if name in values}
+        return cls(**{name: values[name] for name in names}, **later, indices=tuple(values["indices"]))
+
+
+def claim(error: float, excluded: float) -> str:
+    """Return what a finished proof shows, in words. error, excluded: those of `Certificate`."""
+    words = "proved optimal" if error <= 1e-8 else f"proved optimal to {error:.0e} of ||Y||^2"
+    return f"{words} among independent subsets" if excluded else words
 
 
 def nothing_to_choose(objective: Objective) -> Certificate:
@@ -134,8 +154,9 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     A bound for more columns also holds for fewer, because a subset of few columns is one of at most more columns.
     """
     result: dict[int, Certificate] = {}
-    bound = -float("inf")
+    bound, error = 0.0, 0.0
     for size in sorted(found, reverse=True):
-        bound = max(bound, found[size].bound)
-        result[size] = replace(found[size], bound=consistent_bound(bound, found[size].value, found[size].total))
+        bound, error = max(bound, found[size].bound), max(error, found[size].error)
+        holds = consistent_bound(bound, found[size].value, found[size].total, error)
+        result[size] = replace(found[size], bound=holds, error=error)
     return dict(sorted(result.items()))

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from dsel._lib.types import Floats
+from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem, column_norms
 
 #: Most steps, most multiplications of all steps, and fewest steps that are worthwhile.
@@ -38,25 +39,51 @@ _FLOOR = 0.05
 _BARRIER = 1e-4
 
 
-def perspective_bound(problem: BoundProblem, k: int) -> float:
-    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3)."""
-    n = problem.n
-    steps = int(min(_STEPS, _WORK / max(n, 1) ** 3))
-    norms = column_norms(problem.K)
-    K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
-    if steps < _FEWEST or k >= n or not float(np.linalg.eigvalsh(K)[0]) >= _SMALLEST:
+def affordable(n: int, k: int) -> bool:
+    """Return whether the relaxation is worth its time for k of n columns."""
+    return _steps(n) >= _FEWEST and k < n
+
+
+def perspective_bound(problem: BoundProblem, k: int, deadline: Deadline | None = None) -> float:
+    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3).
+
+    Every step has a valid bound, so that it may end at a deadline. Rounding is worth as much as for other bounds
+    (dsel.search.exact.guarantee): K - D stays positive definite by a margin, and g is a sum of squares.
+    """
+    n, deadline = problem.n, deadline or Deadline(None)
+    if not affordable(n, k):
         return 0.0
+    norms = column_norms(np.diag(problem.K))
+    K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
+    try:
+        best = _least_explained(K, B, k, problem.c, deadline)
+    except np.linalg.LinAlgError:  # K - D is singular to rounding
+        return 0.0
+    return max(problem.c - best, 0.0) if np.isfinite(best) else 0.0
+
+
+def _steps(n: int) -> int:
+    return int(min(_STEPS, _WORK / max(n, 1) ** 3))
+
+
+def _least_explained(K: Floats, B: Floats, k: int, c: float, deadline: Deadline) -> float:
+    """Return an upper bound on what k columns explain, infinity if the columns are dependent up to rounding."""
+    n = K.shape[0]
+    if not float(np.linalg.eigvalsh(K)[0]) >= _SMALLEST:
+        return float("inf")
     d = _diagonal(K)
     if not float(d.min()) > 0.0:
-        return 0.0
-    best, z = _explained(K, B, d, k, steps)
+        return float("inf")
+    best, z = _explained(K, B, d, k, _steps(n), deadline)
     lowest = _FLOOR * d
     for round in range(int(min(_ROUNDS, _WORK_OF_ROUNDS / (_ROUND * n**3)))):
-        d = _sharper(K, B, d, z, lowest, _BARRIER * problem.c / (round + 1))
-        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND)
+        if deadline.passed:
+            break
+        d = _sharper(K, B, d, z, lowest, _BARRIER * c / (round + 1))
+        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND, deadline)
         best = min(best, explained)
         z += (toward - z) * 2.0 / (round + 2)
-    return max(problem.c - best, 0.0)
+    return best
 
 
 def _diagonal(K: Floats) -> Floats:
@@ -67,13 +94,15 @@ def _diagonal(K: Floats) -> Floats:
     return np.asarray(_INSIDE * max(share, 0.0) * alone)
 
 
-def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int) -> tuple[float, Floats]:
+def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int, deadline: Deadline) -> tuple[float, Floats]:
     """Return an upper bound on what k columns explain, the best of all steps, and the last z (n,)."""
     n = K.shape[0]
     H = K - np.diag(d)
     z = np.full(n, k / n)
     best = float("inf")
     for step in range(steps):
+        if deadline.passed:
+            break
         A = scipy.linalg.solve(H + np.diag(d / np.maximum(z, _SMALLEST)), B, assume_a="pos")
         HA = H @ A
         g = np.square(B - HA).sum(axis=1) / d

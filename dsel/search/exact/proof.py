@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dsel._lib.tolerances import MARGIN
 from dsel.errors import CapacityError
 from dsel.objective.base import Objective
-from dsel.search.anytime import AnytimeSearch, Stop, drive
-from dsel.search.exact.base import MARGIN, consistent_bound
+from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
+from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.perspective import perspective_bound
+from dsel.search.exact.perspective import affordable, perspective_bound
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.starting_subset import starting_subset
@@ -24,6 +25,8 @@ from dsel.search.greedy.forward import forward
 logger = logging.getLogger("dsel")
 
 _NO_LIMIT = 2**62
+#: Most of the time that the quick search takes, and what is kept for the relaxation.
+_START, _RELAXATION = 0.2, 0.1
 
 #: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
 Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
@@ -47,12 +50,13 @@ class Proof:
     @classmethod
     def begin(
         cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
-        log: ProofLog | None = None,
+        seconds: float | None = None, log: ProofLog | None = None,
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
-        log: where to write the tree, so that it can be checked.
+        seconds: limits the quick search. log: where to write the tree, so that it can be checked.
         """
+        deadline = Deadline(seconds)
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
         try:
@@ -63,7 +67,7 @@ class Proof:
             return cls(RootBound(objective, k, incumbent=found), value, log=log)
         if known:
             value = search.best_value
-        search.offer(starting_subset(objective, k, seed))
+        search.offer(starting_subset(objective, k, seed, deadline.share(_START)))
         return cls(search, value, log=log)
 
     @classmethod
@@ -92,19 +96,34 @@ class Proof:
     ) -> bool:  # fmt: skip
         """Continue for at most `seconds` or `nodes`, and return whether the best subset is proved.
 
-        runner: runs the search, by default in this process.
+        runner: runs the search, by default in this process. The relaxation gets a part of the time.
         """
-        if isinstance(self.search, BranchAndBound) and not self.search.done:
-            self._search(self.search, seconds, nodes, on_slice, runner or drive)
-        if self.relaxation is None and (isinstance(self.search, RootBound) or not self.search.done):
-            self.relaxation = perspective_bound(BoundProblem.of(self.search.objective), self.search.k)
-        return self.search.proven
+        search, deadline = self.search, Deadline(seconds)
+        if isinstance(search, BranchAndBound) and not search.done:
+            relaxed = self.relaxation is None and affordable(search.objective.n, search.k)
+            share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
+            self._search(search, share.seconds, nodes, on_slice, runner or drive)
+        if self.relaxation is None and (isinstance(search, RootBound) or not search.done):
+            self.relaxation = self._relax(deadline)
+        return search.proven
+
+    def _relax(self, deadline: Deadline) -> float:
+        search, start = self.search, time.monotonic()
+        if not affordable(search.objective.n, search.k):
+            return 0.0
+        problem = search.problem if isinstance(search, BranchAndBound) else BoundProblem.of(search.objective)
+        found = perspective_bound(problem, search.k, deadline)
+        self.seconds += time.monotonic() - start
+        return found
 
     def _search(
         self, search: BranchAndBound, seconds: float | None, nodes: int | None,
         on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner,
     ) -> None:  # fmt: skip
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
+        if seconds is not None and search.node_seconds() > seconds:
+            logger.info("a node of the proof would take longer than the time that is left: only the first bound is used")
+            return
         search.warm_up()
         start = time.monotonic()
         try:
@@ -115,18 +134,21 @@ class Proof:
     def certificate(self) -> Certificate:
         """Return what is proved so far."""
         search, objective = self.search, self.search.objective
-        relaxation = consistent_bound(self.relaxation or 0.0, search.best_value, objective.c)
+        error = search.guarantee.error
+        relaxation = consistent_bound(self.relaxation or 0.0, search.best_value, objective.total, error)
         relaxed = relaxation > search.lower
         return Certificate(
             size=len(objective.included) + search.k,
             value=search.best_value,
-            bound=max(search.lower, relaxation),
+            bound=max(search.proved, relaxation - error * objective.total),
             total=objective.total,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,
             seconds=self.seconds,
             method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
+            error=error,
+            excluded=search.guarantee.hidden(search.best_value, objective),
         )
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
-from dsel.search.exact.base import MARGIN, ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 
 
@@ -27,8 +28,7 @@ class RootBound(ExactSearch):
         self._root = self._bound() if lower is None else lower
 
     def _bound(self) -> float:
-        # With all columns allowed, the eigenvalue bound equals the combined one: all targets lie in their span.
-        return BoundProblem.of(self.objective).bound((), range(self.objective.n), self.k, "eigenvalue")
+        return BoundProblem.of(self.objective).root(self.k)
 
     @property
     def iteration(self) -> int:
@@ -43,7 +43,7 @@ class RootBound(ExactSearch):
     @property
     def lower(self) -> float:
         """A proved lower bound on f of all subsets of at most k columns."""
-        return consistent_bound(self._root, self.best_value, self.objective.c)
+        return consistent_bound(self._root, self.best_value, self.total, self.guarantee.error)
 
     @property
     def proven(self) -> bool:

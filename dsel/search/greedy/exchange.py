@@ -84,7 +84,8 @@ def _sweep(solution: SubsetState, path: Path) -> int:
     least = NO_GAIN * objective.total
     made = 0
     while solution.size < solution.limit and (gains := solution.gains()).max() > least:
-        solution.insert(largest(gains))
+        if not solution.insert(largest(gains)):
+            break
         made += 1
     for i in solution.members:
         before = solution.value

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.objective.kernels.elimination import NOISE_RATIO
-from dsel.search.exact.base import CONTRADICTION, MARGIN, consistent_bound
+from dsel.search.exact.base import CONTRADICTION, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.grouped.greedy import exchange
 from dsel.search.grouped.objective import GroupedObjective
@@ -179,7 +179,7 @@ class GroupBranchAndBound:
         K = self.grouped.K[np.ix_(columns, columns)]
         floor = self._problem.floor[columns]
         try:
-            L = np.linalg.cholesky(K + np.diag(NOISE_RATIO * floor))
+            L = np.linalg.cholesky(K + np.diag(ridge(columns.size) / DEPENDENCE_TOLERANCE * floor))
         except np.linalg.LinAlgError:
             return max(self._problem.bound((), columns.tolist(), columns.size, "leaps"), 0.0), None
         W = scipy.linalg.solve_triangular(L, self.grouped.B[columns], lower=True)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.tolerances import MARGIN
 from dsel.search.anytime import AnytimeSearch, Stop, drive
-from dsel.search.exact.base import MARGIN
 from dsel.search.exact.certificate import GROUPS, Certificate
+from dsel.search.exact.guarantee import guarantee_of
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
 
@@ -77,10 +78,13 @@ class GroupProof:
     def certificate(self) -> Certificate:
         """Return what is proved so far."""
         search, grouped = self.search, self.search.grouped
+        limits = guarantee_of(grouped.columns_of, grouped.most_columns(search.k))
         return Certificate(
             size=self.included + search.k,
             value=search.best_value,
-            bound=search.lower,
+            bound=max(search.lower - limits.error * grouped.total, 0.0),
+            error=limits.error,
+            excluded=limits.hidden(search.best_value, grouped.columns_of),
             total=grouped.total,
             indices=tuple(grouped.columns_of.in_data(grouped.members(search.best))),
             nodes=search.iteration,

@@ -76,8 +76,7 @@ def local_search(P: SubsetTables, z: Int, columns: Ints) -> None:
                 if j >= 0
                 else 0.0
             )
-            if j >= 0 and f[z] - gain < before - least:
-                insert(P, z, j)
+            if j >= 0 and f[z] - gain < before - least and insert(P, z, j):
                 exchanged = True
             else:
                 insert(P, z, columns[i])

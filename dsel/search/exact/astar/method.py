@@ -8,9 +8,10 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from dsel.config.types import Bool, Float, Int
-from dsel.search.anytime import Stop, drive
+from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.astar.partial_expansion import WideAStar
 from dsel.search.exact.astar.search import AStar, AStarBound
+from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
@@ -28,7 +29,7 @@ class AStarOptions(Options):
     epsilon : float
         The error of the answer is at most 1 + epsilon times the least error. It takes the place of `gamma`.
     seconds : float, optional
-        Wall time.
+        Wall time, including the decomposition before. Compilation, the first time on a machine, does not count.
     nodes : int, optional
         How many nodes are expanded.
     bound : {"eigenvalue", "combined"}
@@ -66,7 +67,7 @@ def requirements(problem: ProblemSummary, options: AStarOptions) -> Requirements
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run A*, on wide data with partial expansion of nodes."""
-    objective, options = task.objective, task.options
+    objective, options, deadline = task.objective, task.options, Deadline(task.options.seconds)
     wide = not objective.has_gram and objective.eigen_factor is None
     kind: type[Any] = WideAStar if wide else AStar
     search: AStar
@@ -77,19 +78,26 @@ def run(task: SearchTask) -> SearchOutcome:
         if options.prune and wide:
             start = forward(objective, task.k).best(task.k).members
         elif options.prune:
-            start = starting_subset(objective, task.k, task.seed)
-        search = kind(
-            objective, task.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
-            memory_limit=options.memory,
-        )  # fmt: skip
-    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+            start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
+        try:
+            search = kind(
+                objective, task.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
+                memory_limit=options.memory,
+            )  # fmt: skip
+        except FAILURES as error:
+            return without_proof(objective, start or forward(objective, task.k).best(task.k).members, error)
     search.warm_up()
-    ended = "goal" if search.done else drive(search, stop, task.on_slice)
+    stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
+    ended = "seconds"  # if a single node would take longer
+    if options.seconds is None or search.node_seconds() <= deadline.remaining:
+        ended = "goal" if search.done else drive(search, stop, task.on_slice)
     if search.memory_full:
         ended = "memory"
     ended = "goal" if search.done else ended
-    counts = {"bound": search.lower, "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+    if not (search.done or wide):  # an unfinished search has few subsets of k columns
+        search.offer(forward(objective, task.k).best(task.k).members)
+    counts = {**search.limits(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
 
 
 METHOD = Method(

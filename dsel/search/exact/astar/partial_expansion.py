@@ -23,7 +23,7 @@ from dsel.errors import OptionError
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.search.exact.astar.nodes import Node
-from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
+from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem, independent_with
 from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BoundProblem
 
@@ -56,7 +56,7 @@ class ReducedTargets(ReducedProblem):
         n = objective.n
         return cls(
             np.zeros((0, n)), D, np.zeros((D.size, 0)), max(objective.c - float(D.sum()), 0.0), objective.floor,
-            objective=objective, B=objective.cross @ V,
+            max(float(values.sum() - D.sum()), 0.0), objective=objective, B=objective.cross @ V,
         )  # fmt: skip
 
     def children(self, S: Sequence[int], q: int, problem: BoundProblem | None = None) -> Children:
@@ -65,6 +65,7 @@ class ReducedTargets(ReducedProblem):
         d = objective.diagonal + objective.lam
         left = self.B
         explained_S = np.zeros((0, self.D.size))
+        L, V = np.zeros((0, 0)), np.zeros((0, self.B.shape[0]))
         if chosen.size:
             K_S = objective.rows(chosen)
             L = np.linalg.cholesky(K_S[:, chosen] + objective.lam * np.eye(chosen.size))
@@ -72,7 +73,7 @@ class ReducedTargets(ReducedProblem):
             explained_S = scipy.linalg.solve_triangular(L, self.B[chosen], lower=True)
             d = d - np.einsum("sn,sn->n", V, V)
             left = self.B - V.T @ explained_S
-        independent = d > self.floor
+        independent = independent_with(L, V, d, self.floor[chosen], self.floor)
         independent[chosen] = False
         columns = np.flatnonzero(independent)
         Z = (left[columns] / np.sqrt(d[columns])[:, None]).T

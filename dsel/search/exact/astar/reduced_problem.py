@@ -19,14 +19,15 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.secular_equation import downdated
-from dsel.search.exact.bounds import BoundProblem, column_norms, few_targets
+from dsel.search.exact.bounds import BoundProblem, column_norms, factored, few_targets, penalized
 
-#: Eigenvalues of at most this share of the largest, and squared residual norms of unit columns, are rounding.
+#: Eigenvalues of D_y of at most this share of the largest, and squared residual norms of unit columns, are rounding.
 _ROUNDING = 1e-13
 
 
@@ -47,8 +48,8 @@ class Children:
 class ReducedProblem:
     """W, D_y (descending) and P of columns scaled to norm 1, which changes no span.
 
-    rest: the part of c = ||Y||^2 outside D_y. floor: (n,) columns with a squared residual norm at or below it are
-    dependent.
+    rest: the part of c = ||Y||^2 outside D_y. floor: (n,) a subset in which others leave at most this of a column's
+    square is dependent. lost: at most so much of ||Y||^2 lies in directions that were dropped as rounding.
     """
 
     W: Floats
@@ -56,6 +57,7 @@ class ReducedProblem:
     P: Floats
     rest: float
     floor: Floats
+    lost: float = 0.0
 
     @classmethod
     def of(cls, objective: Objective, target_gram: Floats | None = None) -> ReducedProblem:
@@ -78,29 +80,33 @@ class ReducedProblem:
         norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
         rest = max(objective.c - float(D[kept].sum()), 0.0)
         floor = np.maximum(objective.floor / norms**2, _ROUNDING)
-        return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor)
+        lost = float(D[~kept].sum())
+        return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor, lost)
 
     @classmethod
     def _of_gram(cls, objective: Objective, B: Floats, T: Floats | None) -> ReducedProblem:
         """Return the reduced problem of K and B (n, N). T: (N, N) Y'Y, or None for the part of Y in the span of X."""
-        K = objective.K + objective.lam * np.eye(objective.n)
-        norms = column_norms(K)
-        values, V = scipy.linalg.eigh(K / np.outer(norms, norms))
-        real = values > _ROUNDING * max(float(values[-1]), 0.0)
-        root = np.sqrt(values[real])
-        W = np.ascontiguousarray(root[:, None] * V[:, real].T)
-        UY = (V[:, real] / root).T @ (B / norms[:, None])  # U_x'Y (r_x, N)
+        K = penalized(objective)
+        tolerance = ridge(objective.n)
+        W, UY, left = factored(K, B, 0.0, tolerance)  # in any orthonormal basis U_x of the columns
         T = T if T is not None else UY.T @ UY
         D, V_y = scipy.linalg.eigh(T)
         kept = _ROUNDING * float(D.max(initial=0.0)) < D
         D, V_y = D[kept][::-1], V_y[:, kept][:, ::-1]
         rest = max(objective.c - float(D.sum()), 0.0)
-        return cls(W, D, np.ascontiguousarray(V_y.T @ UY.T), rest, np.maximum(objective.floor / norms**2, _ROUNDING))
+        floor = np.maximum(objective.floor / column_norms(np.diag(K)) ** 2, _ROUNDING)
+        lost = float(np.square(left).sum()) / tolerance + max(float(np.trace(T) - D.sum()), 0.0)
+        return cls(W, D, np.ascontiguousarray(V_y.T @ UY.T), rest, floor, lost)
 
     @property
     def n(self) -> int:
         """Number of columns."""
         return int(self.W.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """Number of rows of W, 0 without W."""
+        return int(self.W.shape[0])
 
     @cached_property
     def _PW(self) -> Floats:
@@ -130,20 +136,26 @@ class ReducedProblem:
         chosen = np.asarray(S, np.int64)
         squares, Z, Z_S = np.empty(self.n), np.empty((self.D.size, self.n)), np.empty((chosen.size, self.D.size))
         determinant = project_out(self.W, self.P, self._PW, chosen, self._norms, squares, Z, Z_S)
-        independent = squares > self.floor
-        if problem is not None:
-            # In any order, no pivot of S and j is below their determinant, which is not below that of W.
-            highest = max(float(self.floor.max(initial=0.0)), problem.highest_floor)
-            doubtful = determinant * squares <= BORDERLINE_RATIO * highest
-            doubtful[chosen] = False
-            independent = ~doubtful
-            if doubtful.any():
-                independent[doubtful] = problem.free(S, np.flatnonzero(doubtful))
+        # The others leave each column of S and j at least their determinant, which is not below that of W.
+        highest = max(float(self.floor.max(initial=0.0)), 0.0 if problem is None else problem.highest_floor)
+        doubtful = determinant * squares <= BORDERLINE_RATIO * highest
+        doubtful[chosen] = False
+        independent = ~doubtful
+        if doubtful.any():
+            places = np.flatnonzero(doubtful)
+            independent[places] = self._free(S, places) if problem is None else problem.free(S, places)
         independent[chosen] = False
         columns = np.flatnonzero(independent)
         left, floor = squares[columns], self.floor[columns]
         Z = Z[:, columns] / np.where(left > floor, np.sqrt(np.maximum(left, floor)), np.inf)
         return self._bounded(columns, Z, Z_S, q, left <= BORDERLINE_RATIO * floor)
+
+    def _free(self, S: Sequence[int], R: Ints) -> NDArray[np.bool_]:
+        """Return for which columns of R (t,) S is independent with them, as `BoundProblem.free`, from W."""
+        Q, T = np.linalg.qr(self.W[:, np.asarray(S, np.int64)])
+        within = Q.T @ self.W[:, R]
+        left = np.square(self.W[:, R] - Q @ within).sum(axis=0)
+        return independent_with(T.T, within, left, self.floor[np.asarray(S, np.int64)], self.floor[R])
 
     def _bounded(self, columns: Ints, Z: Floats, Z_S: Floats, q: int, unreliable: NDArray[np.bool_]) -> Children:
         """Return the children with l and u of Theorem 4. Z (r_y, t): directions the columns add to Z_S (s, r_y)."""
@@ -158,3 +170,17 @@ class ReducedProblem:
             top = downdated(values[::-1].copy(), V[:, ::-1].T @ Z, after)
             explained = explained + np.maximum(top, 0.0).sum(axis=0)
         return Children(columns, self._error(explained), u, unreliable)
+
+
+def independent_with(L: Floats, V: Floats, left: Floats, floor_S: Floats, floor: Floats) -> NDArray[np.bool_]:
+    """Return for which columns j (t,) the subset S + j is independent, if S is.
+
+    L (s, s): Cholesky factor of K_SS. V (s, t): L^-1 K_Sj. left (t,): what S leaves of the squares of the columns j.
+    floor_S (s,), floor (t,): of S and of the columns j.
+    """
+    free = left > floor
+    if L.shape[0]:
+        inverse = scipy.linalg.solve_triangular(L, np.eye(L.shape[0]), lower=True)
+        diagonal = np.square(inverse).sum(axis=0)[:, None] + np.square(inverse.T @ V) / np.where(free, left, np.inf)
+        free &= (diagonal * floor_S[:, None] < 1.0).all(axis=0)
+    return np.asarray(free)

@@ -21,12 +21,15 @@ import heapq
 import math
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
@@ -34,8 +37,9 @@ from dsel.search.exact.astar.nodes import Node, tree_children
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
 from dsel.search.exact.astar.secular_equation import downdated
-from dsel.search.exact.base import MARGIN, ExactSearch, check_saved
-from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.base import ExactSearch, check_saved
+from dsel.search.exact.bounds import BoundProblem, penalized
+from dsel.search.exact.guarantee import Guarantee, guarantee_of
 
 AStarBound = Literal["eigenvalue", "combined"]
 
@@ -43,6 +47,8 @@ AStarBound = Literal["eigenvalue", "combined"]
 _NODE_BYTES = 450
 #: Up to this many columns, the closed list holds a subset as bits, else as its members.
 _MAX_BITS = 2048
+#: Elements of a Gram matrix of at least this many columns that an elimination of the tree's bound changes in a second.
+_ELEMENTS_PER_SECOND, _MANY = 5e7, 1000
 #: Up to this many columns, several BLAS threads are slower than one.
 _SMALL = 512
 
@@ -150,10 +156,30 @@ class AStar(ExactSearch):
         waiting = min((entry[3].l for entry in self._fringe), default=math.inf)
         return max(min(waiting, self._pruned, self.best_value), 0.0)
 
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What rounding, the dependence tolerance and directions that W lacks may hide.
+
+        A subset may lie by a share of `error` outside the directions of W, and gain there at most twice the product of
+        what it explains inside and outside, because the two parts of a unit vector add.
+        """
+        if self._reduced is None:
+            return super().guarantee
+        found = guarantee_of(self.objective, self.k, self.k + self._reduced.rank)
+        lost = self._reduced.lost / self.total
+        error = found.error + 2.0 * math.sqrt(self.k * found.error * lost) + lost
+        return replace(found, error=min(error, 1.0))
+
+    def node_seconds(self) -> float:
+        """Return about how long the first node takes; 0 if that is no concern."""
+        if self._reduced is not None or self._problem is None or self.objective.n < _MANY:
+            return 0.0
+        return self._problem.elimination_elements() / _ELEMENTS_PER_SECOND
+
     @property
     def suboptimality(self) -> float:
         """b of eq. (12): f of the answer is above the optimum by at most this."""
-        return max(self.objective.value(self.answer) - self.lower, 0.0)
+        return max(self.objective.value(self.answer) - self.proved, 0.0)
 
     @property
     def made(self) -> int:
@@ -324,5 +350,4 @@ def _without_targets(objective: Objective) -> BoundProblem | None:
     """Return the problem whose rule decides on dependence, or None if rows of K come on demand and W decides."""
     if not objective.has_gram:
         return None
-    K = objective.K + objective.lam * np.eye(objective.n)
-    return BoundProblem(K, np.zeros((objective.n, 0)), objective.c, objective.floor)
+    return BoundProblem(penalized(objective), np.zeros((objective.n, 0)), objective.c, objective.floor)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Ints
 from dsel.errors import CapacityError
-from dsel.search.exact.base import MARGIN
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound import disjoint_cores, kernel, log_records, suffix_bounds
 from dsel.search.exact.branch_and_bound import layout as at
@@ -116,6 +116,7 @@ class Explorer:
         self._numbers[at.MARGIN] = MARGIN * problem.c
         self._numbers[at.PRUNED] = np.inf
         self._numbers[at.TOTAL] = problem.c
+        self._numbers[at.RIDGE] = ridge(problem.n) / DEPENDENCE_TOLERANCE
 
     def _check_memory(self, depths: int, memory_limit: int) -> None:
         n, N = self.problem.n, self.problem.N
@@ -137,7 +138,7 @@ class Explorer:
         floats = {
             at.GRAM: (depths, n, n), at.CROSS: (depths, n, N), at.TARGETS: (target_depths, target_width, target_width),
             at.WORK: (max(n, 3), max(n, 3)), at.WORK_CROSS: (n, N), at.WHOLE: (2, N, N), at.LOWER: (depths, n),
-            at.ERROR: (4, depths), at.NUMBERS: (5,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
+            at.ERROR: (4, depths), at.NUMBERS: (6,), at.MOMENTS: (2, n), at.CHECK: (k + 2, k + 2 + N),
             at.LEADING: (2, leading, leading), at.LOG_BOUNDS: (log_room,), at.CHILD_BOUND: (n,),
             at.CORE_BOUND: (k + 2,),
         }  # fmt: skip

@@ -20,9 +20,10 @@ ROOT_GRAM = BRANCH.matrix("ROOT_GRAM", "(n, n) K + lam I")
 ROOT_CROSS = BRANCH.matrix("ROOT_CROSS", "(n, N) B")
 ROOT_TARGETS = BRANCH.matrix("ROOT_TARGETS", "(N, N) Gram matrix of the targets, for the eigenvalue bound alone")
 FLOOR = BRANCH.vector("FLOOR", "(n,) by column: a pivot at or below this is that of a dependent column")
-NUMBERS = BRANCH.vector("NUMBERS", "(5,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST")
-#: REST: the least f that columns after the crossing allow, from the last order in which they were bounded.
-INCUMBENT, MARGIN, PRUNED, TOTAL, REST = range(5)
+NUMBERS = BRANCH.vector("NUMBERS", "(6,) INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE")
+#: REST: the least f that columns after the crossing allow, from the last order in which they were bounded. RIDGE: what
+#: the bounds add to a column's square, over its floor.
+INCUMBENT, MARGIN, PRUNED, TOTAL, REST, RIDGE = range(6)
 
 # The nodes on the way to the present one.
 GRAM = BRANCH.cube("GRAM", "(depths, n, n) G")

@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from dsel.config.types import Float, Int
-from dsel.search.anytime import Stop, drive
+from dsel.search.anytime import Deadline, Stop, drive
+from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
@@ -23,7 +24,7 @@ class BranchAndBoundOptions(Options):
     Parameters
     ----------
     seconds : float, optional
-        Wall time.
+        Wall time, including the quick search before. Compilation, the first time on a machine, does not count.
     nodes : int, optional
         How many nodes are visited.
     bound : {"combined", "eigenvalue", "leaps"}
@@ -48,23 +49,33 @@ def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Req
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
-    objective, options = task.objective, task.options
+    objective, options, deadline = task.objective, task.options, Deadline(task.options.seconds)
     if task.groups is not None:
         return _run_groups(task, GroupedObjective(objective, task.groups))
     if task.state is not None:
         search = BranchAndBound.restore(objective, task.state, options.memory)
     else:
-        start = starting_subset(objective, task.k, task.seed)
-        search = BranchAndBound(objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory)
-    stop = Stop(iterations=options.nodes or 2**62, seconds=options.seconds)
+        start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
+        try:
+            search = BranchAndBound(
+                objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory
+            )  # fmt: skip
+        except FAILURES as error:
+            return without_proof(objective, start, error)
     search.warm_up()
-    ended = "proven" if search.done else drive(search, stop, task.on_slice)
+    stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
+    if search.done:
+        ended = "proven"
+    elif options.seconds is not None and search.node_seconds() > deadline.remaining:
+        ended = "seconds"  # a single node would take longer
+    else:
+        ended = drive(search, stop, task.on_slice)
     if search.done:
         ended = "proven" if search.proven else "contradiction"
-    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
+    counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
     if search.not_finite:
         counts["not_finite"] = search.not_finite
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
 
 
 def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:

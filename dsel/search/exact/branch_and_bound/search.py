@@ -15,15 +15,18 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.exact.base import MARGIN, ExactSearch, check_saved
+from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
 from dsel.search.exact.proof_log import ProofLog, SegmentLog
 
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000
+#: Elements of a Gram matrix of at least this many columns that an elimination changes in a second.
+_ELEMENTS_PER_SECOND, _MANY = 2e8, 1000
 #: Most nodes in a slice.
 _MAX_SLICE = 20_000
 
@@ -132,6 +135,13 @@ class BranchAndBound(ExactSearch):
         open_ = [sub.lower for sub in self._explorer.open_nodes()] + [entry[0] for entry in self._heap[:1]]
         open_ += [sub.lower for subs in self._leased.values() for sub in subs]
         return min(self.best_value, self._other_pruned, self._explorer.pruned, *open_)
+
+    def node_seconds(self) -> float:
+        """Return about how long the first node takes; 0 if that is no concern."""
+        if self.objective.n < _MANY or (self.k <= 2 and self.pairs):
+            return 0.0
+        eliminations = 1 + self.k  # the bounds, and the cores
+        return eliminations * self.problem.elimination_elements() / _ELEMENTS_PER_SECOND
 
     @property
     def pairs(self) -> bool:

@@ -7,7 +7,6 @@ import numpy as np
 from dsel._lib.jit import compiled
 from dsel._lib.kernel_arrays import cube, int_matrix, int_vector, matrix, vector
 from dsel._lib.types import Bool, Floats, Int, Ints
-from dsel.objective.kernels.elimination import NOISE_RATIO
 from dsel.search.exact.branch_and_bound import layout
 from dsel.search.exact.branch_and_bound.eigenvalue_sums import (
     add_outer,
@@ -21,16 +20,19 @@ from dsel.search.exact.branch_and_bound.layout import BranchState
 
 @compiled("void(i8[::1], i8, i8[::1])", fast=True)
 def copy_to_scratch(P: BranchState, d: Int, order: Ints) -> None:
-    """Copy G and B of depth d to the scratch matrices in this order, and set A = 0."""
+    """Copy G with the ridge, and B of depth d to the scratch matrices in this order, and set A = 0."""
     gram = cube(P, layout.GRAM)[d]
     cross = cube(P, layout.CROSS)[d]
     work = matrix(P, layout.WORK)
     work_cross = matrix(P, layout.WORK_CROSS)
+    floor, allowed = vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
+    ratio = vector(P, layout.NUMBERS)[layout.RIDGE]
     N = cross.shape[1]
     for i in range(order.size):
         row = order[i]
         for l in range(order.size):
             work[i, l] = gram[row, order[l]]
+        work[i, i] += ratio * floor[allowed[d, row]]
         for x in range(N):
             work_cross[i, x] = cross[row, x]
     cube(P, layout.LEADING)[0] = 0.0
@@ -40,15 +42,16 @@ def copy_to_scratch(P: BranchState, d: Int, order: Ints) -> None:
 def _eliminate(P: BranchState, a: Int, N: Int) -> None:
     """Eliminate column a from the columns before it in the scratch matrices.
 
-    Elements are clipped as in dsel.search.exact.bounds.orthonormalised, so that rounding cannot grow.
+    Elements are clipped as in dsel.search.exact.bounds.orthonormalised, so that rounding cannot grow. The same row is
+    used for both sides: rounding that is not symmetric would grow.
     """
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
     d = work[a, a]
     for i in range(a):
-        if max(work[i, a] * work[i, a], work[a, i] * work[a, i]) > d * max(work[i, i], 0.0):
+        if work[a, i] * work[a, i] > d * max(work[i, i], 0.0):
             most = np.sqrt(d) * np.sqrt(max(work[i, i], 0.0))
-            work[i, a] = min(max(work[i, a], -most), most)
             work[a, i] = min(max(work[a, i], -most), most)
+        work[i, a] = work[a, i]
     for i in range(a):
         u = work[i, a] / d
         for l in range(a):
@@ -78,14 +81,14 @@ def _least(P: BranchState, d: Int, first: Int, a: Int, N: Int, order: Ints) -> I
     work = matrix(P, layout.WORK)
     cross = matrix(P, layout.WORK_CROSS)
     floor = vector(P, layout.FLOOR)
-    allowed = int_matrix(P, layout.ALLOWED)
+    allowed, ratio = int_matrix(P, layout.ALLOWED), vector(P, layout.NUMBERS)[layout.RIDGE]
     chosen = a
     least = np.inf
     for i in range(first, a + 1):
         z = 0.0
         for x in range(N):
             z += cross[i, x] * cross[i, x]
-        z /= max(work[i, i], 0.0) + NOISE_RATIO * floor[allowed[d, order[i]]]
+        z /= max(work[i, i], ratio * floor[allowed[d, order[i]]])
         if z < least:
             least = z
             chosen = i
@@ -103,7 +106,7 @@ def add_least(P: BranchState, d: Int, first: Int, a: Int, order: Ints) -> float:
     N = cross.shape[1]
     if first < a:
         _exchange(P, order, _least(P, d, first, a, N, order), a, N)
-    work[a, a] = max(work[a, a], 0.0) + NOISE_RATIO * floor[allowed[d, order[a]]]
+    work[a, a] = max(work[a, a], vector(P, layout.NUMBERS)[layout.RIDGE] * floor[allowed[d, order[a]]])
     z = 0.0
     for x in range(N):
         z += cross[a, x] * cross[a, x]

@@ -1,0 +1,52 @@
+"""The tolerances of subsets and proofs: what counts as dependent, as equal, and as rounding.
+
+Search, bounds, final check and the check of a proof use the same numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: A subset is dependent if the others leave at most this share of a column's squared norm. Its "tolerance" is the
+#: least such share over the columns (1 - R^2 of the column on the others, 1 over its variance inflation factor). The
+#: rule does not depend on the order of the columns. All subsets of an independent subset are independent. Below the
+#: tolerance, normal equations in float64 would lose more than 1e-8 of f.
+DEPENDENCE_TOLERANCE = 1e-7
+#: Bounds eliminate columns in other orders, where pivots may have any size. So they add a ridge to each column, which
+#: is more than rounding: a share of its squared norm, and a multiple of eps for each column that is eliminated. The
+#: largest rounding that was measured is 5 n eps (1e-12, n = 900, beyond the rank).
+_RIDGE, _RIDGE_PER_COLUMN = 1e-14, 8.0 * float(np.finfo(np.float64).eps)
+#: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
+MARGIN = 1e-10
+
+
+def ridge(n: int) -> float:
+    """Return the ridge of bounds that eliminate n columns, as a share of a column's squared norm.
+
+    Parameters
+    ----------
+    n : int
+        The number of columns.
+
+    Returns
+    -------
+    float
+        1e-14 + 8 n eps.
+    """
+    return _RIDGE + _RIDGE_PER_COLUMN * n
+
+
+def perturbation(n: int) -> float:
+    """Return by which share of a column's squared norm a bound may differ from an exact one: ridge and rounding.
+
+    Parameters
+    ----------
+    n : int
+        The number of columns.
+
+    Returns
+    -------
+    float
+        Twice the ridge.
+    """
+    return 2.0 * ridge(n)

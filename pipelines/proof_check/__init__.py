@@ -1,0 +1,1 @@
+"""Compare proved bounds with the errors of subsets, recomputed from random data by QR."""
