@@ -67,7 +67,7 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     """
     f, independent = _eliminate(P, members, s)
     if independent:
-        return f, s
+        return f, int(s)
     size = _keep_independent(P, members, s)
     return _eliminate(P, int_vector(P, layout.KEPT), np.int64(size))[0], size
 

@@ -122,7 +122,7 @@ class Proof:
     ) -> None:  # fmt: skip
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
         if seconds is not None and search.node_seconds() > seconds:
-            logger.info("a node of the proof would take longer than the time that is left: only the first bound is used")
+            logger.info("a node of the proof would take longer than the time left: only the first bound is used")
             return
         search.warm_up()
         start = time.monotonic()

@@ -65,10 +65,11 @@ class ReducedTargets(ReducedProblem):
         d = objective.diagonal + objective.lam
         left = self.B
         explained_S = np.zeros((0, self.D.size))
-        L, V = np.zeros((0, 0)), np.zeros((0, self.B.shape[0]))
+        L: Floats = np.zeros((0, 0))
+        V: Floats = np.zeros((0, self.B.shape[0]))
         if chosen.size:
             K_S = objective.rows(chosen)
-            L = np.linalg.cholesky(K_S[:, chosen] + objective.lam * np.eye(chosen.size))
+            L = np.asarray(np.linalg.cholesky(K_S[:, chosen] + objective.lam * np.eye(chosen.size)), np.float64)
             V = scipy.linalg.solve_triangular(L, K_S, lower=True)
             explained_S = scipy.linalg.solve_triangular(L, self.B[chosen], lower=True)
             d = d - np.einsum("sn,sn->n", V, V)
