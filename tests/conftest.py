@@ -12,6 +12,9 @@ import pytest
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# RuntimeWarnings in dsel are errors here (pyproject.toml) and, by a sitecustomize module, in processes of the tests.
+_STRICT = str(Path(__file__).parent / "strict_warnings")
+os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 #: Files that start first, in this order; the others are short. The first and the one after the gap each compile a
 #: search, which takes up to a minute. The files that start with them need neither search, so that no two processes

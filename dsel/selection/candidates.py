@@ -126,17 +126,23 @@ def by_gain(whole: Objective, included: Sequence[int], chosen: Sequence[int]) ->
 
     Each next column has the largest gain after those before it. rfe or a criterion may choose dependent columns.
     """
-    few = whole.restrict([*included, *chosen])
+    order, dependent = _in_order(whole.restrict(list(included)), included) if included else ([], [])
+    if chosen:  # the included columns count as given, as in the search, when the others are judged
+        few = whole.restrict([*order, *chosen])
+        rest = _in_order(few.condition(range(len(order))) if order else few, chosen)
+        order, dependent = [*order, *rest[0]], [*dependent, *rest[1]]
+    return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
+
+
+def _in_order(objective: Objective, members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the members, which are all columns of the objective, in order of gain; and apart the dependent ones."""
+    solution = SubsetState(objective, len(members))
     order: list[int] = []
     dependent: list[int] = []
-    # The included columns count as given, as in the search, when the others are judged.
-    given = few.condition(range(len(included))) if included else few
-    for objective, members in ((few.restrict(range(len(included))), included), (given, chosen)):
-        solution = SubsetState(objective, len(members))
-        waiting = set(range(len(members)))
-        while waiting:
-            gains = solution.gains()
-            j = max(waiting, key=lambda j: (gains[j], -members[j]))
-            (order if solution.insert(j) else dependent).append(members[j])
-            waiting.discard(j)
-    return np.asarray(order, np.int64), np.asarray(sorted(dependent), np.int64)
+    waiting = set(range(len(members)))
+    while waiting:
+        gains = solution.gains()
+        j = max(waiting, key=lambda j: (gains[j], -members[j]))
+        (order if solution.insert(j) else dependent).append(members[j])
+        waiting.discard(j)
+    return order, dependent

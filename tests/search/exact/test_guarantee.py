@@ -1,0 +1,87 @@
+"""The error of a proof covers what a ridge removes; dependent subsets are excluded in any order, and counted."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import dsel
+from dsel._lib.tolerances import perturbation, ridge
+from dsel.objective.subset_state import SubsetState
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.certificate import claim
+from dsel.search.exact.guarantee import guarantee_of
+from tests.search.exact.cases import regression, self_expression
+
+RNG = np.random.default_rng(0)
+
+
+def chain(d):
+    """Each column leaves d^2 of the next one's square, so that two of them leave d^4 of the third's."""
+    v, w, x, u, _ = np.eye(5)
+    return np.stack([v, v + d * w, w + d * x, u, u + v], axis=1)
+
+
+@pytest.mark.parametrize("d", [1e-3, 1e-2, 0.1])
+def test_the_error_covers_what_the_ridge_removes(d):
+    X = RNG.normal(size=(50, 4))
+    X[:, 3] = X[:, 2] + d * X[:, 3]
+    y = RNG.normal(size=(50, 1))
+    objective = regression(X, y)
+    K, b = objective.K, X.T @ y
+    shrunk = K + ridge(4) * np.diag(np.diag(K))
+    less = float((b.T @ np.linalg.solve(K, b) - b.T @ np.linalg.solve(shrunk, b)).item())
+    assert less <= guarantee_of(objective, 4).error * objective.total
+
+
+def test_well_conditioned_columns_have_a_small_error_and_copies_do_not_count():
+    X = RNG.normal(size=(60, 8))
+    y = RNG.normal(size=(60, 1))
+    error = guarantee_of(regression(X, y), 3).error
+    assert error < 10 * 3 * perturbation(8)
+    copies = np.hstack([X, X[:, :3], 2.0 * X[:, :1], np.zeros((60, 1))])
+    assert guarantee_of(regression(copies, y), 3).error < 3 * error
+    assert guarantee_of(regression(X[:5], y[:5]), 3).error > 1e-8  # more columns than rows
+    assert guarantee_of(regression(X[:5], y[:5]), 2).error < 1e-10  # for pairs, all are compared
+
+
+@pytest.mark.parametrize("d", [1e-3, 1e-2, 0.03, 0.1])
+def test_dependence_does_not_depend_on_the_order(d):
+    X = chain(d)
+    y = (X[:, 2] + 0.3 * X[:, 3])[:, None] + 0.1 * RNG.normal(size=(5, 1))
+    values, ranks = [], set()
+    for order in permutations(range(3)):
+        columns = [*order, 3, 4]
+        objective = regression(X[:, columns], y)
+        ranks.add(objective.rank([0, 1, 2]))
+        search = BranchAndBound(objective, 3)
+        search.advance(10**6)
+        values.append(search.best_value)
+        state = SubsetState(objective, 3)
+        assert sum(state.insert(j) for j in range(3)) == objective.rank([0, 1, 2])
+    assert np.ptp(values) <= 1e-9 * objective.c
+    assert ranks == {3 if d**4 > 1.1e-7 else 2}
+
+
+def test_what_the_tolerance_excludes_is_stated():
+    rng = np.random.default_rng(1)
+    a, d, z = rng.normal(size=(3, 50))
+    X = np.stack([a, a + 2e-4 * d, z], axis=1)
+    y = d + 0.3 * z
+    proof = dsel.select(X, y, k=2, method="branch-and-bound")
+    assert proof.counts["proven"]
+    assert proof.r2 + proof.counts["excluded"] > 0.9  # what the excluded pair explains
+    assert any("never chosen, and the proof does not cover them" in note for note in proof.notes)
+    assert claim(0.0, proof.counts["excluded"]) == "proved optimal among independent subsets"
+
+
+def test_small_columns_count_where_y_is_x():
+    rng = np.random.default_rng(2)
+    base = rng.normal(size=(40, 3))
+    X = np.hstack([base * [1e-8, 1e-7, 1e-6], 1e8 * (base @ rng.normal(size=(3, 4)))])
+    search = BranchAndBound(self_expression(X), 3)
+    search.advance(10**6)
+    assert search.best_value <= 1e-9 * search.total
+    assert search.proven
