@@ -178,7 +178,6 @@ class BoundProblem:
             return max(f - explained, 0.0) if np.isfinite(explained) else 0.0
         return _below(f, Z.T @ Z, q)
 
-
     def root(self, k: int, name: BoundName = "combined") -> float:
         """Return a lower bound on f of all subsets of at most k columns. O(n^2 times the rank of the columns)."""
         if name == "leaps":

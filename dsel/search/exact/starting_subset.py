@@ -13,9 +13,7 @@ _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000
 _RESTARTS = 4
 
 
-def starting_subset(
-    objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None
-) -> tuple[int, ...]:
+def starting_subset(objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None) -> tuple[int, ...]:
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search.
 
     What the deadline leaves no time for is left out, but for the exchange search from forward selection.
