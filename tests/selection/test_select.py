@@ -216,7 +216,7 @@ def test_a_saved_selection_opens_as_it_was(tmp_path: Path) -> None:
         ({"k": True}, "'k' is True"),
         ({"method": "pos"}, "Did you mean 'poss'"),
         ({"method": "POSS"}, "Did you mean 'poss'"),
-        ({"method": "lasso"}, "Known: poss, pposs, .*, approx-svd"),
+        ({"method": "zzz"}, "Known: poss, pposs, .*, approx-svd"),
         ({"preprocess": "standard"}, "Did you mean 'standardize'"),
         ({"lam": -1}, "'lam' is -1"),
         ({"lam": float("nan")}, "'lam' is nan"),
