@@ -6,8 +6,11 @@ import hashlib
 import inspect
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -23,6 +26,24 @@ CHECKED = os.environ.get("DSEL_CHECK_KERNELS", "0") not in ("", "0")
 
 #: Re-association and contraction: sums may differ in the last bits from one kind of processor to another.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+def _take_compiled_kernels() -> None:
+    """Fill a new cache from the folder that DSEL_KERNELS names, such as one that an image was built with."""
+    given, cache = Path(os.environ.get("DSEL_KERNELS", "")), Path(os.environ.get("NUMBA_CACHE_DIR", ""))
+    if given == Path() or cache == Path() or cache.exists() or not given.is_dir():
+        return
+    with suppress(OSError):  # the kernels are then compiled
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f"{cache.name}-", dir=cache.parent))
+        shutil.copytree(given, part, dirs_exist_ok=True)
+        try:
+            part.rename(cache)  # at once, for other processes that start now
+        except OSError:  # one of them was faster
+            shutil.rmtree(part, ignore_errors=True)
+
+
+_take_compiled_kernels()
 
 
 def compiled(

@@ -98,3 +98,13 @@ def test_a_kernel_of_a_search_is_compiled_for_one_set_of_types():
             assert len(codes) <= 1, f"{module.__name__}.{name}"
             kept += len(codes)
     assert kept > 20
+
+
+def test_a_new_cache_is_filled_from_the_kernels_of_an_image(tmp_path: Path) -> None:
+    kernels, cache = tmp_path / "kernels", tmp_path / "new" / "cache"
+    (kernels / "folder").mkdir(parents=True)
+    (kernels / "folder" / "kernel.nbi").write_text("compiled")
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "DSEL_KERNELS": str(kernels), "NUMBA_CACHE_DIR": str(cache)}
+    subprocess.run([sys.executable, "-c", "import dsel._lib.jit"], env=env, check=True, cwd=tmp_path)
+    assert (cache / "folder" / "kernel.nbi").read_text() == "compiled"
+    assert [path.name for path in cache.parent.iterdir()] == ["cache"]
