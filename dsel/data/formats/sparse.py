@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-
-from dsel.data.formats.base import Array
+from numpy.typing import NDArray
 
 #: A row block has about this many values.
 BLOCK_VALUES = 1 << 18
@@ -37,7 +36,7 @@ class SparseBlock:
     start: int
     first: int
     rows: Any
-    columns: Mapping[str, Array] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     samples: Sequence[Any] | None = None
 
 
