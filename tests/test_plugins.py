@@ -112,7 +112,7 @@ def test_plan_and_run_know_the_method(site: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "code", "message"),
     [
-        ({"method": "lasso"}, 64, "There is no method 'lasso'. Known: poss, .*, stride"),
+        ({"method": "qwerty"}, 64, "There is no method 'qwerty'. Known: poss, .*, stride"),
         ({"method": "Strides"}, 64, "Did you mean 'stride'?"),
         ({"method": "stride", "options": {"stride": 0}}, 64, "Options of stride: 'stride' is 0: it must be at least 1"),
         ({"method": "stride", "options": {"stripe": 1}}, 64, "stride has no option 'stripe'. Did you mean 'stride'?"),
@@ -122,8 +122,9 @@ def test_errors_name_it(site: Path, keys: dict[str, object], code: int, message:
     done = run(site, "plan", write_job(site, **keys))
     assert done.returncode == code
     first, _, last = message.partition(".*")
-    assert first in done.stderr
-    assert last in done.stderr
+    said = done.stderr.replace("\n  remedy: ", " ")
+    assert first in said
+    assert last in said
 
 
 @pytest.mark.parametrize(
