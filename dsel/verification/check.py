@@ -25,6 +25,7 @@ from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure
 from dsel.verification.problem import ExtendedSums, Problem
 from dsel.verification.reader import Leaf, LogError, Node, Tree, columns_of, follow, read_file, read_manifest
+from dsel.verification.relaxation import relaxation_bound
 from dsel.verification.report import ProofCheck
 
 log = logging.getLogger("dsel")
@@ -213,12 +214,13 @@ def check_log(
     value, failures_of_value = _check_value(manifest, problem, tolerance)
     work.forget()
     k = int(manifest["k"])
+    bound, failures_of_relaxation = _check_relaxation(manifest, problem, tolerance)
     hidden = Checker(problem, k, threshold).hidden(state.ridge)
     return ProofCheck(
-        size=len(included) + k, bound=float(manifest["bound"]), value=value, total=float(problem.total),
+        size=len(included) + k, bound=bound, value=value, total=float(problem.total),
         error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=state.nodes,
         leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
-        failures=tuple([*failures, *failures_of_value]), seconds=time.perf_counter() - start,
+        failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
     )  # fmt: skip
 
 
@@ -324,6 +326,18 @@ def _picked(leaves_of_files: Sequence[int], sample: int, seed: int) -> dict[int,
     files = np.searchsorted(ends, chosen, side="right")
     starts = ends - np.asarray(leaves_of_files)
     return {int(i): (chosen[files == i] - starts[i]).tolist() for i in np.unique(files)}
+
+
+def _check_relaxation(manifest: dict[str, Any], problem: Problem, tolerance: float) -> tuple[float, list[str]]:
+    """Return the bound that the tree and the convex relaxation prove, and what is wrong with the relaxation."""
+    bound, claim = float(manifest["bound"]), manifest.get("relaxation")
+    if claim is None:
+        return bound, []
+    found = relaxation_bound(problem, int(manifest["k"]), claim["d"], claim["z"])
+    if not found >= claim["bound"] - tolerance * float(problem.total):
+        what = f"the bound is {found:.10g}, the log says {claim['bound']:.10g}"
+        return bound, [f"manifest.json, relaxation: {what}"]
+    return max(bound, float(claim["bound"])), []
 
 
 def _check_value(manifest: dict[str, Any], problem: Problem, tolerance: float) -> tuple[float, list[str]]:

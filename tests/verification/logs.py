@@ -38,7 +38,8 @@ def finished_run(folder, X, Y, k, **request):
 def certified_run(folder, X, Y, k, *, nodes=None, workers=1, sizes="chosen", **request):
     """Return the folder of a result with a proof and its log."""
     out = finished_run(folder, X, Y, k, **request)
-    certify_run(out, ProofBudget(nodes=nodes, sizes=sizes, log=True), workers)
+    once = 3600.0  # a save while kernels compile would divide the log into more files
+    certify_run(out, ProofBudget(nodes=nodes, sizes=sizes, log=True, save_seconds=once), workers)
     return out
 
 

@@ -126,6 +126,23 @@ def test_a_proof_that_was_stopped_proves_its_bound(begun):
     assert not found.checks[0].optimal
 
 
+def test_the_bound_of_a_convex_relaxation_is_checked(tmp_path):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((200, 20)), rng.standard_normal((200, 2))
+    out = certified_run(tmp_path, X, Y, 6, nodes=1, include=[3])
+    (certificate,) = dsel.open_selection(out).certificate
+    assert certificate["method"] == "perspective relaxation"
+    found = dsel.verify(out)
+    assert found.accepted, str(found)
+    assert found.checks[0].bound == pytest.approx(certificate["bound"], rel=1e-6)
+    log = LogFolder(out / "proof-log-6", "open.npz")
+    assert log.manifest["relaxation"]["bound"] > log.manifest["bound"]
+    log.manifest["relaxation"]["bound"] += 0.01
+    assert "manifest.json, relaxation: the bound is" in failures(log)
+    log.manifest["relaxation"]["d"][0] = 5.0  # K - D is no longer positive
+    assert "the bound is -inf" in failures(log)
+
+
 def test_a_proof_continues_its_log_on_workers(begun, tmp_path):
     shutil.copytree(begun, tmp_path / "result")
     before = LogFolder(tmp_path / "result" / "proof-log-6")

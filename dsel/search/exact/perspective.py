@@ -17,6 +17,8 @@ column j that is orthogonal to the others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import scipy.linalg
 
@@ -44,46 +46,72 @@ def affordable(n: int, k: int) -> bool:
     return _steps(n) >= _FEWEST and k < n
 
 
+@dataclass(frozen=True)
+class Relaxation:
+    """A bound of the relaxation, and what it follows from.
+
+    bound: a lower bound on f, 0 if it is useless. d: the diagonal D, for columns of norm 1. z: the columns' weights, at
+    which A = (K - D + D / z)^-1 B gives the bound.
+    """
+
+    bound: float
+    d: tuple[float, ...] = ()
+    z: tuple[float, ...] = ()
+
+
 def perspective_bound(problem: BoundProblem, k: int, deadline: Deadline | None = None) -> float:
-    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3).
+    """Return a lower bound on f of all subsets of at most k columns, or 0 if this bound is useless. O(steps n^3)."""
+    return relaxation_of(problem, k, deadline).bound
+
+
+def relaxation_of(problem: BoundProblem, k: int, deadline: Deadline | None = None) -> Relaxation:
+    """Return the relaxation for subsets of at most k columns. O(steps n^3).
 
     Every step has a valid bound, so that it may end at a deadline. Rounding is worth as much as for other bounds
     (dsel.search.exact.guarantee): K - D stays positive definite by a margin, and g is a sum of squares.
     """
     n, deadline = problem.n, deadline or Deadline(None)
+    useless = Relaxation(0.0)
     if not affordable(n, k):
-        return 0.0
+        return useless
     norms = column_norms(np.diag(problem.K))
     K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
     try:
-        best = _least_explained(K, B, k, problem.c, deadline)
+        best, d, z = _least_explained(K, B, k, problem.c, deadline)
     except np.linalg.LinAlgError:  # K - D is singular to rounding
-        return 0.0
-    return max(problem.c - best, 0.0) if np.isfinite(best) else 0.0
+        return useless
+    if not best < problem.c:
+        return useless
+    return Relaxation(problem.c - best, tuple(d.tolist()), tuple(np.maximum(z, _SMALLEST).tolist()))
 
 
 def _steps(n: int) -> int:
     return int(min(_STEPS, _WORK / max(n, 1) ** 3))
 
 
-def _least_explained(K: Floats, B: Floats, k: int, c: float, deadline: Deadline) -> float:
-    """Return an upper bound on what k columns explain, infinity if the columns are dependent up to rounding."""
+def _least_explained(
+    K: Floats, B: Floats, k: int, c: float, deadline: Deadline
+) -> tuple[float, Floats, Floats]:  # fmt: skip
+    """Return an upper bound on what k columns explain, with its d and z; inf if the columns are nearly dependent."""
     n = K.shape[0]
+    nothing = np.zeros(n)
     if not float(np.linalg.eigvalsh(K)[0]) >= _SMALLEST:
-        return float("inf")
+        return float("inf"), nothing, nothing
     d = _diagonal(K)
     if not float(d.min()) > 0.0:
-        return float("inf")
-    best, z = _explained(K, B, d, k, _steps(n), deadline)
+        return float("inf"), nothing, nothing
+    best, best_z, z = _explained(K, B, d, k, _steps(n), deadline)
+    best_d = d
     lowest = _FLOOR * d
     for round in range(int(min(_ROUNDS, _WORK_OF_ROUNDS / (_ROUND * n**3)))):
         if deadline.passed:
             break
         d = _sharper(K, B, d, z, lowest, _BARRIER * c / (round + 1))
-        explained, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND, deadline)
-        best = min(best, explained)
+        explained, at, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND, deadline)
+        if explained < best:
+            best, best_d, best_z = explained, _INSIDE * d, at
         z += (toward - z) * 2.0 / (round + 2)
-    return best
+    return best, best_d, best_z
 
 
 def _diagonal(K: Floats) -> Floats:
@@ -94,12 +122,12 @@ def _diagonal(K: Floats) -> Floats:
     return np.asarray(_INSIDE * max(share, 0.0) * alone)
 
 
-def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int, deadline: Deadline) -> tuple[float, Floats]:
-    """Return an upper bound on what k columns explain, the best of all steps, and the last z (n,)."""
+def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int, deadline: Deadline) -> tuple[float, Floats, Floats]:
+    """Return an upper bound on what k columns explain, the best of all steps, its z (n,), and the last z."""
     n = K.shape[0]
     H = K - np.diag(d)
     z = np.full(n, k / n)
-    best = float("inf")
+    best, best_z = float("inf"), z
     for step in range(steps):
         if deadline.passed:
             break
@@ -107,10 +135,12 @@ def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int, deadline: De
         HA = H @ A
         g = np.square(B - HA).sum(axis=1) / d
         top = np.argpartition(-g, k - 1)[:k]
-        best = min(best, float(np.vdot(A, HA)) + float(g[top].sum()))
+        explained = float(np.vdot(A, HA)) + float(g[top].sum())
+        if explained < best:
+            best, best_z = explained, z.copy()
         z *= (step + 1.0) / (step + 3.0)
         z[top] += 2.0 / (step + 3.0)
-    return best, z
+    return best, best_z, z
 
 
 def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float) -> Floats:

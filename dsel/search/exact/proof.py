@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
@@ -16,7 +16,7 @@ from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.perspective import affordable, perspective_bound
+from dsel.search.exact.perspective import Relaxation, affordable, relaxation_of
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.starting_subset import starting_subset
@@ -37,14 +37,14 @@ class Proof:
     """A proof about the subsets of at most k columns: `run` continues it, `state` returns what `resume` needs.
 
     search: branch and bound or, if that does not fit into memory, the bound of the whole problem alone. value: f of the
-    subset to certify, inf if there is none. seconds: wall time so far. relaxation: the bound of `perspective_bound`,
+    subset to certify, inf if there is none. seconds: wall time so far. relaxation: the convex relaxation,
     which is computed when a run ends without a proof. log: where the tree is written.
     """
 
     search: BranchAndBound | RootBound
     value: float
     seconds: float = 0.0
-    relaxation: float | None = None
+    relaxation: Relaxation | None = None
     log: ProofLog | None = None
 
     @classmethod
@@ -83,12 +83,12 @@ class Proof:
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
-        return cls(search, float("inf") if value is None else value, state["seconds"], state.get("relaxed"), log)
+        return cls(search, float("inf") if value is None else value, state["seconds"], _restored(state), log)
 
     def state(self) -> dict[str, Any]:
         """Return all that `resume` needs, as JSON holds it."""
         value = None if self.value == float("inf") else self.value
-        return {"search": self.search.state(), "value": value, "seconds": self.seconds, "relaxed": self.relaxation}
+        return {"search": self.search.state(), "value": value, "seconds": self.seconds, **_saved(self.relaxation)}
 
     def run(
         self, seconds: float | None = None, nodes: int | None = None,
@@ -107,12 +107,12 @@ class Proof:
             self.relaxation = self._relax(deadline)
         return search.proven
 
-    def _relax(self, deadline: Deadline) -> float:
+    def _relax(self, deadline: Deadline) -> Relaxation:
         search, start = self.search, time.monotonic()
         if not affordable(search.objective.n, search.k):
-            return 0.0
+            return Relaxation(0.0)
         problem = search.problem if isinstance(search, BranchAndBound) else BoundProblem.of(search.objective)
-        found = perspective_bound(problem, search.k, deadline)
+        found = relaxation_of(problem, search.k, deadline)
         self.seconds += time.monotonic() - start
         return found
 
@@ -135,7 +135,8 @@ class Proof:
         """Return what is proved so far."""
         search, objective = self.search, self.search.objective
         error = search.guarantee.error
-        relaxation = consistent_bound(self.relaxation or 0.0, search.best_value, objective.total, error)
+        found = 0.0 if self.relaxation is None else self.relaxation.bound
+        relaxation = consistent_bound(found, search.best_value, objective.total, error)
         relaxed = relaxation > search.lower
         return Certificate(
             size=len(objective.included) + search.k,
@@ -165,4 +166,20 @@ class Proof:
             nodes = [sub.logged for sub in search.open_subproblems()]
         best = search.objective.in_data(search.best)
         claim = {"bound": search.lower, "value": search.best_value, "indices": best, "nodes": search.iteration}
+        if self.relaxation is not None and self.relaxation.bound > search.lower:
+            claim["relaxation"] = asdict(self.relaxation)
         self.log.finish(nodes, claim, problem)
+
+
+def _saved(relaxation: Relaxation | None) -> dict[str, Any]:
+    """Return a relaxation as the state of a proof holds it. Older versions only held the bound."""
+    if relaxation is None:
+        return {"relaxed": None}
+    return {"relaxed": relaxation.bound, "relaxation": asdict(relaxation)}
+
+
+def _restored(state: Mapping[str, Any]) -> Relaxation | None:
+    if "relaxation" in state:
+        values = state["relaxation"]
+        return Relaxation(values["bound"], tuple(values["d"]), tuple(values["z"]))
+    return None if state.get("relaxed") is None else Relaxation(state["relaxed"])
