@@ -27,8 +27,6 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 nitpick_ignore_regex = [("py:.*", ".*")]
-# A toctree may name a page that is not written yet.
-suppress_warnings = ["toc.not_readable"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 3

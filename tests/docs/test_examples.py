@@ -82,7 +82,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that the pages begin with."""
     folder = tmp_path_factory.mktemp("prepared")
     rng = np.random.default_rng(7)
-    table = pd.DataFrame(rng.normal(size=(120, 8)).round(4), columns=[f"sensor_{j:02}" for j in range(8)])
+    table = pd.DataFrame(rng.normal(size=(120, 30)).round(4), columns=[f"sensor_{j:02}" for j in range(30)])
     table["yield"] = (3 * table["sensor_02"] - 2 * table["sensor_07"] + rng.normal(size=120)).round(4)
     table.to_csv(folder / "measurements.csv", index=False)
     for name in ("data.zarr", "new.zarr"):
