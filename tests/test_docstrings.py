@@ -105,10 +105,10 @@ PUBLIC = [
     "dsel.search.registry.find_method",
     "dsel.selection.chosen.ChosenStatistics",
     "dsel.selection.context.RunContext",
-    "dsel.selection.export.export_text",
-    "dsel.selection.export.write_export",
-    "dsel.selection.predict_store.PredictionReport",
-    "dsel.selection.predict_store.predict_store",
+    "dsel.selection.use.export.export_text",
+    "dsel.selection.use.export.write_export",
+    "dsel.selection.use.predict_store.PredictionReport",
+    "dsel.selection.use.predict_store.predict_store",
     "dsel.selection.plots.accessor.SelectionPlots",
     *(
         f"dsel.selection.plots.accessor.SelectionPlots.{name}"

@@ -26,8 +26,8 @@ def show(
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
-    from dsel.selection.comparison import compare_selections
     from dsel.selection.result import open_selection
+    from dsel.selection.use.comparison import compare_selections
 
     found = compare_selections(open_selection(a), open_selection(b), names=(a, b))
     if json:

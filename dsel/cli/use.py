@@ -31,8 +31,8 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
-    from dsel.selection.export import export_text, write_export
     from dsel.selection.result import open_selection
+    from dsel.selection.use.export import export_text, write_export
     from dsel.storage.paths import as_path
 
     text = export_text(open_selection(folder), "json" if json else form.value)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.alignment import align
 from dsel.data.blocks import Block, StoredRows, array_bytes, part_bytes
-from dsel.data.inputs import (
+from dsel.data.in_memory.alignment import align
+from dsel.data.in_memory.inputs import (
     as_matrix,
     column_labels,
     feature_coordinates,

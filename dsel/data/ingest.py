@@ -13,8 +13,8 @@ from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.sparse import SparseSource
 from dsel.data.formats.tables import frames, parquet
+from dsel.data.in_memory.inputs import is_data_array, is_xarray_dataset
 from dsel.data.ingest_report import IngestReport
-from dsel.data.inputs import is_data_array, is_xarray_dataset
 from dsel.data.store.sparse_writer import SparsePlan, write_sparse_store
 from dsel.data.store.staging import check_place
 from dsel.data.store.writer import COMPRESSIONS, Progress, WritePlan, write_store

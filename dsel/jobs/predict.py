@@ -10,8 +10,8 @@ from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.thread_engine import THREADS
 from dsel.jobs.reporting import Reporter
-from dsel.selection.predict_store import PredictionReport, predict_store
 from dsel.selection.result import open_selection
+from dsel.selection.use.predict_store import PredictionReport, predict_store
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -44,7 +44,7 @@ def predict_run(
     Raises
     ------
     DselError
-        As `dsel.selection.predict_store.predict_store` and the cluster raise them.
+        As `dsel.selection.use.predict_store.predict_store` and the cluster raise them.
     """
     selection = open_selection(folder)
     reporter = reporter or Reporter.for_terminal()

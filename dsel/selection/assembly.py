@@ -14,8 +14,8 @@ from dsel.config.import_path import import_path
 from dsel.config.request import Preprocess, SelectionRequest
 from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
+from dsel.data.in_memory.targets import class_count
 from dsel.data.labels import format_labels
-from dsel.data.targets import class_count
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.refit import Fit

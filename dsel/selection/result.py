@@ -373,7 +373,7 @@ class Selection:
         >>> np.array_equal(selection.transform(X), X[:, [7, 3]])
         True
         """
-        from dsel.selection.apply import transform
+        from dsel.selection.use.apply import transform
 
         return transform(self, X)
 
@@ -410,7 +410,7 @@ class Selection:
         >>> np.allclose(dsel.select(X, y, k=2).predict(X), y)
         True
         """
-        from dsel.selection.apply import predict
+        from dsel.selection.use.apply import predict
 
         return predict(self, X)
 
@@ -423,7 +423,7 @@ class Selection:
             Labels are the index. The columns are `index`, `included`, and `coefficient`, or `coefficient_TARGET` for
             each of several targets. There are no coefficients where Y = X.
         """
-        from dsel.selection.tables import to_frame
+        from dsel.selection.use.tables import to_frame
 
         return to_frame(self)
 
@@ -436,7 +436,7 @@ class Selection:
             Variables `indices`, `coefficients`, `intercept`, `front_size`, `front_error`, `front_r2`, `front_members`
             and `trace`, and the request and the figures as attributes. The saved selection.zarr holds the same.
         """
-        from dsel.selection.tables import to_xarray
+        from dsel.selection.use.tables import to_xarray
 
         return to_xarray(self)
 
@@ -476,7 +476,7 @@ class Selection:
         return folder
 
     def _write(self, folder: AnyPath) -> None:
-        from dsel.selection.tables import write_group
+        from dsel.selection.use.tables import write_group
 
         before = read_json(folder / SELECTION)
         remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)

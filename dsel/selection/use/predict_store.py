@@ -35,9 +35,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OutputError
 from dsel.passes.reduce_blocks import RowPass
-from dsel.selection.apply import LinearModel, column_positions, reconstructed_labels
 from dsel.selection.result import Selection
-from dsel.selection.tables import consolidate
+from dsel.selection.use.apply import LinearModel, column_positions, reconstructed_labels
+from dsel.selection.use.tables import consolidate
 from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 
 PREDICTION: Final = "prediction"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsel._lib.text import shorten
-from dsel.data.inputs import is_data_array, is_pandas
+from dsel.data.in_memory.inputs import is_data_array, is_pandas
 from dsel.errors import DataError
 
 #: Names that samples and columns have by convention, as in a store.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.blocks import Block
-from dsel.data.frames import frame_labels, frame_matrix, is_series
+from dsel.data.in_memory.frames import frame_labels, frame_matrix, is_series
 from dsel.data.labels import Labels, as_labels, default_labels, require_unique
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError

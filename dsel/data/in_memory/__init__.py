@@ -1,0 +1,1 @@
+"""Data in memory: arrays, data frames and xarray objects become matrices with labels."""
