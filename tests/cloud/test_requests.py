@@ -18,12 +18,12 @@ from tests.cloud.conftest import forget_connections
 from tests.cloud.faults import FaultProxy
 from tests.stores import regression
 
-X, Y = regression(m=2000, n=20)
+X, Y = regression(m=1000, n=20)
 
 
 @pytest.fixture
 def store(url: str) -> str:
-    """A store of 200 row blocks."""
+    """A store of 100 row blocks."""
     ingest_arrays(X, as_path(f"{url}/data.zarr"), y=Y, chunks=(10, 20))
     return f"{url}/data.zarr"
 
@@ -44,18 +44,15 @@ def requests(proxy: FaultProxy, *command: Any) -> list[str]:
     return [f"{r.method} {r.key.partition('/')[2]}" for r, _ in proxy.record]
 
 
-def test_a_plan_does_not_ask_for_each_chunk(proxy: FaultProxy, job: Path) -> None:
+def test_a_plan_and_a_run_ask_for_nothing_per_chunk_but_the_chunk(proxy: FaultProxy, job: Path) -> None:
     sent = requests(proxy, "plan", job)
-    trial = {f"GET data.zarr/{name}/c/{i}/0" for i in range(200) for name in "XY"}
+    trial = {f"GET data.zarr/{name}/c/{i}/0" for i in range(100) for name in "XY"}
     assert sum(request in trial for request in sent) <= 8
     other = Counter(request for request in sent if request not in trial)
     assert other.total() <= 12, other
-
-
-def test_a_run_reads_chunks_and_little_else(proxy: FaultProxy, job: Path) -> None:
     sent = requests(proxy, "run", job)
     chunks = [request for request in sent if request.startswith(("GET data.zarr/X/c/", "GET data.zarr/Y/c/"))]
-    assert len(chunks) == 800  # X and Y, for the statistics and for the final check
+    assert len(chunks) == 400  # X and Y, for the statistics and for the final check
     assert len(sent) <= len(chunks) + 50, Counter(sent) - Counter(chunks)
 
 
