@@ -32,6 +32,11 @@ FIRST = (
 )  # fmt: skip
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of processes: one more than there are cores, since many tests wait for other processes."""
+    return min(4, len(os.sched_getaffinity(0)) + 1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     place = {here / name: i for i, name in enumerate(FIRST)}
