@@ -23,6 +23,12 @@ def test_no_proof_is_false(index):
     assert findings == Findings(findings.proofs, findings.finished)
 
 
+@pytest.mark.parametrize("index", [517, 3109])
+def test_what_a_dependent_subset_may_explain_counts_rounding(index):
+    findings = check(random_problem(1, index))
+    assert findings == Findings(findings.proofs, findings.finished)
+
+
 def test_the_data_give_the_f_of_the_objective():
     problem = random_problem(0, 0)
     n, k = problem.X.shape[1], problem.k

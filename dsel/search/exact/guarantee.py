@@ -134,7 +134,10 @@ def _inflation_of_pairs(C: Floats, k: int, most: float) -> Floats:
 
 
 def _explained_share(objective: Objective) -> float:
-    """Return the share of ||Y||^2 that all columns explain, pivots down to rounding included."""
+    """Return an upper bound on the share of ||Y||^2 that all columns explain, pivots down to rounding included.
+
+    Rounding in K counts as the ridge does: at most r times the sum of the v_j.
+    """
     K = np.asarray(objective.K, np.float64)
     norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
     C = K / norms
@@ -150,4 +153,6 @@ def _explained_share(objective: Objective) -> float:
         M = (objective.moments / np.outer(norms, norms))[np.ix_(used, used)]
         half = scipy.linalg.solve_triangular(L[:rank, :rank], M, lower=True)
         explained = float(np.trace(scipy.linalg.solve_triangular(L[:rank, :rank], half.T, lower=True)))
-    return min(max(explained / objective.total, 0.0), 1.0)
+    inverse, _ = dtrtri(np.tril(L[:rank, :rank]), lower=1)
+    rounding = perturbation(objective.n) * float(np.square(inverse).sum())
+    return min(max(explained / objective.total + rounding, 0.0), 1.0)
