@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 
 from dsel.config.cluster import ClusterSection
-from dsel.engine.clusters.connect import cluster_of
-from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
 from dsel.jobs.reporting import Reporter
+from dsel.jobs.workers import engine_on
 from dsel.selection.result import open_selection
 from dsel.selection.use.predict_store import PredictionReport, predict_store
 from dsel.storage.paths import AnyPath
@@ -48,12 +45,7 @@ def predict_run(
     """
     selection = open_selection(folder)
     reporter = reporter or Reporter.for_terminal()
-    workers = nullcontext() if cluster is None else cluster_of(cluster).open(f"dsel-{reporter.run}")
-    with reporter.showing(), workers as client:
-        reporter.stage("predictions")
-        engine = THREADS if client is None or cluster is None else DaskEngine(
-            client, reporter.tasks, cluster_of(cluster).no_worker_limit
-        )  # fmt: skip
+    with engine_on(cluster, reporter, "predictions") as engine:
         found = predict_store(selection, store, out, engine=engine, overwrite=overwrite)
         log.info("predictions in %s", out)
     return found

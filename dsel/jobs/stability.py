@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
 from typing import Any
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
-from dsel.engine.clusters.connect import cluster_of
-from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
 from dsel.jobs.reporting import Reporter
+from dsel.jobs.workers import engine_on
 from dsel.selection.context import RunContext
 from dsel.selection.stability.result import Stability
 from dsel.selection.stability.run import run_stability
@@ -56,12 +53,7 @@ def stability_run(
         str(store), targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
     )
     reporter = reporter or Reporter.for_terminal()
-    workers = nullcontext() if cluster is None else cluster_of(cluster).open(f"dsel-{reporter.run}")
-    with reporter.showing(), workers as client:
-        reporter.stage("stability")
-        engine = THREADS if client is None or cluster is None else DaskEngine(
-            client, reporter.tasks, cluster_of(cluster).no_worker_limit
-        )  # fmt: skip
+    with engine_on(cluster, reporter, "stability") as engine:
         found = run_stability(dataset, request, RunContext(engine), **sampling)
         if out is not None:
             found.save(out)

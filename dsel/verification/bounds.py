@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel.verification.problem import DEPENDENCE_TOLERANCE, EPSILON, EXTENDED, Extended, Problem
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
+from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
 from dsel.verification.reader import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.

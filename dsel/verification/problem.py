@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel.config.request import Missing, Preprocess
 from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
@@ -24,8 +25,6 @@ Extended = NDArray[np.longdouble]
 EXTENDED = np.longdouble
 EPSILON = float(np.finfo(np.longdouble).eps)
 
-#: Columns of which others leave at most this share of their squared norm are dependent.
-DEPENDENCE_TOLERANCE = 1e-7
 #: Rows that are converted to extended precision at a time.
 _ROWS = 4096
 

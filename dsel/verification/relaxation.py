@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dsel.verification.problem import DEPENDENCE_TOLERANCE, EPSILON, EXTENDED, Extended, Problem
+from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
+from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
 
 
 def relaxation_bound(problem: Problem, k: int, d: Sequence[float], z: Sequence[float]) -> float:
