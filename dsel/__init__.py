@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from dsel.data.store.reader import open_store
     from dsel.jobs.verify import verify
     from dsel.selection.report.page import report
-    from dsel.selection.result import Selection, open_selection
+    from dsel.selection.result import Selection
+    from dsel.selection.saved import open_selection
     from dsel.selection.stability.result import Stability
 
 __all__ = [
@@ -37,7 +38,7 @@ _HOMES = {
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
     "ingest": "dsel.data.ingest",
-    "open_selection": "dsel.selection.result",
+    "open_selection": "dsel.selection.saved",
     "open_store": "dsel.data.store.reader",
     "plan": "dsel.api",
     "report": "dsel.selection.report.page",

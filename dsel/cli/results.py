@@ -18,7 +18,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Print a saved selection."""
-    from dsel.selection.result import open_selection
+    from dsel.selection.saved import open_selection
 
     print_selection(open_selection(folder), json, details=details)
 
@@ -26,7 +26,7 @@ def show(
 @app.command(epilog=examples("dsel compare result-poss result-forward"))
 def compare(a: Folder, b: Folder, json: Json = False) -> None:
     """Compare two results: columns in common, errors, and the options that differ."""
-    from dsel.selection.result import open_selection
+    from dsel.selection.saved import open_selection
     from dsel.selection.use.comparison import compare_selections
 
     found = compare_selections(open_selection(a), open_selection(b), names=(a, b))

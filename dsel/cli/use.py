@@ -31,7 +31,7 @@ def export(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the chosen columns, and the coefficients for the data in their own units."""
-    from dsel.selection.result import open_selection
+    from dsel.selection.saved import open_selection
     from dsel.selection.use.export import export_text, write_export
     from dsel.storage.paths import as_path
 

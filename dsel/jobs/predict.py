@@ -7,7 +7,7 @@ import logging
 from dsel.config.cluster import ClusterSection
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.workers import engine_on
-from dsel.selection.result import open_selection
+from dsel.selection.saved import open_selection
 from dsel.selection.use.predict_store import PredictionReport, predict_store
 from dsel.storage.paths import AnyPath
 

@@ -22,7 +22,8 @@ from dsel.errors import DataError, MissingInputError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
-from dsel.selection.result import SELECTION, Selection, open_selection
+from dsel.selection.result import Selection
+from dsel.selection.saved import SELECTION, open_selection
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock, locked
 from dsel.storage.paths import AnyPath, list_names, make_folder

@@ -37,7 +37,8 @@ from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.render import describe_cost
-from dsel.selection.result import Selection, open_selection
+from dsel.selection.result import Selection
+from dsel.selection.saved import open_selection
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath
 

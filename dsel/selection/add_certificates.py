@@ -19,7 +19,8 @@ from dsel.selection.assembly import chosen_groups, explained_share, group_order,
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
 from dsel.selection.context import RunContext
-from dsel.selection.result import FrontRow, Selection
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow
 
 #: A subset replaces the selection if its f is lower by more than this share of ||Y||^2.
 _BETTER = 1e-9

@@ -25,7 +25,8 @@ from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics
-from dsel.selection.result import FrontRow, PathRow, Selection, TraceRow
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
 from dsel.storage.paths import AnyPath
 

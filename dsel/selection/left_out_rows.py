@@ -16,7 +16,7 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.greedy.fits import fits_along
 from dsel.search.outcome import PathPoint, SearchOutcome
 from dsel.selection.context import RunContext
-from dsel.selection.result import PathRow
+from dsel.selection.rows import PathRow
 
 log = logging.getLogger("dsel")
 

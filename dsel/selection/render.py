@@ -8,7 +8,8 @@ from typing import Any
 
 from dsel._lib.text import printable
 from dsel.search.exact.certificate import GROUPS, claim
-from dsel.selection.result import FrontRow, Selection
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow
 from dsel.selection.size_curve import SizeCurve
 
 #: Width of text that is not for a terminal: so wide that no line is broken.

@@ -10,22 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel.config.request import Column, Preprocess, SelectionRequest
-from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.selection.chosen import ChosenStatistics
+from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
-from dsel.storage.json_files import read_json, valid_json
-from dsel.storage.paths import (
-    AnyPath,
-    as_path,
-    discard_tree,
-    make_folder,
-    publish_tree,
-    published_name,
-    remove_stale,
-    staged_write,
-    staging_tree,
-    zarr_store,
-)
+from dsel.storage.paths import AnyPath, as_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,85 +24,6 @@ if TYPE_CHECKING:
 FORMAT = 2
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
-#: Fields of a request that format 1 held next to the others.
-_REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", "exclude")
-SELECTION, _ZARR = "selection.json", "selection.zarr"
-
-
-@dataclass(frozen=True)
-class FrontRow:
-    """The best subset found of one size.
-
-    Parameters
-    ----------
-    size : int
-        Number of columns, or of groups of columns, those that are always included counted.
-    error : float
-        f(S).
-    r2 : float
-        Share of ||Y||^2 that is explained, without the ridge penalty.
-    indices : tuple of int
-        The columns, 0-based.
-    criterion : float, optional
-        Value of the custom criterion, if one was minimized.
-    """
-
-    size: int
-    error: float
-    r2: float
-    indices: tuple[int, ...]
-    criterion: float | None = None
-
-
-@dataclass(frozen=True)
-class TraceRow:
-    """An improvement of the best subset of at most k columns.
-
-    Parameters
-    ----------
-    iteration : int
-        Iterations until then.
-    size : int
-        Number of columns of the new best subset.
-    error : float
-        Its f(S), or its criterion.
-    """
-
-    iteration: int
-    size: int
-    error: float
-
-
-@dataclass(frozen=True)
-class PathRow:
-    """One step of a method that minimizes a cross-validated error.
-
-    Parameters
-    ----------
-    action : {"insert", "remove"}
-        What the step did.
-    index : int
-        The column, 0-based.
-    label : str
-        Its label.
-    size : int
-        Number of columns after the step.
-    error : float
-        Error per left-out row: squared, on the preprocessed data, summed over targets; or the share of wrong labels.
-    accuracy : float, optional
-        Share of right labels, for the zero-one loss.
-    test_error, test_accuracy : float, optional
-        The same on held-out rows, if there are any.
-    """
-
-    action: str
-    index: int
-    label: str
-    size: int
-    error: float
-    accuracy: float | None = None
-    test_error: float | None = None
-    test_accuracy: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +149,9 @@ class Selection:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
             return NotImplemented
-        mine, theirs = self.arrays(), other.arrays()
+        from dsel.selection.arrays import arrays_of
+
+        mine, theirs = arrays_of(self), arrays_of(other)
         return (
             json.dumps(self.as_dict(), sort_keys=True) == json.dumps(other.as_dict(), sort_keys=True)
             and mine.keys() == theirs.keys()
@@ -316,12 +227,12 @@ class Selection:
 
         Parameters
         ----------
-        out : str, Path or Remote, optional
+        out : str, Path or ObjectPath, optional
             The file. By default report.html in the current folder. A file that exists is replaced.
 
         Returns
         -------
-        Path or Remote
+        Path or ObjectPath
             The file.
 
         Raises
@@ -445,14 +356,14 @@ class Selection:
 
         Parameters
         ----------
-        path : str, Path or Remote
+        path : str, Path or ObjectPath
             The folder.
         overwrite : bool
             Whether to replace a selection that is there.
 
         Returns
         -------
-        Path or Remote
+        Path or ObjectPath
             The folder.
 
         Raises
@@ -465,71 +376,9 @@ class Selection:
         Each file is written under a temporary name and renamed, the JSON last. In object storage the arrays have a
         unique name, ``selection-*.zarr``, which the JSON contains.
         """
-        folder = as_path(path)
-        if (folder / SELECTION).is_file() and not overwrite:
-            raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
-        try:
-            make_folder(folder)
-            self._write(folder)
-        except OSError as error:
-            raise OutputError(f"The selection cannot be written to {folder}: {error}.") from error
-        return folder
+        from dsel.selection.saved import save_selection
 
-    def _write(self, folder: AnyPath) -> None:
-        from dsel.selection.use.tables import write_group
-
-        before = read_json(folder / SELECTION)
-        remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
-        staging = staging_tree(folder, _ZARR)
-        values = valid_json({**self.as_dict(), "arrays": published_name(staging, _ZARR)})
-        text = json.dumps(values, indent=1, allow_nan=False) + "\n"
-        try:
-            write_group(zarr_store(staging), self.arrays(), self.attributes())
-            with staged_write(folder / SELECTION, text.encode()) as put:
-                publish_tree(staging, _ZARR)
-                put()
-        finally:
-            discard_tree(staging)
-
-    def arrays(self) -> dict[str, tuple[NDArray[Any], tuple[str, ...]]]:
-        """Return the arrays of selection.zarr with their dimensions."""
-        width = max((len(row.indices) for row in self.front), default=1) or 1
-        members = np.full((len(self.front), width), -1, np.int64)
-        for i, row in enumerate(self.front):
-            members[i, : len(row.indices)] = row.indices
-        trace = np.array([[t.iteration, t.size, t.error] for t in self.trace], np.float64).reshape(-1, 3)
-        arrays: dict[str, tuple[NDArray[Any], tuple[str, ...]]] = {
-            "selected": (np.array(self.labels, dtype=object), ("selected",)),
-            "indices": (np.asarray(self.indices, np.int64), ("selected",)),
-            "coefficients": (self.coefficients, ("selected", "target")),
-            "intercept": (self.intercept, ("target",)),
-            "front_size": (np.array([row.size for row in self.front], np.int64), ("front",)),
-            "front_error": (np.array([row.error for row in self.front], np.float64), ("front",)),
-            "front_r2": (np.array([row.r2 for row in self.front], np.float64), ("front",)),
-            "front_members": (members, ("front", "place")),
-            "trace": (trace, ("improvement", "iteration_size_error")),
-            **({} if self.statistics is None else self.statistics.arrays()),
-        }
-        if self.targets:
-            arrays["target"] = (np.array(self.targets, dtype=object), ("target",))
-        if self.fill is not None:
-            arrays["fill"] = (self.fill, ("selected",))
-        return arrays
-
-    def attributes(self) -> dict[str, Any]:
-        """Return what was asked and the main figures, as the attributes of selection.zarr.
-
-        Returns
-        -------
-        dict
-            JSON types.
-        """
-        return {
-            "method": self.method, "k": self.k, "lam": self.lam, "preprocess": self.preprocess,
-            "missing": self.request.missing, "seed": self.seed, "error": self.error, "r2": self.r2,
-            "shape": list(self.shape), "source": self.source, "ended": self.ended,
-            "dsel_version": self.versions.get("dsel", ""),
-        }  # fmt: skip
+        return save_selection(self, as_path(path), overwrite=overwrite)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything except trace and statistics, ready for JSON. Many coefficients are left out."""
@@ -541,72 +390,3 @@ class Selection:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}
-
-
-def open_selection(path: str | AnyPath) -> Selection:
-    """Open a saved Selection.
-
-    Parameters
-    ----------
-    path : str, Path or Remote
-        The folder, or the selection.json in it.
-
-    Returns
-    -------
-    Selection
-        The selection, equal to the one that was saved.
-
-    Raises
-    ------
-    MissingInputError
-        If there is no selection.
-    DataError
-        If it is damaged or incomplete.
-    """
-    folder = as_path(path)
-    if folder.name == SELECTION:
-        folder = folder.parent
-    if not (folder / SELECTION).is_file():
-        if (folder / "job.json").is_file():
-            raise MissingInputError(
-                f"There is no {SELECTION} in {folder} yet: its run continues, or was stopped (see run.log).",
-                f"If it was stopped: dsel resume {folder}",
-            )
-        raise MissingInputError(f"There is no {SELECTION} in {folder}.", "Name the folder that a run wrote to.")
-    import zarr
-
-    try:
-        values = json.loads((folder / SELECTION).read_text())
-        version = values.pop("format")
-        if version not in (1, FORMAT):
-            raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
-        if version == 1:
-            values["request"] = {name: values.pop(name) for name in _REQUEST_1}
-        values["request"] = SelectionRequest(**values["request"])
-        group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
-        values["coefficients"] = np.asarray(group["coefficients"])
-        values["intercept"] = np.asarray(group["intercept"])
-        values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
-        trace = np.asarray(group["trace"])
-        values["statistics"] = ChosenStatistics.from_arrays(group)
-        values["column_labels"] = {int(j): label for j, label in values.get("column_labels", {}).items()}
-        for name in ("front", "forward"):
-            rows = values.get(name, ())
-            values[name] = tuple(FrontRow(**{**row, "indices": tuple(row["indices"])}) for row in rows)
-        values["trace"] = tuple(TraceRow(int(i), int(s), float(f)) for i, s, f in trace)
-        values["path"] = tuple(PathRow(**row) for row in values.get("path", ()))
-        groups = values.get("groups", {})
-        values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
-        curve = values.get("size_curve")
-        values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
-        values["certificate"] = tuple(values.get("certificate", ()))
-        for name in ("indices", "shape", "targets", "constant", "notes"):
-            values[name] = tuple(values[name])
-        values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}
-        return Selection(**values)
-    except DselError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise DataError(
-            f"The selection in {folder} is damaged: {type(error).__name__}: {error}.", "Run the job again."
-        ) from error

@@ -28,7 +28,7 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of
 from dsel.selection.context import RunContext
 from dsel.selection.left_out_rows import path_rows
-from dsel.selection.result import PathRow
+from dsel.selection.rows import PathRow
 from dsel.selection.run_method import run_method
 from dsel.selection.size_curve import SizeCurve, SizePoint
 

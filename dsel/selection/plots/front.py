@@ -11,7 +11,8 @@ from dsel.errors import MissingInputError, OptionError
 from dsel.selection.plots import style
 from dsel.selection.plots.accessor import Quantity
 from dsel.selection.plots.labels import counted
-from dsel.selection.result import FrontRow, Selection
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow
 
 _NAMES = {"r2": "share of Y explained, R²", "error": "error f(S)", "criterion": "criterion"}
 

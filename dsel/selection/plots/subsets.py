@@ -8,7 +8,8 @@ from typing import Any
 
 from dsel.errors import MissingInputError
 from dsel.selection.plots import style
-from dsel.selection.result import FrontRow, Selection
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow
 
 #: At most this many columns: the chosen ones first, then those in the most subsets.
 MOST_COLUMNS = 30

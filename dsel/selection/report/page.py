@@ -10,7 +10,8 @@ from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
 from dsel.selection.report.templating import fill
-from dsel.selection.result import Selection, open_selection
+from dsel.selection.result import Selection
+from dsel.selection.saved import open_selection
 from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
 
 
@@ -120,7 +121,7 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
 
     Returns
     -------
-    Path or Remote
+    Path or ObjectPath
         The file.
 
     Raises

@@ -12,7 +12,8 @@ from dask.utils import format_bytes
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report.wording import aligned, duration, names, number
-from dsel.selection.result import FrontRow, Selection
+from dsel.selection.result import Selection
+from dsel.selection.rows import FrontRow
 
 #: Coefficients of more targets than this are left to the pictures.
 MOST_TARGETS = 4

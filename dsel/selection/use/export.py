@@ -8,6 +8,7 @@ import json
 from typing import Literal, get_args
 
 from dsel.errors import DataError, OptionError, OutputError
+from dsel.selection.arrays import attributes_of
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, create_file, make_folder, write_bytes
 
@@ -105,6 +106,6 @@ def _json(selection: Selection) -> str:
         "coefficients": selection.coefficients.tolist(),
         "intercept": selection.intercept.tolist(),
         "fill": None if selection.fill is None else selection.fill.tolist(),
-        **selection.attributes(),
+        **attributes_of(selection),
     }
     return json.dumps(values, indent=1) + "\n"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from dsel.selection.arrays import arrays_of, attributes_of
 from dsel.selection.result import Selection
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ def to_xarray(selection: Selection) -> xr.Dataset:
     """Return the arrays of a selection as a Dataset. See `Selection.to_xarray`."""
     import xarray as xr
 
-    variables = {name: (dims, array) for name, (array, dims) in selection.arrays().items()}
+    variables = {name: (dims, array) for name, (array, dims) in arrays_of(selection).items()}
     coordinates = {name: variables.pop(name) for name in ("selected", "target") if name in variables}
-    return xr.Dataset(variables, coordinates, selection.attributes())
+    return xr.Dataset(variables, coordinates, attributes_of(selection))
 
 
 def write_group(store: Any, arrays: Arrays, attributes: dict[str, Any]) -> None:
