@@ -11,8 +11,7 @@ from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.dask_engine import engine_for
 from dsel.errors import OptionError
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
@@ -85,7 +84,7 @@ def select(
     groups : mapping, list of lists or str, optional
         Columns that enter and leave together, and count as one column towards k: a mapping from columns to names of
         groups, or from names to lists of columns; lists of columns; or the name of a coordinate of the features, such
-        as "source", which `ingest` writes for one-hot columns. Other columns are groups of their own. `include` and
+        as "source", which `ingest` writes for one-hot columns. Each other column forms a group by itself. `include` and
         `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
         ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
     seed : int
@@ -180,7 +179,7 @@ def select_from(
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
     with showing_progress(RunContext(cache=cache), progress) as (context, line):
         on_tasks = None if line is None else line.tasks
-        engine = THREADS if client is None else DaskEngine(client, on_tasks)
+        engine = engine_for(client, on_tasks)
         return run_validated(dataset, validated, replace(context, engine=engine))
 
 
@@ -255,7 +254,7 @@ def stability(
     dataset = _dataset(X, Y, request)
     client = None if dataset.in_memory else active_client()
     return run_stability(
-        dataset, request, RunContext(THREADS if client is None else DaskEngine(client)), resample=resample,
+        dataset, request, RunContext(engine_for(client)), resample=resample,
         samples=samples, parts=parts, split=split, row_groups=row_groups,
     )  # fmt: skip
 
@@ -295,7 +294,7 @@ def plan(
     dataset = _dataset(X, Y, request)
     validated = validate(dataset, request)
     client = None if dataset.in_memory else active_client()
-    engine = THREADS if client is None else DaskEngine(client)
+    engine = engine_for(client)
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
     limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)

@@ -1,4 +1,4 @@
-"""The command line: as a process of its own, and where no test needs one, in this process."""
+"""The command line: as a separate process, or in this process where no test needs another one."""
 
 from __future__ import annotations
 

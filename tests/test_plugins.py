@@ -35,7 +35,7 @@ def run(task: SearchTask) -> SearchOutcome:
     return SearchOutcome((FrontPoint(len(members), task.objective.value(members), members),))
 
 
-METHOD = Method("stride", "Choose every so many columns.", run, options=StrideOptions, requirements=requirements)
+METHOD = Method("stride", "Choose columns at equal distances.", run, options=StrideOptions, requirements=requirements)
 """
 
 FORMAT = """

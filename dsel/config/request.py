@@ -116,7 +116,7 @@ class SelectionRequest(BaseModel):
     groups : mapping, list of lists or str, optional
         Columns that enter and leave together, and count as one: a mapping from columns to names of groups, or from
         names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
-        which `dsel ingest` writes for one-hot columns. Other columns are groups of their own.
+        which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional

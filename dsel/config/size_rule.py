@@ -120,7 +120,7 @@ class SizeRule(BaseModel):
         if self.held_out is not None and ("folds" in given or "repeats" in given):
             raise ValueError("folds and repeats cannot be used with held_out: give one of them")
         if self.held_out is not None and given and not isinstance(self.held_out, float):
-            raise ValueError(f"{', '.join(given)} cannot be used with held-out rows of their own")
+            raise ValueError(f"{', '.join(given)} cannot be used together with held-out rows")
         if self._is_changed("gamma") and self.by != "ebic":
             raise ValueError("gamma goes with by ebic")
         return self

@@ -20,7 +20,7 @@ from dsel.errors import OptionError
 
 @dataclass(frozen=True, eq=False)
 class ColumnGroups:
-    """A division of all n columns into groups. A column that no group was given for is a group of its own.
+    """A division of all n columns into groups. A column without a group forms one by itself.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class ColumnGroups:
         return int(np.sort(self.sizes)[::-1][:k].sum())
 
     def as_mapping(self, labels: Labels) -> dict[str, list[int]]:
-        """Return the columns of each group by its name, without columns that are groups of their own."""
+        """Return the columns of each group by its name, without columns that form a group by themselves."""
         found = {name: np.flatnonzero(self.of_column == i).tolist() for i, name in enumerate(self.names)}
         return {name: S for name, S in found.items() if len(S) > 1 or name != str(labels[S[0]])}
 

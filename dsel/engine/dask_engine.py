@@ -10,6 +10,8 @@ from typing import Any
 
 from dask.utils import format_bytes
 
+from dsel.engine.base import Engine
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
 from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
@@ -212,3 +214,8 @@ def _peak_resident() -> int:
         import psutil
 
         return int(psutil.Process().memory_info().rss)
+
+
+def engine_for(client: Any | None, progress: Progress | None = None) -> Engine:
+    """Return the engine of a client, or the threads of this process without one."""
+    return THREADS if client is None else DaskEngine(client, progress)

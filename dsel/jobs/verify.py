@@ -9,8 +9,7 @@ from typing import Any
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import resolve_labels
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.locations import job_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
@@ -84,7 +83,7 @@ def verify(
         dataset = as_dataset(store, targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight)
     include, exclude = (_indices(dataset, columns) for columns in (request.include, request.exclude))
     with log_passes() as made, local_cluster(workers) if workers > 1 else nullcontext() as client:
-        engine = THREADS if client is None else DaskEngine(client)
+        engine = engine_for(client)
         sums = extended_sums(dataset, request.preprocess, request.missing, engine)
         checks = tuple(
             check_log(

@@ -66,7 +66,7 @@ def means_pass(dataset: Dataset) -> RowPass:
 
 
 def fill_values(dataset: Dataset, missing: Missing, engine: Engine) -> Floats | None:
-    """Return (n,) the values that replace NaN: the means, from a pass of their own, or None."""
+    """Return (n,) the values that replace NaN: the means, from a separate pass, or None."""
     return np.asarray(means_pass(dataset).run(engine).mean) if missing == "mean" else None
 
 

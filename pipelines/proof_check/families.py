@@ -52,7 +52,7 @@ def _few_factors(rng: Generator, m: int, n: int) -> Floats:
 
 
 def _chain(rng: Generator, m: int, n: int) -> Floats:
-    """Make columns of which each is the one before, and a little of its own."""
+    """Make columns of which each is the one before plus a little noise."""
     X = rng.standard_normal((m, n))
     share = 1.0 - 10.0 ** rng.uniform(-6, -1)
     for j in range(1, n):

@@ -1,7 +1,7 @@
 """Every example of the README, of the documentation's pages and of the docstrings runs.
 
 On a page, Python code runs, commands that start with dsel run and print what the page says, and YAML is a valid job
-file or section of one. A page runs in a folder of its own, which has measurements.csv (with a column yield), data.zarr
+file or section of one. Each page runs in a separate folder, which has measurements.csv (with a column yield), data.zarr
 and a result.
 """
 

@@ -62,7 +62,7 @@ def test_several_are_brought_in_their_order_and_let_go_of(client: Any) -> None:
     assert DaskEngine(client, lambda done, total: said.append((done, total))).run(values) == [3, 1, 2]
     assert said[-1] == (3, 3)
     deadline = time.monotonic() + 30.0
-    while client.futures and time.monotonic() < deadline:  # they are let go of by the client's own thread
+    while client.futures and time.monotonic() < deadline:  # the client's own thread releases them
         time.sleep(0.01)
     assert not client.futures
     with pytest.raises(CapacityError):

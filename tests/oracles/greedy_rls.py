@@ -28,7 +28,7 @@ Answer = tuple[list[int], list[Any]]
 
 
 def algorithm_1(X: Any, Y: Any, k: int, lam: float, loss: Loss, fit: Any = None) -> Answer:
-    """The wrapper: trained anew for every candidate and every row left out."""
+    """The wrapper: trained again for every candidate and every row left out."""
     train = fit or ridge
     m, n = X.shape
     S: list[int] = []

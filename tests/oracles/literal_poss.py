@@ -18,7 +18,7 @@ Criterion = Callable[[Bits], float]
 
 
 def least_squares(X: Floats, Y: Floats, lam: float = 0.0) -> Criterion:
-    """min_A ||Y - X_S A||^2 + lam ||A||^2, solved anew on the data columns at every call."""
+    """min_A ||Y - X_S A||^2 + lam ||A||^2, solved again on the data columns at every call."""
 
     def value(s: Bits) -> float:
         S = sorted(s)

@@ -63,7 +63,7 @@ def test_statistics_in_any_blocks_are_those_of_repeated_rows(seed: int, rows: in
 
 def test_column_blocks_weigh_as_row_blocks_do(tmp_path: Path) -> None:
     X, Y, w = weighted()
-    w[:40] = 1.0  # a block without need of weights beside others
+    w[:40] = 1.0  # a block without need of weights next to others
     ingest_arrays(X, tmp_path / "s.zarr", y=Y, chunks=(40, 4), weight=w)
     dataset = as_dataset(tmp_path / "s.zarr")
     found, expected = column_statistics(ColumnBlocks(dataset), "refuse"), gram_statistics(dataset)
@@ -114,7 +114,7 @@ def test_weights_of_one_change_not_a_bit_and_their_scale_changes_no_selection(me
 
 
 def left_out(X: Any, Y: Any, w: Any, S: list[int], lam: float, centered: bool, loss: str) -> float:
-    """Weighted mean error of rows predicted by weighted ridge regression without them, fitted anew each time."""
+    """Weighted mean error of rows predicted by weighted ridge regression without them, fitted again each time."""
     errors = []
     for i in range(len(X)):
         keep = np.delete(np.arange(len(X)), i)

@@ -7,7 +7,7 @@ import numpy as np
 from dsel.data.blocks import load_block
 from dsel.data.dataset import Dataset
 
-#: Three to so many different whole numbers may be classes. Two classes are the same problem as two numbers.
+#: From three up to this many different whole numbers may be classes. Two classes are the same problem as two numbers.
 MOST_CLASSES = 10
 
 

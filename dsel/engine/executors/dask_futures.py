@@ -137,7 +137,7 @@ class DaskExecutor:
         future.add_done_callback(lambda _: self._ended.put(task.key))
 
     def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
-        """Return the tasks that have ended, after waiting for the first one at most so many seconds."""
+        """Return the tasks that have ended, after waiting at most this many seconds for the first one."""
         ended = [self._out.pop(key) for key in self._ended_keys(seconds) if key in self._out]
         lost, self._lost = self._lost, []
         return [*lost, *self._outcomes([(task, future) for task, future, _ in ended])]

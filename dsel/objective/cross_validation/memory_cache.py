@@ -29,7 +29,7 @@ from dsel.objective.cross_validation.losses import (
     subset_errors,
 )
 
-#: After so many updates R is computed again from the data, so that rounding errors cannot accumulate.
+#: After this many updates R is computed again from the data, so that rounding errors cannot accumulate.
 REBUILD_AFTER = 128
 
 #: Blocks of R.

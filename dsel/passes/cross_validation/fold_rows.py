@@ -64,7 +64,7 @@ class FoldRows(DatasetRows):
         return super().problem(lam)
 
     def _fold(self, whole: Statistics, part: Statistics, centered: bool, unusable: NDArray[np.bool_]) -> Fold:
-        """Return one fold: the preprocessed problem of the other rows, and the moments of its own."""
+        """Return one fold: the preprocessed problem of the other rows, and the moments of its own rows."""
         m, inside, K = whole.weight, part.weight, part.K
         outside = m - inside
         if not outside > 0.0:

@@ -33,7 +33,7 @@ class ParetoArchive:
     """Subsets that do not dominate each other in (o1, o2) = (f(S), |S|), oldest first.
 
     The empty set is always first. o1 is +inf for the empty set and for subsets of 2k columns and more. Other subsets
-    with o1 = +inf are never archived: the empty set dominates them, or in a class of their own they are no answer.
+    with o1 = +inf are never archived: the empty set dominates them, or, alone in their class, they are no answer.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ def _sentence(text: str) -> str:
 
 
 def _front_caption(selection: Selection) -> str:
-    caption = "Each point is the best subset found with so many columns."
+    caption = "Each point is the best subset found with that number of columns."
     if any(row.size > selection.k for row in selection.front):
         caption += f" Paler points are larger than {selection.k}."
     return caption
@@ -134,7 +134,7 @@ def svg(name: str, draw: Draw, width: int, height: int) -> Markup:
 
 
 def _for_page(text: str, name: str, width: int, height: int) -> str:
-    """Return the SVG element without its preamble, with ids of its own and the variables of the page."""
+    """Return the SVG element without its preamble, with unique ids and the variables of the page."""
     body = text[text.index(">", text.index("<svg")) + 1 :]
     body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
     body = re.sub(r"<[^>]+>", lambda tag: _tag_for_page(tag[0], name), body)

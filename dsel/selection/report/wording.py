@@ -13,7 +13,7 @@ from dsel.selection.result import Selection
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with so many significant digits, and a real minus sign."""
+    """Return a number with this number of significant digits, and a real minus sign."""
     if value is None or not np.isfinite(value):
         return "–"
     return f"{value:.{digits}g}".replace("-", "−")

@@ -138,7 +138,7 @@ def _chunk_rows(dataset: Dataset, s: int, N: int) -> int:
 
 
 def _blocks(dataset: Dataset, rows: int) -> Iterator[Block]:
-    """Yield blocks of so many rows."""
+    """Yield blocks of this number of rows."""
     store = dataset.store
     edges = bounds(dataset.m, rows)
     if isinstance(store, SparseStore):

@@ -30,7 +30,7 @@ def one_factor(rng, m, n, N):
 
 
 def chain(rng, m, n, N):
-    """Each column is the one before with a trifle of its own: AR(1) with 0.999."""
+    """Each column is the one before plus a little noise: AR(1) with 0.999."""
     X = rng.standard_normal((m, n))
     for j in range(1, n):
         X[:, j] = 0.999 * X[:, j - 1] + np.sqrt(1.0 - 0.999**2) * X[:, j]

@@ -28,12 +28,12 @@ from dsel.data.labels import default_labels, require_unique
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import AnyPath, stat
 
-#: pyarrow reads so many bytes at a time, and holds up to 32 such blocks. A block of few rows is slow to parse.
+#: Bytes that pyarrow reads at a time. It holds up to 32 such blocks. A block of few rows is slow to parse.
 BLOCK_BYTES: Final = 1 << 17
 WIDE_BLOCK_BYTES: Final = 1 << 23
 #: So many descending numbers in the first line are names rather than values.
 MANY_NAMES: Final = 8
-#: A line may have so many bytes.
+#: The largest number of bytes in a line.
 LONGEST_LINE: Final = 1 << 28
 
 _NO_NUMBERS: Final = "With threads, wrong lines have no numbers."

@@ -28,7 +28,7 @@ class BranchAndBoundOptions(Options):
     nodes : int, optional
         How many nodes are visited.
     bound : {"combined", "eigenvalue", "leaps"}
-        The lower bound on f; see dsel.search.exact.bounds. Groups of columns have a bound of their own.
+        The lower bound on f; see dsel.search.exact.bounds. Groups of columns have a separate bound.
     memory : int
         Bytes that the tables may take.
     """
