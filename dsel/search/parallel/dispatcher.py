@@ -48,7 +48,7 @@ class AskTellSearch(ReadableSearch, Protocol):
         """Return whether `limit` iterations are complete and no task is out."""
 
     def ask(self, most: int, workers: int, limit: int) -> Task | None:
-        """Return the next task of at most `most` units, for this number of workers, or None if there is none for now."""
+        """Return the next task of at most `most` units, for this number of workers, or None if none is ready."""
 
     def tell(self, task: Task, found: Sequence[Any]) -> None:
         """Merge the result of a task: see `TaskResult.found`."""
