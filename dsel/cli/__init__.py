@@ -1,6 +1,17 @@
 """The command line: it parses arguments, calls the library, and prints the answer."""
 
-from dsel.cli import ingest, jobs, report, results, stability, stores, use, verification, warm  # noqa: F401  (they register their commands)
+from dsel.cli import (  # noqa: F401  (they register their commands)
+    ingest,
+    jobs,
+    report,
+    results,
+    stability,
+    stores,
+    tls,
+    use,
+    verification,
+    warm,
+)
 from dsel.cli.application import app, main
 
 __all__ = ["app", "main"]

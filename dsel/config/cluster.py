@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from dask.utils import parse_bytes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -35,6 +35,7 @@ def _some_bytes(value: str) -> str:
 
 _Expanded = Annotated[str, BeforeValidator(_with_variables)]
 _Bytes = Annotated[str, AfterValidator(_some_bytes)]
+Security = Literal["tls", "none"]
 
 
 class SiteSection(BaseModel):
@@ -155,6 +156,9 @@ class LocalSection(BaseModel):
         The memory limit of each worker; by default an equal share of 80 % of the memory of this machine.
     threads : int
         Threads of each worker.
+    security : {"tls", "none"}
+        Encrypt and authenticate what the processes send to each other, with certificates for this run; or not. TLS
+        settings of Dask's own configuration come first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -163,6 +167,7 @@ class LocalSection(BaseModel):
     workers: Int | None = Field(None, ge=1)
     memory: _Bytes | None = None
     threads: Int = Field(1, ge=1)
+    security: Security = "tls"
 
 
 class AddressSection(SiteSection):
@@ -210,6 +215,9 @@ class SlurmSection(_Made):
         Where workers spill to disk.
     dashboard : str
         The address of the scheduler's dashboard and metrics.
+    security : {"tls", "none"}
+        Encrypt and authenticate what scheduler and workers send to each other; or not. The certificates are for this
+        run, in the folder of the result. TLS settings of Dask's own configuration come first.
     """
 
     kind: ClassVar[str] = "slurm"
@@ -222,6 +230,7 @@ class SlurmSection(_Made):
     interface: str | None = None
     local_directory: str | None = None
     dashboard: str = "127.0.0.1:0"
+    security: Security = "tls"
 
 
 class KubernetesSection(_Made):

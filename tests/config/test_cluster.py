@@ -10,6 +10,7 @@ import yaml
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.job import read_job
+from dsel.engine.clusters import external
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import MissingInputError, OptionError
@@ -118,7 +119,10 @@ def test_a_file_of_its_own_takes_the_place_of_the_section(tmp_path: Path) -> Non
         ({"scheduler_file": {"path": "/there/is/none.json", "workers": 6}}, (6, None)),
     ],
 )
-def test_a_plan_counts_the_workers_that_a_section_promises(cluster: dict[str, Any], expected: Any) -> None:
+def test_a_plan_counts_the_workers_that_a_section_promises(
+    cluster: dict[str, Any], expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external, "_QUERY_SECONDS", 0.5)
     assert cluster_of(section(**cluster)).current() == expected
 
 

@@ -102,6 +102,8 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     site.wait_for(lambda: "2 of 2 workers are ready" in site.log())
     first = site.workers()
     assert set(first.values()) == set(NODES)
+    (certificates,) = (site.folder / "result" / "workers").glob("tls-*")
+    assert certificates.stat().st_mode & 0o777 == 0o700
     site.wait_for(lambda: "INFO statistics" in site.log())
     site.call("scancel", min(first))
     replaced = site.wait_for(lambda: set(site.workers()) - set(first))
@@ -121,6 +123,9 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     assert found.error == expected.error
     assert found.front == expected.front
     assert len(replaced) >= 1
+    logs = [path for path in (site.folder / "result" / "workers").iterdir() if path.is_file()]
+    assert "tls://" in "".join(path.read_text() for path in logs)
+    assert not list((site.folder / "result" / "workers").glob("tls-*"))
 
 
 def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expected: Any) -> None:
@@ -130,6 +135,7 @@ def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expect
     )  # fmt: skip
     site.wait_for((site.folder / "result" / "checkpoint.json").exists)
     assert "of 2 workers are ready" in site.log()
+    assert '"tls://' in next(site.folder.glob(".dsel-*/scheduler.json")).read_text()
     site.call("scancel", "--batch", "--signal=USR1", job)  # as Slurm does two minutes before the limit
     site.wait_for(lambda: site.state(job) == "PENDING" and not list(site.folder.glob(".dsel-*")))
     assert "Stopped by SIGTERM" in site.log()

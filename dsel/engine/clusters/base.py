@@ -45,7 +45,7 @@ class Cluster(ABC, Generic[SectionType]):
         name : str
             Name of what is created, as an operator sees it.
         logs : Path, optional
-            Folder for the logs of the workers.
+            Folder for the logs of the workers, and for certificates if workers on other hosts read them.
 
         Raises
         ------

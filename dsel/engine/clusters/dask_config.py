@@ -1,4 +1,4 @@
-"""Dask settings for clusters that dsel starts; TLS if Dask is configured for it."""
+"""Dask settings for clusters that dsel starts."""
 
 from __future__ import annotations
 
@@ -36,15 +36,3 @@ def applied(settings: Mapping[str, Any]) -> Iterator[None]:
 def worker_environment() -> dict[str, str]:
     """Return the workers' settings as environment variables, for workers that this process does not start."""
     return {f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": str(value) for name, value in WORKER.items()}
-
-
-def security() -> Any | None:
-    """Return settings that require TLS if Dask's configuration names a certificate authority, else None.
-
-    The key is distributed.comm.tls.ca-file; the variable is DASK_DISTRIBUTED__COMM__TLS__CA_FILE.
-    """
-    if not dask.config.get("distributed.comm.tls.ca-file", None):
-        return None
-    from distributed import Security
-
-    return Security(require_encryption=True)  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from dsel.config.cluster import AddressSection, SchedulerFileSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster, SiteSectionType
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
+from dsel.engine.clusters.tls import site_security
 from dsel.engine.dask_engine import workers_of
 from dsel.errors import ClusterError
 
@@ -95,7 +96,7 @@ def _client(address: str, timeout: float) -> Any:
 
     client = Client.__new__(Client)
     try:
-        Client.__init__(client, address, set_as_default=False, security=dask_settings.security(), timeout=timeout)  # type: ignore[no-untyped-call]
+        Client.__init__(client, address, set_as_default=False, security=site_security(), timeout=timeout)  # type: ignore[no-untyped-call]
     except BaseException:
         with suppress(Exception):
             client.close()  # type: ignore[no-untyped-call]

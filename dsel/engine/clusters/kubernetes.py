@@ -14,6 +14,7 @@ from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
+from dsel.engine.clusters.tls import site_security
 from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError, OptionError
 
@@ -40,7 +41,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
             If Dask is configured for TLS: the operator does not use it.
         """
         operator = import_extra("dask_kubernetes.operator", "dask-kubernetes", "kubernetes")
-        if dask_settings.security() is not None:
+        if site_security() is not None:
             raise OptionError(
                 "The Dask operator does not start clusters with TLS.",
                 "Start a cluster yourself and use cluster: address: tls://, or restrict access by a NetworkPolicy.",

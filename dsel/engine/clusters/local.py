@@ -17,6 +17,7 @@ from dask.utils import format_bytes, parse_bytes
 from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import Cluster
+from dsel.engine.clusters.tls import SecurityOption, run_security
 from dsel.errors import ClusterError, OptionError
 
 log = logging.getLogger("dsel")
@@ -30,7 +31,8 @@ class LocalWorkers(Cluster[LocalSection]):
 
     def open(self, name: str, logs: Path | None = None) -> AbstractContextManager[Any]:
         """Return a context manager that provides a client of new workers."""
-        return local_cluster(self.section.workers, self.section.memory, self.section.threads)
+        section = self.section
+        return local_cluster(section.workers, section.memory, section.threads, section.security)
 
     def promised(self) -> tuple[int, int | None]:
         """Return the number of workers, and the memory of each."""
@@ -72,7 +74,9 @@ def worker_memory(workers: int | None = None, memory: str | int | None = None) -
 
 
 @contextmanager
-def local_cluster(workers: int | None = None, memory: str | int | None = None, threads: int = 1) -> Iterator[Any]:
+def local_cluster(
+    workers: int | None = None, memory: str | int | None = None, threads: int = 1, security: SecurityOption = "tls"
+) -> Iterator[Any]:
     """Provide a client of worker processes on this machine. No process is left at the end.
 
     Parameters
@@ -83,6 +87,8 @@ def local_cluster(workers: int | None = None, memory: str | int | None = None, t
         Memory limit of each, such as "1GiB" or a number of bytes. Default: an equal share of 80 % of the memory.
     threads : int, default 1
         Threads of each worker.
+    security : {"tls", "none"}
+        Whether the processes use TLS. Dask's own TLS settings come first.
 
     Yields
     ------
@@ -108,7 +114,7 @@ def local_cluster(workers: int | None = None, memory: str | int | None = None, t
             f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(_machine_memory())}.",
             "Give each worker less memory.",
         )
-    tls = dask_settings.security()
+    tls = run_security(security)
     settings = {
         **dask_settings.WORKER,
         **dask_settings.SCHEDULER,

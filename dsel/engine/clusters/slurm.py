@@ -14,11 +14,14 @@ from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import wait_for_workers
+from dsel.engine.clusters.tls import shared_security
 from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError
 
 #: Memory of a job beyond the limit of its worker: for the nanny process.
 NANNY_BYTES = 256 << 20
+#: Without an address, a worker serves its state to all interfaces, even if it has no dashboard.
+NO_PAGES = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 
 
 class SlurmCluster(RemoteCluster[SlurmSection]):
@@ -39,9 +42,12 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
 
         section = self.section
         low, high = section.bounds
-        with dask_settings.applied({**dask_settings.SCHEDULER, **dask_settings.WORKER}):
+        with (
+            dask_settings.applied({**dask_settings.SCHEDULER, **dask_settings.WORKER}),
+            shared_security(section.security, logs, name) as security,
+        ):
             try:
-                cluster = jobqueue.SLURMCluster(**job_options(section, name, logs))
+                cluster = jobqueue.SLURMCluster(**job_options(section, name, logs, security))
             except (OSError, ValueError, RuntimeError) as error:
                 raise ClusterError(f"The scheduler for the Slurm workers did not start: {error}.") from error
             try:
@@ -54,7 +60,7 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
                 cluster.close()
 
 
-def job_options(section: SlurmSection, name: str, logs: Path | None) -> dict[str, Any]:
+def job_options(section: SlurmSection, name: str, logs: Path | None, security: Any | None) -> dict[str, Any]:
     """Return the arguments of dask-jobqueue's `SLURMCluster`, with one worker per job."""
     lines = [*section.prologue]
     variables = {**dask_settings.worker_environment(), **section.environment}
@@ -65,8 +71,8 @@ def job_options(section: SlurmSection, name: str, logs: Path | None) -> dict[str
         "queue": section.queue, "account": section.account, "walltime": section.walltime, "job_name": name,
         "job_extra_directives": section.directives, "job_script_prologue": lines,
         "interface": section.interface, "local_directory": section.local_directory,
-        "log_directory": None if logs is None else str(logs), "worker_extra_args": ["--no-dashboard"],
-        "scheduler_options": {"dashboard_address": section.dashboard}, "security": dask_settings.security(),
+        "log_directory": None if logs is None else str(logs), "worker_extra_args": NO_PAGES,
+        "scheduler_options": {"dashboard_address": section.dashboard}, "security": security,
         "silence_logs": "error",
     }  # fmt: skip
 

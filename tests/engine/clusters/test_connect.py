@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,9 +26,11 @@ from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.slurm import job_options
+from dsel.engine.clusters.tls import shared_security, site_security
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.optional_imports import import_extra
-from dsel.errors import ClusterError, MissingExtraError, OptionError
+from dsel.errors import ClusterError, MissingExtraError, OptionError, OutputError
+from tests.cli_runner import call
 
 
 def section(**keys: Any) -> ClusterSection:
@@ -114,13 +117,24 @@ def test_a_package_that_takes_ctrl_c_for_itself_does_not_keep_it(
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def job_script(security: Any, folder: Path) -> str:
+    pytest.importorskip("dask_jobqueue")
+    from dask_jobqueue.slurm import SLURMJob
+
+    keys = {"workers": 1, "memory": "1GiB"}
+    options = job_options(section(slurm=keys).chosen, "dsel-x", folder, security)  # type: ignore[arg-type]
+    for not_the_jobs in ("scheduler_options", "silence_logs"):
+        del options[not_the_jobs]
+    return str(SLURMJob("tls://h:1", name="w", **options).job_script())
+
+
 def test_a_slurm_section_in_dask_jobqueues_words() -> None:
     pytest.importorskip("dask_jobqueue")
     keys = {"workers": 2, "memory": "2GiB", "threads": 2, "queue": "long", "account": "a1", "walltime": "03:00:00",
             "directives": ["--qos=high"], "prologue": ["module load x"], "environment": {"MODE": "it's"}}  # fmt: skip
     from dask_jobqueue.slurm import SLURMJob
 
-    options = job_options(section(slurm=keys).chosen, "dsel-x", None)  # type: ignore[arg-type]
+    options = job_options(section(slurm=keys).chosen, "dsel-x", None, None)  # type: ignore[arg-type]
     for not_the_jobs in ("scheduler_options", "silence_logs"):
         del options[not_the_jobs]
     script = SLURMJob("tcp://h:1", name="w", **options).job_script()
@@ -129,6 +143,7 @@ def test_a_slurm_section_in_dask_jobqueues_words() -> None:
     assert "module load x\n" in script
     assert """export MODE='it'"'"'s'""" in script
     assert "--memory-limit 2.00GiB" in script
+    assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script  # else it serves its state to all interfaces
 
 
 class _Gateway:
@@ -198,6 +213,54 @@ class TestTls:
                     other = address.replace("tls://", scheme)
                     with pytest.raises(ClusterError, match="No scheduler answers"):
                         answer(section(address={"address": other, "wait": 2}))
+
+    def test_by_default_a_run_has_its_own_certificates(self) -> None:
+        with local_cluster(1, "600MB") as client:
+            address = client.scheduler.address
+            assert address.startswith("tls://")
+            assert all(worker.startswith("tls://") for worker in client.scheduler_info()["workers"])
+            with local_cluster(1, "600MB", security="none") as plain:
+                assert plain.scheduler.address.startswith("tcp://")
+            with pytest.raises(ClusterError, match="No scheduler answers"):
+                answer(section(address={"address": address.replace("tls", "tcp"), "wait": 1}))
+
+    def test_certificates_in_files_are_their_owners_alone_and_are_removed(self, tmp_path: Path) -> None:
+        (tmp_path / "tls-killed").mkdir()
+        with shared_security("tls", tmp_path, "dsel-1") as security:
+            (folder,) = tmp_path.iterdir()
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+            files = set(security.get_tls_config_for_role("worker").values()) - {None}
+            assert {str(path) for path in folder.iterdir()} == files
+            script = job_script(security, tmp_path)
+            assert all(path in script for path in files)
+            assert "PRIVATE KEY" not in script
+        assert list(tmp_path.iterdir()) == []
+        with shared_security("none", tmp_path, "dsel-1") as security:
+            assert security is None
+        (tmp_path / "file").touch()
+        with (
+            pytest.raises(OutputError, match="certificates of the run cannot be written"),
+            shared_security("tls", tmp_path / "file", "dsel-1"),
+        ):
+            pass
+
+    def test_the_command_writes_certificates_that_dasks_own_commands_use(self, tmp_path: Path) -> None:
+        folder = tmp_path / "certificates"
+        code, out, _ = call("tls", folder)
+        assert code == 0
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
+        settings = {name.removeprefix("DASK_").lower().replace("__", "."): v for name, v in variables.items()}
+        with (
+            dask.config.set(settings),
+            LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=1, processes=False, dashboard_address="127.0.0.1:0", protocol=None, security=site_security()
+            ) as cluster,
+        ):
+            assert cluster.scheduler_address.startswith("tls://")
+            assert answer(section(address=cluster.scheduler_address)) == 42
+        assert call("tls", folder)[0] == 73
 
     def test_what_cannot_speak_it_is_refused(self, certificates: dict[str, str]) -> None:
         pytest.importorskip("dask_kubernetes")
