@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsel.data.ingest import ingest_arrays
+from dsel.data.store.segments import MOST_SEGMENTS, begin_append, publish_append, visible_rows
 
 
 def regression(m: int = 600, n: int = 24, seed: int = 0, dtype: str = "float64") -> tuple[Any, Any]:
@@ -25,6 +26,28 @@ def make_store(path: Path, X: Any, Y: Any = None, chunks: tuple[int, int] | None
     """Write arrays as a store."""
     ingest_arrays(X, path, y=Y, chunks=chunks, overwrite=True)
     return path
+
+
+def write_rows(path: Path, X: Any, Y: Any = None) -> None:
+    """Write the rows that a store does not have yet, by hand. Readers see them when they are published."""
+    import zarr
+
+    group = zarr.open_group(path, mode="r+")
+    m = visible_rows(path) or group["X"].shape[0]  # type: ignore[union-attr]
+    rows = {"X": X, **({} if Y is None else {"Y": Y}), **({"weight": np.ones(len(X))} if "weight" in group else {})}
+    for name, values in rows.items():
+        array: Any = group[name]
+        array.resize((len(values), *array.shape[1:]))
+        array.with_config({"write_empty_chunks": True})[m:] = values[m:]
+
+
+def append_rows(path: Path, X: Any, Y: Any = None, most: int = MOST_SEGMENTS) -> None:
+    """Append the rows that a store does not have yet as one segment, in one step."""
+    import zarr
+
+    begin_append(path, visible_rows(path) or zarr.open_group(path)["X"].shape[0])  # type: ignore[union-attr]
+    write_rows(path, X, Y)
+    publish_append(path, len(X), most=most)
 
 
 def count_reads() -> Counter[str]:

@@ -33,9 +33,10 @@ from dsel.data.labels import Labels, as_labels, column_list, require_unique, res
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
+from dsel.data.store.segments import Segment
 from dsel.data.store.sparse import ObsColumns, SparseStore, is_sparse, open_sparse
 from dsel.data.weights import Weights, array_weights, store_weights
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, as_path
 
@@ -96,6 +97,11 @@ class Dataset:
     coordinates: dict[str, Labels] = field(default_factory=dict)
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of each append to the store, in order. Data that are not in a dense store have none."""
+        return self.store.segments if isinstance(self.store, Store) else ()
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights, perhaps 0 for those that do not count."""
         return self.weights is not None or self.row_part is not None
@@ -105,8 +111,19 @@ class Dataset:
 
         On disk a store is replaced as a whole, and each read notices that.
         """
-        if self.tag and group_tag(self.name) != self.tag:
+        if self.tag and group_tag(self.name) != self.tag and not self._only_appended():
             raise DataError(f"{self.name} was replaced while it was read.", "Start again when nothing writes to it.")
+
+    def _only_appended(self) -> bool:
+        """Return whether the store still has the segments that it had, perhaps followed by others."""
+        known = self.store.__dict__.get("segments") if isinstance(self.store, Store) else None
+        if known is None:
+            return False
+        try:
+            now = open_store(self.name).segments
+        except (DataError, MissingInputError):
+            return False
+        return [one.fingerprint() for one in now[: len(known)]] == [one.fingerprint() for one in known]
 
     @property
     def in_memory(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import ceil, prod
 from typing import Any
@@ -16,6 +17,8 @@ from dsel.storage.paths import AnyPath, as_path, walk
 
 SLOW_BYTES = 5 * TARGET_BYTES
 TINY_BYTES = TARGET_BYTES // 40
+#: Segments that are listed at either end of many.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,21 @@ class VariableInfo:
 
 
 @dataclass(frozen=True)
+class SegmentInfo:
+    """Rows [start, stop) that were written together, when, and their fingerprint."""
+
+    start: int
+    stop: int
+    time: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class StoreInfo:
-    """A summary of a store: `absent` lists the chunk files that do not exist, `notes` is advice."""
+    """A summary of a store.
+
+    `absent` lists the chunk files that do not exist, `notes` is advice, and `segments` are the rows of each append.
+    """
 
     path: AnyPath
     variables: tuple[VariableInfo, ...]
@@ -44,6 +60,7 @@ class StoreInfo:
     attributes: dict[str, Any]
     absent: tuple[str, ...]
     notes: tuple[str, ...]
+    segments: tuple[SegmentInfo, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary, ready for JSON."""
@@ -65,6 +82,7 @@ class StoreInfo:
         if self.targets:
             text.append(f"targets: {', '.join(self.targets)}")
         text += [f"{key}: {_short(value)}" for key, value in self.attributes.items()]
+        text += list(_segment_lines(self.segments))
         text += [f"note: {note}" for note in self.notes]
         return text
 
@@ -82,9 +100,10 @@ def describe(path: str | AnyPath) -> StoreInfo:
         variables=variables,
         features=_first(store.features.tolist()),
         targets=_first(store.targets.tolist()),
-        attributes=store.attributes,
+        attributes={key: value for key, value in store.attributes.items() if key != schema.ATTR_SEGMENTS},
         absent=absent,
         notes=tuple(_notes(store, variables[0], absent)),
+        segments=tuple(SegmentInfo(s.start, s.stop, s.time, s.fingerprint()) for s in store.segments),
     )
 
 
@@ -162,6 +181,16 @@ def _notes(store: Store, x: VariableInfo, absent: tuple[str, ...]) -> list[str]:
     if not is_complete(store.path):
         notes.append("not written by dsel: an absent chunk is read as fill values and not reported as lost")
     return notes
+
+
+def _segment_lines(segments: tuple[SegmentInfo, ...]) -> Iterator[str]:
+    """Yield a line for each segment, if there are several; of many only the first and the last ones."""
+    if len(segments) < 2:
+        return
+    yield f"segments: {len(segments)}"
+    shown = segments if len(segments) <= 2 * _SHOWN else (*segments[:_SHOWN], None, *segments[-_SHOWN:])
+    for one in shown:
+        yield "  ..." if one is None else f"  rows {one.start} to {one.stop}, {one.time}, {one.fingerprint}"
 
 
 def _first(labels: list[str], limit: int = 8) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ variable-length strings, the only string type of the Zarr v3 specification.
 A store that dsel has written has `dsel_format` in the attributes of its group. Then *every* chunk exists as a file: an
 absent chunk is lost, and is never read as fill values. In a store that another program has written, an absent chunk has
 the meaning that Zarr defines: fill values.
+
+A store that rows were appended to has `dsel_segments` in the attributes of its group (`dsel.data.store.segments`). Rows
+beyond the last segment belong to an append that is not complete, and do not count.
 """
 
 from __future__ import annotations
@@ -54,6 +57,7 @@ ATTR_GENERATOR: Final = "dsel_generator"  # dict, parameters and true model of g
 ATTR_CLASSES: Final = "dsel_classes"  # dict, for each target that became columns its classes, in their order
 ATTR_TARGETS: Final = "dsel_targets"  # list of str, of a sparse store: the columns of obs that are targets
 ATTR_WEIGHT: Final = "dsel_weight"  # str, of a sparse store: the column of obs with the weights
+ATTR_SEGMENTS: Final = "dsel_segments"  # dict, the rows of each append (dsel.data.store.segments)
 
 METADATA_FILE: Final = "zarr.json"
 

@@ -20,9 +20,10 @@ from dsel.data import schema
 from dsel.data.chunking import bounds
 from dsel.data.store.array import StoredArray, open_array
 from dsel.data.store.reader import Store
+from dsel.data.store.segments import visible_rows
 from dsel.data.store.sparse import SparseStore
 from dsel.errors import DataError, OptionError
-from dsel.storage.paths import list_names
+from dsel.storage.paths import as_path, list_names
 
 #: Stored weights are checked in pieces of this many rows.
 _ROWS = 1 << 20
@@ -82,7 +83,8 @@ def weight_variable(asked: Any, *, has_default: bool) -> str | None:
 def _checked(array: StoredArray, m: int) -> Weights:
     where = f"{array.variable} of {array.path}"
     handle = open_array(array.path, array.variable).array
-    if handle.shape != (m,) or schema.stored_dtype(np.dtype(handle.dtype)) is None:
+    appended = len(handle.shape) == 1 and handle.shape[0] > m and visible_rows(as_path(array.path)) == m
+    if (handle.shape != (m,) and not appended) or schema.stored_dtype(np.dtype(handle.dtype)) is None:
         raise DataError(
             f"{where} has shape {handle.shape} and dtype {handle.dtype}, and X has {m} rows.",
             "Weights are one number for each sample.",

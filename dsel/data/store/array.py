@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dsel._lib.text import shorten
 from dsel.data.chunking import bounds
 from dsel.data.labels import Labels, as_labels
-from dsel.data.schema import ATTR_FORMAT, METADATA_FILE
+from dsel.data.schema import ATTR_FORMAT, ATTR_SEGMENTS, METADATA_FILE
 from dsel.errors import DataError, DselError, OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path, stat, zarr_store
 from dsel.storage.zarr_store import LostChunkError
@@ -230,7 +230,7 @@ def read_labels(path: AnyPath, variable: str, count: int) -> Labels | None:
         warnings.simplefilter("ignore")  # zarr warns about fixed-length strings, which xarray writes
         handle = open_array(str(path), variable)
         try:
-            values = np.asarray(handle.array[...])
+            values = np.asarray(handle.array[:count] if ATTR_SEGMENTS in read_attributes(path) else handle.array[...])
         except DselError:
             raise
         except Exception as error:  # zarr may raise any exception

@@ -31,6 +31,7 @@ from dsel.data.store.array import (
     read_attributes,
     read_labels,
 )
+from dsel.data.store.segments import Segment, read_segments, visible_rows
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
@@ -102,9 +103,15 @@ class Store:
         """The attributes of the group."""
         return read_attributes(self.path)
 
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of each append, in order. Lists the files of the store when it is first used."""
+        with listed_once(self.path):
+            return read_segments(self.path, self.shape[0])
+
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
-        return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name)]
+        return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name, self.shape[0])]
 
     def fingerprint(self, *more: str) -> str:
         """Return a digest that changes when the store is written to.
@@ -172,9 +179,13 @@ def _open_store(path: AnyPath) -> Store:
     has_y = (path / schema.Y).exists()
     y = _open_variable(path, schema.Y) if has_y else None
     (m, n), n_targets = x.array.shape, 0
+    visible = visible_rows(path)
+    if visible is not None and visible > m:
+        raise DataError(f"{path}: X has {m} rows, and {visible} are listed in its segments.", REMEDY)
+    m = visible or m
     if y is not None:
         rows, n_targets = y.array.shape
-        if rows != m:
+        if rows != m and (visible is None or rows < m):
             raise DataError(f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X.")
     store = Store(
         path=path,
@@ -295,10 +306,12 @@ def _require_all_chunks(store: Store) -> None:
         raise DataError(f"{store.path} has lost {len(absent)} chunks: {shorten(absent)}.", REMEDY)
 
 
-def _absent(path: AnyPath, variable: str) -> list[str]:
+def _absent(path: AnyPath, variable: str, rows: int) -> list[str]:
     array = open_array(str(path), variable).array
     present = {entry.key for entry in files_of(path / variable)}
-    counts = [ceil(size / step) for size, step in zip(array.shape, array.shards or array.chunks, strict=True)]
+    by_rows = schema.DIMENSIONS[variable][0] == schema.SAMPLE
+    shape = (min(rows, array.shape[0]), *array.shape[1:]) if by_rows else array.shape
+    counts = [ceil(size / step) for size, step in zip(shape, array.shards or array.chunks, strict=True)]
     keys = (chunk_key(array, index) for index in product(*map(range, counts)))
     return [key for key in keys if key not in present]
 

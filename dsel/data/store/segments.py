@@ -1,0 +1,304 @@
+"""The segments of a store: the row ranges that were written together, one per append.
+
+The attribute `dsel_segments` of the group lists them. It also says how many rows readers see: the arrays may be longer
+while an append runs. A store without the attribute is one segment of all rows. A segment has one fingerprint per
+variable, so that what was computed for its rows is used again as long as they are unchanged.
+
+An append publishes a new segment in three steps, under the lock that keeps other writers out:
+
+1. `begin_append` marks the last row of chunks of each array as being rewritten. From now on the fingerprints of the
+   segments do not depend on it, and readers see the old rows.
+2. The chunks are written. A chunk that holds old rows is replaced as a whole, with the old rows unchanged. Then the
+   arrays get their new shape.
+3. `publish_append` replaces the metadata of the group by one write: readers see the new rows. The old segments keep
+   their fingerprints.
+
+An append that is interrupted before step 3 begins again with step 1. Rows of a segment that were changed in any other
+way give it another fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+from dsel.data import schema
+from dsel.data.store.array import REMEDY, chunk_key, open_array, read_attributes
+from dsel.errors import DataError
+from dsel.storage.paths import AnyPath, as_path, walk, write_bytes
+
+#: Variables over the samples that statistics depend on. A variable that is named explicitly counts as well.
+ROW_VARIABLES: Final = (schema.X, schema.Y, schema.WEIGHT)
+#: Beyond this many segments an append merges small ones.
+MOST_SEGMENTS: Final = 128
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Rows [start, stop) of a store that were written together.
+
+    Parameters
+    ----------
+    start, stop : int
+        The rows.
+    time : str
+        When they were written, ISO 8601, UTC; empty if unknown.
+    known : dict of str to str
+        For each variable what its rows are known by. It changes if the rows were changed other than by an append.
+
+    Examples
+    --------
+    >>> segment = Segment(0, 1000, "2026-08-01T02:00:00+00:00", {"X": "5a1f", "Y": "77c0"})
+    >>> segment.rows, segment.fingerprint("X") == segment.fingerprint("X", "Y")
+    (1000, False)
+    """
+
+    start: int
+    stop: int
+    time: str
+    known: dict[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self.stop - self.start
+
+    def fingerprint(self, *variables: str) -> str:
+        """Return a digest that changes with the rows of these variables, by default of all that are known."""
+        names = variables or tuple(sorted(self.known))
+        text = json.dumps([self.rows, *((name, self.known[name]) for name in names)])
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def visible_rows(path: AnyPath) -> int | None:
+    """Return how many rows readers see, or None for all rows of the arrays. Reads the metadata of the group."""
+    recorded = _recorded(path)
+    return None if recorded is None else int(recorded["segments"][-1]["stop"])
+
+
+def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+    """Return the segments of a store in the order of their rows.
+
+    Parameters
+    ----------
+    path : Path or ObjectPath
+        The store.
+    rows : int
+        The rows of X, for a store that has no list of segments.
+    more : iterable of str
+        Variables over the samples to fingerprint, besides X, Y and weight.
+
+    Raises
+    ------
+    DataError
+        If the list of segments is damaged.
+
+    Notes
+    -----
+    Lists the files of the arrays, and reads no values.
+    """
+    recorded = _recorded(path)
+    files = _files(path, more)
+    if recorded is None:
+        known = {name: one.digest(0, rows) for name, one in files.items()}
+        return (Segment(0, rows, str(read_attributes(path).get(schema.ATTR_CREATED, "")), known),)
+    last = int(recorded["segments"][-1]["stop"]) if recorded["appending"] else None
+    return tuple(_resolve(one, files, last) for one in recorded["segments"])
+
+
+def begin_append(path: str | AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+    """Record that the last row of chunks is about to be rewritten with more rows, and return the segments.
+
+    Parameters
+    ----------
+    path : str or path
+        The store, whose lock the caller holds.
+    rows : int
+        The rows that readers see now.
+    more : iterable of str
+        Variables over the samples besides X, Y and weight that may be used as weights.
+    """
+    path = as_path(path)
+    segments = read_segments(path, rows, more)
+    _write(path, segments, appending=True, more=more)
+    return segments
+
+
+def publish_append(
+    path: str | AnyPath, stop: int, *, time: str | None = None, more: Iterable[str] = (), most: int = MOST_SEGMENTS
+) -> tuple[Segment, ...]:
+    """Make the rows up to `stop` visible as a new segment, and return all segments.
+
+    Parameters
+    ----------
+    path : str or path
+        The store. `begin_append` was called, and all chunks are written.
+    stop : int
+        The rows that readers see from now on.
+    time : str, optional
+        When the rows were written, ISO 8601. By default now.
+    more : iterable of str
+        As for `begin_append`.
+    most : int
+        Beyond this many segments, small ones are merged.
+    """
+    path, more = as_path(path), tuple(more)
+    before = read_segments(path, 0, more)
+    time = time or datetime.now(UTC).isoformat(timespec="seconds")
+    start, files = before[-1].stop, _files(path, more)
+    new = Segment(start, stop, time, {name: one.digest(start, stop) for name, one in files.items()})
+    segments = _merged((*before, new), files, most)
+    _write(path, segments, appending=False, more=more)
+    return segments
+
+
+def compact(path: str | AnyPath, rows: int, most: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
+    """Merge small segments until at most `most` are left, and return them. The caller holds the lock of the store.
+
+    Notes
+    -----
+    No rows are moved. A merged segment is a new one: the next run reads its rows once. What is saved for the others
+    stays.
+    """
+    path = as_path(path)
+    segments = read_segments(path, rows, more)
+    if len(segments) > max(1, most):
+        segments = _merged(segments, _files(path, more), max(1, most))
+        _write(path, segments, appending=False, more=more)
+    return segments
+
+
+def merge_plan(rows: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Return which segments [first, last) become one so that at most `most` are left.
+
+    Of all neighbours, those with the fewest rows together are merged first, and the older ones if several have as few.
+
+    Examples
+    --------
+    >>> merge_plan([1000, 10, 10, 10, 300], 3)
+    [(0, 1), (1, 4), (4, 5)]
+    """
+    groups, sizes = [(i, i + 1) for i in range(len(rows))], list(rows)
+    while len(groups) > most:
+        pairs = [a + b for a, b in pairwise(sizes)]
+        i = pairs.index(min(pairs))
+        groups[i : i + 2] = [(groups[i][0], groups[i + 1][1])]
+        sizes[i : i + 2] = [pairs[i]]
+    return groups
+
+
+def _merged(segments: Sequence[Segment], files: dict[str, _RowFiles], most: int) -> tuple[Segment, ...]:
+    found = []
+    for first, last in merge_plan(
+        [segment.rows for segment in segments], most if len(segments) > most else len(segments)
+    ):
+        group = segments[first:last]
+        if len(group) == 1:
+            found.append(group[0])
+            continue
+        start, stop = group[0].start, group[-1].stop
+        known = {name: one.digest(start, stop) for name, one in files.items()}
+        found.append(Segment(start, stop, group[-1].time, known))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _RowFiles:
+    """The files of one variable: what they are now."""
+
+    array: Any
+    rows: int  # of one file
+    present: dict[str, str]
+
+    def digest(self, start: int, stop: int, tail: int | None = None) -> str:
+        """Return a digest of the files with rows [start, stop). Files with rows from `tail` on are left out."""
+        digest = hashlib.blake2b(self._metadata, digest_size=12)
+        first, last = start // self.rows, -(-stop // self.rows)
+        if tail is not None:
+            last = min(last, tail // self.rows)
+        for i in range(first, last):
+            for key in self._keys(i):
+                digest.update(f"{key}\0{self.present.get(key, 'absent')}\n".encode())
+        return digest.hexdigest()
+
+    def _keys(self, i: int) -> list[str]:
+        across = 1 if self.array.ndim == 1 else -(-self.array.shape[1] // self._width)
+        return [chunk_key(self.array, (i, j)) for j in range(across)]
+
+    @property
+    def _width(self) -> int:
+        return int((self.array.shards or self.array.chunks)[1])
+
+    @cached_property
+    def _metadata(self) -> bytes:
+        """Return the metadata of the array without the number of rows."""
+        metadata = self.array.metadata.to_dict()
+        shape = list(metadata.pop("shape"))[1:]
+        metadata.pop("attributes", None)
+        return json.dumps([shape, metadata], sort_keys=True, default=str).encode()
+
+
+def _files(path: AnyPath, more: Iterable[str]) -> dict[str, _RowFiles]:
+    """Return the files of the variables over the samples that exist."""
+    found = {}
+    for name in dict.fromkeys((*ROW_VARIABLES, *more)):
+        if not (path / name / schema.METADATA_FILE).is_file():
+            continue
+        handle = open_array(str(path), name)
+        present = {entry.key: f"{entry.size} {entry.tag}" for entry in walk(path / name)}
+        found[name] = _RowFiles(handle.array, handle.files[0], present)
+    return found
+
+
+def _resolve(one: dict[str, Any], files: dict[str, _RowFiles], tail: int | None) -> Segment:
+    """Return a recorded segment: a variable whose files are as recorded is known by its old name."""
+    start, stop = int(one["start"]), int(one["stop"])
+    known = {}
+    for name, files_of in files.items():
+        before, was = one["variables"].get(name, ("", ""))
+        now = files_of.digest(start, stop, tail)
+        known[name] = before if now == was else files_of.digest(start, stop)
+    return Segment(start, stop, str(one["time"]), known)
+
+
+def _recorded(path: AnyPath) -> dict[str, Any] | None:
+    """Return the list of segments as it is in the attributes, or None. Raises DataError."""
+    recorded = read_attributes(path).get(schema.ATTR_SEGMENTS)
+    if recorded is None:
+        return None
+    try:
+        edges = [(int(one["start"]), int(one["stop"])) for one in recorded["segments"]]
+        whole = all(isinstance(one["variables"], dict) and one["time"] is not None for one in recorded["segments"])
+        appending = bool(recorded["appending"])
+    except (LookupError, TypeError, ValueError):
+        edges, whole, appending = [], False, False
+    if not whole or not edges or edges[0][0] or any(a >= b for a, b in edges) or _gaps(edges):
+        raise DataError(f"The list of segments of {path} is damaged.", REMEDY)
+    return {"appending": appending, "segments": recorded["segments"]}
+
+
+def _gaps(edges: list[tuple[int, int]]) -> bool:
+    return any(a[1] != b[0] for a, b in pairwise(edges))
+
+
+def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool, more: Iterable[str]) -> None:
+    """Replace the list of segments in the metadata of the group, by one write."""
+    files, tail = _files(path, more), segments[-1].stop if appending else None
+    listed = [
+        {
+            "start": one.start, "stop": one.stop, "time": one.time,
+            "variables": {name: (known, files[name].digest(one.start, one.stop, tail))
+                          for name, known in one.known.items() if name in files},
+        }
+        for one in segments
+    ]  # fmt: skip
+    file = path / schema.METADATA_FILE
+    metadata = json.loads(file.read_text())
+    attributes = {**metadata.get("attributes", {}), schema.ATTR_SEGMENTS: {"appending": appending, "segments": listed}}
+    write_bytes(file, json.dumps({**metadata, "attributes": attributes}, indent=2).encode())
