@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from pipelines.papers import greedy_rls_curves, heuristic_tables, mnist5_all, pocss_table_1, poss_optima, poss_table_2
+from pipelines.papers.greedy_rls import curves as greedy_rls_curves
+from pipelines.papers.greedy_rls import mnist5_all
+from pipelines.papers.heuristic_search import tables as heuristic_tables
+from pipelines.papers.pocss import table_1 as pocss_table_1
+from pipelines.papers.poss import optima as poss_optima
+from pipelines.papers.poss import table_2 as poss_table_2
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 

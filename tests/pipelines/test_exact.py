@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.benchmarks import certificate
-from pipelines.papers import heuristic_tables, poss_optima
+from pipelines.papers.heuristic_search import tables as heuristic_tables
+from pipelines.papers.poss import optima as poss_optima
 
 
 def test_the_optimum_of_sonar_is_proved(capsys: pytest.CaptureFixture[str]) -> None:

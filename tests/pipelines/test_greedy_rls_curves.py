@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.papers import greedy_rls_curves
-from pipelines.papers.greedy_rls_curves import (
+from pipelines.papers.greedy_rls import curves as greedy_rls_curves
+from pipelines.papers.greedy_rls.curves import (
     Curves,
     enough_features,
     findings,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.papers import poss_table_2
 from pipelines.papers.__main__ import app
+from pipelines.papers.poss import table_2 as poss_table_2
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,8 +20,8 @@ from dsel.search.greedy.omp import omp
 from dsel.search.greedy.rfe import rfe
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.search import Poss, paper_iterations
-from pipelines.papers import penalized
 from pipelines.papers.datasets import load, missing
+from pipelines.papers.poss import penalized
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.processes import map_processes
 from pipelines.table import json_line, text_table

@@ -1,0 +1,1 @@
+"""Feng, Qian, Tang, "Unsupervised feature selection by Pareto optimization", AAAI 2019."""

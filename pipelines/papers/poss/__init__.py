@@ -1,0 +1,1 @@
+"""Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015."""
