@@ -172,6 +172,8 @@ class Requirements:
         How many Gram matrices one partial result of the pass holds: one for each part of the rows, or one.
     row_bytes : int
         Bytes of the parts of the rows, which every worker holds.
+    columns_entered : int, optional
+        How many columns enter a subset at least, where that is more than k.
     notes : tuple of str
         Remarks for the user of the plan.
     """
@@ -185,6 +187,7 @@ class Requirements:
     cross_validation: CrossValidation | None = None
     gram_sums: int = 1
     row_bytes: int = 0
+    columns_entered: int | None = None
     notes: tuple[str, ...] = ()
 
 

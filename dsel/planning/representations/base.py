@@ -67,6 +67,8 @@ class ProblemShape:
         The method needs all of K.
     eigen_factor : bool
         The method needs K, or W with K = W'W, in this process.
+    columns_entered : int, optional
+        Columns that enter a subset of the search at least, where these are more than k.
     """
 
     m: int
@@ -81,6 +83,12 @@ class ProblemShape:
     lookahead: int = 0
     whole_gram: bool = False
     eigen_factor: bool = False
+    columns_entered: int | None = None
+
+    @property
+    def least_entered(self) -> int:
+        """Return how many columns enter a subset of the search at least."""
+        return self.columns_entered or self.k
 
     @classmethod
     def of(cls, dataset: Dataset, k: int, requirements: Requirements) -> ProblemShape:
@@ -91,7 +99,7 @@ class ProblemShape:
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
             requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
-            requirements.eigen_factor,
+            requirements.eigen_factor, requirements.columns_entered,
         )  # fmt: skip
 
     @property

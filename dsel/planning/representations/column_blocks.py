@@ -166,7 +166,7 @@ class InColumnBlocks(ColumnRepresentation):
 
     @property
     def passes(self) -> int:
-        """Return the passes for the norms, leading rows, Gram rows of k columns, and where Y = X for X X' and M."""
+        """Return the passes for the norms, leading rows, Gram rows, and where Y = X for X X' and M."""
         return (1 if self.shape.N else 4) + bool(self.leading_rows) + self._row_passes
 
     @property
@@ -201,14 +201,15 @@ class InColumnBlocks(ColumnRepresentation):
 
     @property
     def planned_counts(self) -> dict[str, int]:
-        """Return the counts if only k columns ever enter a solution, the least."""
-        return {"columns_entered": self.shape.k, "row_passes": self._row_passes}
+        """Return the counts if only the least number of columns enter a solution."""
+        return {"columns_entered": self.shape.least_entered, "row_passes": self._row_passes}
 
     def notes(self) -> Iterator[str]:
         """Say that the number of passes depends on the search."""
         yield (
             f"a pass computes {self.shape.rows_per_pass} Gram rows, one per column that enters a solution; the plan "
-            f"counts {self.shape.k} columns, the least; a column that is alone in its batch takes a pass of its own"
+            f"counts {self.shape.least_entered} columns, the least; a column that is alone in its batch takes a pass "
+            "of its own"
         )
 
     def prepare(
@@ -255,8 +256,8 @@ class InColumnBlocks(ColumnRepresentation):
 
     @property
     def _row_passes(self) -> int:
-        """Return the passes for the Gram rows of k columns."""
-        return math.ceil(self.shape.k / self.shape.rows_per_pass)
+        """Return the passes for the Gram rows of the columns that enter at least."""
+        return math.ceil(self.shape.least_entered / self.shape.rows_per_pass)
 
     @property
     def _fetched_bytes(self) -> int:

@@ -8,7 +8,7 @@ worker and one subset at a time, the search is POSS.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -197,6 +197,15 @@ class SlicedPposs:
                 if len(S) <= self.k and f < before:
                     self._trace.append(Improvement(stop, len(S), f))
                     self.last_gain = self.iteration
+
+    def offer(self, S: Iterable[int]) -> bool:
+        """Offer the archive a subset from elsewhere, and return whether it was archived."""
+        members = tuple(sorted(S))
+        value, before = self.objective.value(members), self.best_value
+        archived = self.archive.offer(members, value)
+        if archived and len(members) <= self.k and value < before:
+            self._trace.append(Improvement(self.iteration, len(members), value))
+        return archived
 
     def drain_events(self) -> list[tuple[Subset, float]]:
         """Return what the archive has accepted since the last call, for a journal."""

@@ -22,9 +22,12 @@ class SliceRunner:
     """
 
     def __init__(
-        self, objective: Objective, k: int, seed: int, isolation: Isolation = "none", memory: int = 8 << 30
-    ) -> None:
-        self._poss = Poss(objective, k, seed=seed, isolation=isolation, memory_limit=memory)
+        self, objective: Objective, k: int, seed: int, isolation: Isolation = "none", exchange_every: int = 0,
+        memory: int = 8 << 30,
+    ) -> None:  # fmt: skip
+        self._poss = Poss(
+            objective, k, seed=seed, isolation=isolation, exchange_every=exchange_every, memory_limit=memory
+        )
 
     def run(self, part: Slice) -> tuple[tuple[Subset, float], ...]:
         """Run the iterations of a slice, and return (subset, f) of solutions that the snapshot does not contain."""

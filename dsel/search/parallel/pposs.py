@@ -15,6 +15,7 @@ from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto.search import load_pareto_kernels
+from dsel.search.pareto.warm_start import warm_start
 
 
 class PpossOptions(WorkerOptions):
@@ -58,16 +59,22 @@ def run(task: SearchTask) -> SearchOutcome:
         else:
             search = Pposs.restore(task.state, own_isolation(task))
         return run_evaluations(task, search, stop)
-    load_pareto_kernels(task.objective, loop=run_rounds)
-    whole_rounds = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
+    every = options.exchange_interval(task.objective)
+    load_pareto_kernels(task.objective, every, run_rounds)
     if task.state is None:
-        settings = {"processors": N, "seed": task.seed, "isolation": options.isolation, "memory_limit": options.memory}
-        rounds = PpossRounds(task.objective, task.k, **settings)
+        rounds = PpossRounds(
+            task.objective, task.k, processors=N, seed=task.seed, isolation=options.isolation, exchange_every=every,
+            memory_limit=options.memory,
+        )  # fmt: skip
     else:
         rounds = PpossRounds.restore(task.objective, task.state, options.memory)
     rounds.warm_up()
+    if task.state is None:
+        stop = warm_start(rounds, options, task.seed, stop)
+    whole_rounds = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
     ended = drive(rounds, whole_rounds, task.on_slice)
-    return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()))
+    notes = options.notes(task.objective)
+    return SearchOutcome(rounds.front(), rounds.trace, rounds.iteration, ended, dict(rounds.counts()), notes=notes)
 
 
 METHOD = Method(

@@ -23,6 +23,7 @@ from dsel.search.parallel.on_workers import (
 )
 from dsel.search.parallel.worker_tasks import RunSlices
 from dsel.search.pareto.search import load_pareto_kernels
+from dsel.search.pareto.warm_start import warm_start
 
 log = logging.getLogger("dsel")
 
@@ -49,24 +50,26 @@ def run(task: SearchTask) -> SearchOutcome:
         else:
             search = AsyncPposs.restore(task.state, own_isolation(task))
         return run_evaluations(task, search, stop)
-    if load_pareto_kernels(objective):
-        _compile_slices()
+    every = options.exchange_interval(objective)
+    if load_pareto_kernels(objective, every):
+        _compile_slices(every)
     if task.state is None:
         sliced = SlicedPposs(objective, task.k, seed=task.seed, isolation=options.isolation)
+        stop = warm_start(sliced, options, task.seed, stop)
     else:
         sliced = SlicedPposs.restore(objective, task.state)
     if not objective.has_gram:
         log.info("the rows of a wide matrix are in this process: the search is, too")
         task = replace(task, executor=SerialExecutor, shared_folder=None)
     with objective_for_workers(task) as shared:
-        slices = RunSlices(shared, task.k, task.seed, options.isolation, options.memory)
-        return run_on_workers(task, sliced, slices, stop)
+        slices = RunSlices(shared, task.k, task.seed, options.isolation, every, options.memory)
+        return replace(run_on_workers(task, sliced, slices, stop), notes=options.notes(objective))
 
 
-def _compile_slices() -> None:
+def _compile_slices(exchange_every: int) -> None:
     """Compile what a slice needs before any clock runs. Workers on this machine find it in the cache."""
     smallest = DenseObjective(np.eye(2), np.ones((2, 1)), 3.0)
-    SliceRunner(smallest, 1, 0).run(Slice(0, 1, (((0,), 2.0),)))
+    SliceRunner(smallest, 1, 0, exchange_every=exchange_every).run(Slice(0, 1, (((0,), 2.0),)))
 
 
 METHOD = Method(

@@ -19,21 +19,24 @@ class PpossRounds(Poss):
     """PPOSS with N = `processors` offspring per round, in this process.
 
     Draws are those of `dsel.search.parallel.synchronous.Pposs`. With N = 1 the search is `Poss` step by step.
-    `iteration` counts offspring: N times the rounds.
+    `iteration` counts offspring: N times the rounds. With `exchange_every`, an exchange search follows each round that
+    has an offspring whose number is a multiple of it.
     """
 
     _loop: Any = run_rounds
 
     def __init__(
         self, objective: Objective, k: int, *, processors: int, seed: int = 0, isolation: Isolation = "none",
-        memory_limit: int = 8 << 30,
+        exchange_every: int = 0, memory_limit: int = 8 << 30,
     ) -> None:  # fmt: skip
         if processors < 1:
             raise OptionError(f"processors is {processors}.", "A round has at least one offspring.")
-        super().__init__(objective, k, seed=seed, isolation=isolation, memory_limit=memory_limit)
+        super().__init__(
+            objective, k, seed=seed, isolation=isolation, exchange_every=exchange_every, memory_limit=memory_limit
+        )
         self.processors = self._offspring = processors
-        if processors > self._memory[archive.TRACE].shape[0]:  # each may be an improvement
-            self._memory.put(archive.TRACE, np.zeros((processors, 3)))
+        if 2 * processors > self._memory[archive.TRACE].shape[0]:  # each offspring and exchange may be an improvement
+            self._memory.put(archive.TRACE, np.zeros((2 * processors, 3)))
         flips = self._memory[archive.CDF].size
         self._survivors = np.zeros((processors, 2 + 2 * k + flips), np.int64)
 
@@ -69,7 +72,7 @@ class PpossRounds(Poss):
             elif status != archive.FULL:
                 return bool(status == archive.TARGET_REACHED)
             if self.isolation != "none":  # each offspring may have its own class
-                self._make_room(int(self._count[archive.MEMBERS]) + self.processors)
+                self._make_room(int(self._count[archive.MEMBERS]) + 2 * self.processors)
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs."""
@@ -84,7 +87,7 @@ class PpossRounds(Poss):
         """Return the search of a saved state."""
         search = cls(
             objective, state["k"], processors=state["processors"], seed=state["seed"],
-            isolation=state.get("isolation", "none"), memory_limit=memory_limit,
+            isolation=state.get("isolation", "none"), exchange_every=state["exchange_every"], memory_limit=memory_limit,
         )  # fmt: skip
         search._resume(state)
         return search

@@ -17,6 +17,7 @@ from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables
 from dsel.search.pareto.kernel import (
     BAND,
+    exchange_search,
     flipped_size,
     missing_inputs,
     offspring_value,
@@ -43,14 +44,14 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
     slots, candidate = int_matrix(P, archive.SLOT), int_vector(P, archive.CANDIDATE)
-    k, seed = rules[archive.LIMIT], rules[archive.SEED]
+    k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     most = int_vector(P, archive.FREE).shape[0]
     members_at, flips_at = 2, 2 + 2 * k
     while count[archive.ITERATION] < until:
-        if count[archive.TRACED] + processors > trace.shape[0]:
+        if count[archive.TRACED] + 2 * processors > trace.shape[0]:
             return archive.FULL
-        if rules[archive.MIN_INDEX] and count[archive.MEMBERS] + processors + 2 > most:
+        if rules[archive.MIN_INDEX] and count[archive.MEMBERS] + 2 * processors + 2 > most:
             return archive.FULL
         t = count[archive.ITERATION]
         parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * count[archive.MEMBERS])]
@@ -89,6 +90,10 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
             _insert_survivor(P, parent, archived, survivors[i])
             # Once the parent is removed, another subset may take its slot.
             archived = archived and slots[parent_class, parent_size] == parent
+        if every > 0:  # one search for each multiple of `every` among the offspring of the round
+            due = ((t + 1) * processors + every - 1) // every - (t * processors + every - 1) // every
+            for i in range(due):
+                exchange_search(P, t, processors + 2 * i)
         count[archive.ITERATION] = t + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED

@@ -141,6 +141,8 @@ class RunSlices:
         Seed of all draws.
     isolation : {"none", "min-index"}
         Subsets compete only with subsets of the same isolation value.
+    exchange_every : int
+        Iterations between two exchange searches; 0 for never.
     memory : int
         Bytes for the tables of one archive. A worker has one archive per slice that it runs at the same time.
     run : str
@@ -156,6 +158,7 @@ class RunSlices:
     k: int
     seed: int
     isolation: Isolation = "none"
+    exchange_every: int = 0
     memory: int = 8 << 30
     run: str = field(default_factory=lambda: uuid4().hex)
 
@@ -166,7 +169,7 @@ class RunSlices:
             runner = idle.pop() if idle else None  # no other thread may use it now
         if runner is None:
             opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
-            runner = SliceRunner(opened, self.k, self.seed, self.isolation, self.memory)
+            runner = SliceRunner(opened, self.k, self.seed, self.isolation, self.exchange_every, self.memory)
         start = time.perf_counter()
         found = runner.run(task.payload)
         seconds = time.perf_counter() - start

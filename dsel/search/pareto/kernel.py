@@ -336,12 +336,12 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     return found, columns
 
 
-@compiled("void(i8[::1], i8)")
-def exchange_search(P: ArchiveTables, iteration: Int) -> None:
+@compiled("void(i8[::1], i8, i8)")
+def exchange_search(P: ArchiveTables, iteration: Int, slot: Int) -> None:
     """Perturb an archived subset, search from it by exchanges, and offer the local optimum to the archive.
 
     With probability 3/4 the subset is the largest one of at most k columns, else any. With probability 1/8 only its
-    size is kept, else between 95 % and 70 % of its columns. The draws are those of slots 1 and 2 of the iteration.
+    size is kept, else between 95 % and 70 % of its columns. The draws are those of `slot` and `slot` + 1.
     """
     count = int_vector(P, archive.COUNT)
     order = int_vector(P, archive.ORDER)
@@ -352,7 +352,7 @@ def exchange_search(P: ArchiveTables, iteration: Int) -> None:
     flips = int_vector(P, archive.FLIPS)
     members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
     k = rules[archive.LIMIT]
-    state = stream(rules[archive.SEED], iteration, np.int64(1))
+    state = stream(rules[archive.SEED], iteration, slot)
     parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
     if uniform(state, np.int64(1)) < 0.75:
         for i in range(count[archive.MEMBERS]):
@@ -361,7 +361,7 @@ def exchange_search(P: ArchiveTables, iteration: Int) -> None:
     size = status[parent, layout.SIZE] if status[parent, layout.SIZE] > 0 else k
     share = 1.0 if uniform(state, np.int64(2)) < 0.125 else 0.05 + 0.25 * uniform(state, np.int64(3))
     spare = free[free.shape[0] - count[archive.MEMBERS] - 1]
-    perturb(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, np.int64(2)))
+    perturb(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, slot + 1))
     local_search(P, spare, candidate)
     found = int_matrix(P, layout.S)
     n_flips = np.int64(0)
@@ -434,7 +434,7 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
                         continue
                 try_insert(P, parent, n_flips)
         if exchanging:
-            exchange_search(P, iteration)
+            exchange_search(P, iteration, np.int64(1))
         count[archive.ITERATION] = iteration + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from dsel.config.import_path import load_function
 from dsel.config.types import Float, Int
@@ -16,6 +16,7 @@ from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.options import Options
 from dsel.search.pareto.archive_memory import check_tables, first_slots
 from dsel.search.pareto.search import paper_iterations
+from dsel.search.pareto.warm_start import WarmStart, path_size
 
 
 class StopOptions(Options):
@@ -53,11 +54,26 @@ class StopOptions(Options):
         return Stop(iterations, self.seconds, target, self.patience, self.bound)
 
 
+#: Iterations between two exchange searches, by default.
+EXCHANGE_EVERY = 1000
+
+
 class ArchiveOptions(StopOptions):
     """Options of every search that keeps an archive.
 
+    The published algorithm has ``warm_start: none`` and ``exchange_every: 0``. The defaults only add solutions to its
+    archive, so its guarantee holds. With a custom criterion or isolation function, the search is the published one.
+
     Parameters
     ----------
+    warm_start : {"forward", "exchange", "none"}
+        What the archive is offered first: the path of forward selection, or the best result of exchange search. With
+        "forward" the result is never worse than that of forward selection.
+    restarts : int
+        Random starts of the exchange search of `warm_start`.
+    exchange_every : int, optional
+        Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default 1000
+        where the whole Gram matrix is in memory, and 0 elsewhere.
     isolation : {"none", "min-index"} or callable
         Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
         columns. A job file names it as package.module:function.
@@ -65,6 +81,9 @@ class ArchiveOptions(StopOptions):
         Bytes that the tables of the archive may take.
     """
 
+    warm_start: WarmStart = "forward"
+    restarts: Int = Field(10, ge=1)
+    exchange_every: Int | None = Field(None, ge=0)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
     memory: Int = Field(8 << 30, gt=0)
 
@@ -84,8 +103,37 @@ class ArchiveOptions(StopOptions):
         """Return whether a user's function is called for each subset: a criterion, or an isolation function."""
         return criterion or callable(self.isolation)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_recombination(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "recombination" in values:
+            raise ValueError("recombination was removed: exchange_every brings more")
+        return values
+
     def conflict(self, criterion: bool) -> str:
+        if "restarts" in self.model_fields_set and self.warm_start != "exchange":
+            return "restarts: only with warm_start: exchange"
+        extras = self._asked_extras() if self.calls_function(criterion) else ""
+        if extras:
+            return needs_no_function(extras)
         return needs_no_function("target_r2") if criterion and self.target_r2 is not None else ""
+
+    def _asked_extras(self) -> str:
+        """Return the names of the asked options that add solutions to the archive."""
+        asked = {"warm_start": self.warm_start != "none", "exchange_every": bool(self.exchange_every)}
+        return ", ".join(name for name, is_asked in asked.items() if is_asked and name in self.model_fields_set)
+
+    def exchange_interval(self, objective: Objective) -> int:
+        """Return the iterations between two exchange searches on an objective; 0 for none."""
+        if self.exchange_every is None:
+            return EXCHANGE_EVERY if objective.has_gram else 0
+        return self.exchange_every
+
+    def notes(self, objective: Objective) -> tuple[str, ...]:
+        """Return what the user should know about the search on an objective."""
+        if self.exchange_every is None and not objective.has_gram:
+            return ("the search made no exchange searches, which need the whole Gram matrix in memory",)
+        return ()
 
     def requirements(self, problem: ProblemSummary) -> Requirements:
         """Return what an archive over this problem needs.
@@ -99,9 +147,17 @@ class ArchiveOptions(StopOptions):
             return Requirements(seconds=self.seconds)
         if not callable(self.isolation):
             self._check_memory(problem)
+        needs_gram = callable(self.isolation) or bool(self.exchange_every)
         return Requirements(
-            whole_gram=callable(self.isolation), table_slots=first_slots(problem.k), seconds=self.seconds
-        )
+            whole_gram=needs_gram, table_slots=first_slots(problem.k), seconds=self.seconds,
+            columns_entered=self._columns_entered(problem),
+        )  # fmt: skip
+
+    def _columns_entered(self, problem: ProblemSummary) -> int | None:
+        """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""
+        free = problem.n - problem.included - problem.excluded
+        size = path_size(problem.k - problem.included, has_gram=False, limited=self.seconds is not None)
+        return None if self.warm_start != "forward" else problem.included + min(size, free)
 
     def _check_memory(self, problem: ProblemSummary) -> None:
         k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded

@@ -9,8 +9,9 @@ import numpy as np
 from dsel._lib.jit import is_compiled
 from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
+from dsel.search.greedy.forward import forward
 from dsel.search.pareto import kernel
-from dsel.search.pareto.poss import warm_start
+from dsel.search.pareto.options import EXCHANGE_EVERY
 from dsel.search.pareto.search import Poss
 
 #: The trial has at most this many columns, columns to choose, and iterations.
@@ -35,15 +36,20 @@ def seconds_per_iteration(n: int, k: int, n_targets: int, iterations: int) -> fl
     float or None
         None for more than 64 columns to choose, and while the search is not compiled on this machine.
     """
-    if k > _MAX_K or not is_compiled(kernel.run):
+    if k > _MAX_K or not (is_compiled(kernel.run) and is_compiled(kernel.exchange_search)):
         return None
     n, k = min(n, _MAX_COLUMNS), min(k, n)
     keeps_moments = not 0 < n_targets <= FEW_TARGETS
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3 * k + 10, n))
     Y = X if keeps_moments else X @ rng.normal(size=(n, n_targets)) + rng.normal(size=(X.shape[0], n_targets))
-    search = Poss(DenseObjective(X.T @ X, None if keeps_moments else X.T @ Y, float(np.vdot(Y, Y))), k)
-    warm_start(search, "forward")
+    search = Poss(
+        DenseObjective(X.T @ X, None if keeps_moments else X.T @ Y, float(np.vdot(Y, Y))),
+        k,
+        exchange_every=EXCHANGE_EVERY,
+    )
+    for point in forward(search.objective, min(2 * k - 1, n)).front[1:]:
+        search.offer(point.members)
     tried = min(_MAX_ITERATIONS, iterations)
     search.advance(tried)
     began = time.perf_counter()
