@@ -42,6 +42,8 @@ class Objective(Protocol):
         B = X'Y; None where Y = X or only M is known.
     moments : (n, n) array or None
         M, where it does not follow from K and cross.
+    target_gram : (N, N) array or None
+        Y'Y of what the included columns leave of the targets, loaded when it is first asked for; None without access.
     c : float
         f of the empty set: ||Y||_F^2 less what the included columns explain.
     lam : float
@@ -73,6 +75,8 @@ class Objective(Protocol):
     def cross(self) -> Floats | None: ...
     @property
     def moments(self) -> Floats | None: ...
+    @property
+    def target_gram(self) -> Floats | None: ...
     @property
     def c(self) -> float: ...
     @property

@@ -52,6 +52,8 @@ class DenseObjective(SharedMethods):
         Share of `scale` at or below which a column depends on others.
     moments : (n, n) array, optional
         M, where it does not follow from K and cross.
+    load_target_gram : callable, optional
+        Returns Y'Y (N, N), for best-first search. Copies in other processes are without it.
 
     Raises
     ------
@@ -77,6 +79,7 @@ class DenseObjective(SharedMethods):
     total: float = float("nan")
     tolerance: float = DEPENDENCE_TOLERANCE
     moments: Floats | None = None
+    load_target_gram: Callable[[], Floats] | None = None
 
     def __post_init__(self) -> None:
         n = self.K.shape[0]
@@ -93,8 +96,9 @@ class DenseObjective(SharedMethods):
             object.__setattr__(self, "total", self.c)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the tables of addresses: they are valid in this process only."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_gram_table", "_moment_table")}
+        """Leave out what is valid in this process only: the tables of addresses, and access to the data."""
+        kept = {name: v for name, v in self.__dict__.items() if name not in ("_gram_table", "_moment_table")}
+        return {**kept, "load_target_gram": None}
 
     @cached_property
     def M(self) -> Floats:
@@ -103,6 +107,11 @@ class DenseObjective(SharedMethods):
             return self.moments
         B = self.K if self.cross is None else self.cross
         return np.ascontiguousarray(B @ B.T)
+
+    @cached_property
+    def target_gram(self) -> Floats | None:
+        """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
+        return None if self.load_target_gram is None else self.load_target_gram()
 
     @property
     def few_targets(self) -> int:
@@ -189,6 +198,7 @@ class DenseObjective(SharedMethods):
             total=self.total,
             tolerance=self.tolerance,
             moments=np.ascontiguousarray(self.M[np.ix_(keep, keep)]) if needs_moments else None,
+            load_target_gram=self.load_target_gram,
         )
 
     def condition(self, include: Sequence[int]) -> DenseObjective:
@@ -224,4 +234,17 @@ class DenseObjective(SharedMethods):
             total=self.total,
             tolerance=self.tolerance,
             moments=moments,
+            load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
         )
+
+    def _left_of_targets(self, I: Ints) -> Callable[[], Floats]:
+        """Return a function that returns Y'Y of what the local columns I leave of the targets."""
+
+        def load() -> Floats:
+            assert self.cross is not None
+            assert self.load_target_gram is not None
+            B_I = self.cross[I]
+            explained = B_I.T @ np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), B_I)
+            return np.asarray(self.load_target_gram() - explained)
+
+        return load

@@ -251,11 +251,9 @@ class OnDemandObjective(SharedMethods):
         return (self.factor.F[:, self.columns], D) if isinstance(self.factor, InMemoryFactor) else None
 
     @cached_property
-    def target_gram(self) -> Floats:
-        """(N, N) Y'Y, of what the included columns leave of the targets. Errors: OptionError."""
-        if self._load_target_gram is None:
-            raise OptionError("The objective was made without Y'Y of its targets.")
-        return self._load_target_gram()
+    def target_gram(self) -> Floats | None:
+        """(N, N) Y'Y of what the included columns leave of the targets, or None if it cannot be loaded."""
+        return None if self._load_target_gram is None else self._load_target_gram()
 
     @property
     def moment_diagonal(self) -> Floats:
@@ -440,15 +438,19 @@ class OnDemandObjective(SharedMethods):
 
         def load_target_gram() -> Floats:
             assert self.cross is not None
+            assert self._load_target_gram is not None
             B_I = self.cross[I]
-            return np.asarray(self.target_gram - B_I.T @ np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
+            return np.asarray(
+                self._load_target_gram() - B_I.T @ np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), B_I)
+            )
 
         return OnDemandObjective(
             self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam,
             target_operator=self.target_operator, moment_diagonal=moment_diagonal, columns=self.columns[rest],
             leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
             row_cache_bytes=self.row_cache_bytes, included=self.included + tuple(int(j) for j in self.columns[I]),
-            scale=self.scale[rest], total=self.total, update=update, load_target_gram=load_target_gram,
+            scale=self.scale[rest], total=self.total, update=update,
+            load_target_gram=None if self._load_target_gram is None else load_target_gram,
         )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from dsel.planning.representations.choice import candidates
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
+from tests.oracles.literal_astar import literal_astar
 from tests.stores import count_reads, make_store, reads_so_far
 
 Force = Callable[..., None]
@@ -121,6 +122,34 @@ def test_column_blocks_do_what_the_gram_matrix_does(force: Force, tmp_path: Path
         assert found.error == pytest.approx(expected.error, rel=1e-9)
         np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=1e-8)
         assert found.constant == expected.constant
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weighted_best_first_search_is_the_published_one_on_every_representation(force: Force, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((25, 8)) @ (np.eye(8) + 0.7 * rng.standard_normal((8, 8)))
+    Y = X @ rng.standard_normal((8, 3)) + 3 * rng.standard_normal((25, 3))  # much of Y is outside the span of X
+    force("gram")
+    best = dsel.select(X, Y, k=3, method="branch-and-bound", preprocess="none").error
+    for gamma in (0.4, 1.0, 3.0):
+        expected = literal_astar(X, Y, 3, gamma)
+        for name in ("gram", "tiled-gram", "column-blocks"):
+            force(name)
+            found = dsel.select(X, Y, k=3, method="astar", gamma=gamma, preprocess="none")
+            assert tuple(sorted(found.indices)) == expected
+            assert found.error - found.counts["suboptimality"] <= best * (1 + 1e-9)
+
+
+def test_a_search_that_ends_early_is_not_worse_than_forward_selection(force: Force) -> None:
+    X, Y = data("wide")
+    for name in ("gram", "column-blocks"):
+        force(name)
+        greedy = dsel.select(X, Y, k=4, method="forward")
+        found = dsel.select(X, Y, k=4, method="astar", nodes=1)
+        assert found.ended == "iterations"
+        assert len(found) == 4
+        assert found.error <= greedy.error * (1 + 1e-12)
+        assert any("above that of the best subset" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
+from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
+from dsel.passes.column_statistics import target_gram
 from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass
 from dsel.passes.gram import gram_pass, gram_statistics, means_pass
 from dsel.passes.statistics import Statistics
@@ -130,7 +134,12 @@ def prepare_gram(
 ) -> Prepared:
     """Return the problem with a Gram matrix that is already computed."""
     fit = row_fit(dataset, request, statistics, engine)
-    return Prepared(statistics, lambda lam: statistics.objective(request.preprocess, lam), fit, folds=folds)
+    load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
+
+    def objective(lam: float) -> Objective:
+        return replace(statistics.objective(request.preprocess, lam), load_target_gram=load)
+
+    return Prepared(statistics, objective, fit, folds=folds)
 
 
 def cached_gram_statistics(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import Field, model_validator
 
+from dsel._lib.tolerances import MARGIN
 from dsel.config.types import Bool, Float, Int
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.astar.partial_expansion import WideAStar
@@ -94,10 +96,26 @@ def run(task: SearchTask) -> SearchOutcome:
     if search.memory_full:
         ended = "memory"
     ended = "goal" if search.done else ended
-    if not (search.done or wide):  # an unfinished search has few subsets of k columns
+    if not search.done:  # an unfinished search has few subsets of k columns
         search.offer(forward(objective, task.k).best(task.k).members)
+        search.complete()
+    search.sharpen()
     counts = {**search.limits(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
+    if math.isfinite(search.weighted_suboptimality):
+        counts["weighted_suboptimality"] = search.weighted_suboptimality
+    notes = (*search.notes(), *_how_good(search))
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
+
+
+def _how_good(search: AStar) -> Iterator[str]:
+    """Yield what is known about an answer that may not be the best one: eq. (12), and Theorem 6 or epsilon."""
+    b, error = search.suboptimality, search.objective.value(search.answer)
+    if b <= MARGIN * search.total:
+        return
+    yield f"the error is at most {b:.6g} above that of the best subset ({b / error:.1%} of it; eq. 12 of the paper)"
+    weighted, by = search.weighted_suboptimality, "epsilon" if search.epsilon > 0.0 else "gamma (Theorem 6)"
+    if math.isfinite(weighted):
+        yield f"the weight {by} alone guarantees at most {weighted:.6g}"
 
 
 METHOD = Method(

@@ -50,6 +50,8 @@ class ReducedTargets(ReducedProblem):
         """Return the problem of Y'Y and B. Raises OptionError if Y = X."""
         if objective.cross is None:
             raise OptionError("Best-first search for X itself needs W.", "Use data that the reduction fits.")
+        if objective.target_gram is None:
+            raise OptionError("Best-first search on rows of K needs Y'Y.", "Make the objective with load_target_gram.")
         values, V = scipy.linalg.eigh(objective.target_gram)
         kept = _ROUNDING * max(float(values[-1]), 0.0) < values
         D, V = values[kept][::-1], V[:, kept][:, ::-1]
@@ -120,3 +122,11 @@ class WideAStar(AStar):
         """Return the columns of the nodes that come next."""
         first = heapq.nsmallest(4 * self.objective.batch, self._fringe)
         return np.asarray(list(dict.fromkeys(j for entry in first for j in entry[3].members)), np.int64)
+
+    def _most_waiting(self) -> float:
+        """Return an upper bound on u of all nodes: an entry knows only the least u of the children it represents."""
+        return self.objective.c
+
+    def _with_best_column(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        self.objective.fetch_rows(members)
+        return super()._with_best_column(members)

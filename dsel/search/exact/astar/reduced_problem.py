@@ -49,7 +49,8 @@ class ReducedProblem:
     """W, D_y (descending) and P of columns scaled to norm 1, which changes no span.
 
     rest: the part of c = ||Y||^2 outside D_y. floor: (n,) a subset in which others leave at most this of a column's
-    square is dependent. lost: at most so much of ||Y||^2 lies in directions that were dropped as rounding.
+    square is dependent. lost: an upper limit of what ||Y||^2 has in directions that were dropped as rounding.
+    whole_targets: D_y includes the part of Y that no column explains, as published.
     """
 
     W: Floats
@@ -58,6 +59,7 @@ class ReducedProblem:
     rest: float
     floor: Floats
     lost: float = 0.0
+    whole_targets: bool = False
 
     @classmethod
     def of(cls, objective: Objective, target_gram: Floats | None = None) -> ReducedProblem:
@@ -89,6 +91,7 @@ class ReducedProblem:
         K = penalized(objective)
         tolerance = ridge(objective.n)
         W, UY, left = factored(K, B, 0.0, tolerance)  # in any orthonormal basis U_x of the columns
+        whole = T is not None
         T = T if T is not None else UY.T @ UY
         D, V_y = scipy.linalg.eigh(T)
         kept = _ROUNDING * float(D.max(initial=0.0)) < D
@@ -96,7 +99,7 @@ class ReducedProblem:
         rest = max(objective.c - float(D.sum()), 0.0)
         floor = np.maximum(objective.floor / column_norms(np.diag(K)) ** 2, _ROUNDING)
         lost = float(np.square(left).sum()) / tolerance + max(float(np.trace(T) - D.sum()), 0.0)
-        return cls(W, D, np.ascontiguousarray(V_y.T @ UY.T), rest, floor, lost)
+        return cls(W, D, np.ascontiguousarray(V_y.T @ UY.T), rest, floor, lost, whole)
 
     @property
     def n(self) -> int:
@@ -125,6 +128,17 @@ class ReducedProblem:
     def root(self, k: int) -> tuple[float, float]:
         """Return l and u of the empty selection with k columns to choose."""
         return float(self._error(np.asarray(self.D[:k].sum()))), self.rest + float(self.D.sum())
+
+    def bound(self, S: Sequence[int], q: int) -> float:
+        """Return l of S with q columns to choose. O(s n r_x + r_y^3)."""
+        Q = np.linalg.qr(self.W[:, np.asarray(S, np.int64)])[0]
+        PQ = self.P @ Q
+        explained = np.asarray(np.square(PQ).sum())
+        if q > 0 and self.D.size:
+            values = np.linalg.eigvalsh(np.diag(self.D) - PQ @ PQ.T)
+            explained = explained + np.maximum(values[max(self.D.size - q, 0) :], 0.0).sum()
+        found = float(self._error(explained))
+        return found if np.isfinite(found) else 0.0
 
     def children(self, S: Sequence[int], q: int, problem: BoundProblem | None = None) -> Children:
         """Return all independent columns that can be added to S, with q columns to choose, this one included.

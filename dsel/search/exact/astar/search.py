@@ -74,7 +74,8 @@ class AStar(ExactSearch):
     incumbent : iterable of int, optional
         A known subset. Nodes that cannot be better are pruned, which does not change the answer if gamma = 0.
     target_gram : (N, N) array, optional
-        Y'Y, see `dsel.search.exact.astar.reduced_problem`.
+        Y'Y. With it, l is the published bound. By default it is that of the objective if gamma is above 0 and finite,
+        where the answer depends on l.
     memory_limit : int
         Bytes for the fringe and the closed list, at which the search stops.
     """
@@ -97,6 +98,7 @@ class AStar(ExactSearch):
         self._closed: set[int | tuple[int, ...]] = set()
         self._made = 0
         self._expanded = 0
+        self._sharpened = 0.0
         self._pruned = math.inf
         self._prune = incumbent is not None
         if incumbent is not None:
@@ -108,6 +110,8 @@ class AStar(ExactSearch):
         self._check_claim(root.l)
 
     def _reduce(self, target_gram: Floats | None) -> ReducedProblem:
+        if target_gram is None and 0.0 < self.gamma < math.inf and self.objective.cross is not None:
+            target_gram = self.objective.target_gram
         return ReducedProblem.of(self.objective, target_gram)
 
     def _root(self) -> Node:
@@ -150,11 +154,68 @@ class AStar(ExactSearch):
 
     @property
     def lower(self) -> float:
-        """A proved lower bound on f of all subsets of at most k columns: the least l of the fringe (eq. 12)."""
+        """A proved lower bound on f of all subsets of at most k columns: by eq. (12), or what is sharper."""
         if self.contradicted:
             return 0.0
         waiting = min((entry[3].l for entry in self._fringe), default=math.inf)
-        return max(min(waiting, self._pruned, self.best_value), 0.0)
+        weighted = self.best_value - self.weighted_suboptimality - self._margin
+        return max(min(max(waiting, weighted), self._pruned, self.best_value), self._sharpened, 0.0)
+
+    @property
+    def weighted_suboptimality(self) -> float:
+        """What the weight of the search guarantees: f of the answer is above the optimum by at most this.
+
+        gamma (u_max - l**) of Theorem 6, or the share epsilon. It is inf without an answer, and for gamma = inf.
+        """
+        if self.goal is None or math.isinf(self.gamma):
+            return math.inf
+        value = self.objective.value(self.goal)
+        if self.epsilon > 0.0:
+            return value * self.epsilon / (1.0 + self.epsilon)
+        return self.gamma * max(self._most_waiting() - value, 0.0) if self.gamma > 0.0 else 0.0
+
+    def _most_waiting(self) -> float:
+        """Return the largest u of the fringe."""
+        return max((entry[3].u for entry in self._fringe), default=0.0)
+
+    def sharpen(self, most: int = 2000) -> None:
+        """Raise `lower` by bounding first nodes of the fringe again, without the targets' part that no column explains.
+
+        Nodes keep the published l, which decides on their order. O(r^3) for each of at most `most` nodes.
+        """
+        if self._reduced is None or not self._reduced.whole_targets or self.contradicted:
+            return
+        sharp = ReducedProblem.of(self.objective)
+        least, left = math.inf, most
+        for node in sorted((entry[3] for entry in self._fringe), key=lambda node: node.l):
+            if node.l >= least or not left:
+                least = min(least, node.l)
+                break
+            least = min(least, max(node.l, sharp.bound(node.members, self.k - len(node.members))))
+            left -= 1
+        self._sharpened = min(least, self._pruned, self.best_value)
+
+    def complete(self) -> None:
+        """Add columns to the first node of the fringe one by one, each time the best one, and offer the result."""
+        if not self._fringe:
+            return
+        node = self._fringe[0][3]
+        members, before = node.members, len(node.members) - 1
+        while before < len(members) < self.k:
+            before = len(members)
+            members = self._with_best_column(members)
+        self.offer(members)
+
+    def _with_best_column(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the subset with the column that lowers f most, or as it is if none can be added."""
+        q = self.k - len(members)
+        if self._reduced is not None:
+            found = self._bounded_children(Node(members, 0.0, 0.0, None), q, self._reduced)
+            return (*members, int(found.columns[int(found.u.argmin())])) if found.columns.size else members
+        assert self._problem is not None
+        free = tuple(j for j in range(self.objective.n) if j not in members)
+        children = tree_children(self._problem, Node(members, 0.0, self.objective.value(members), free), 1)
+        return min(children, key=lambda child: child.u).members if children else members
 
     @cached_property
     def guarantee(self) -> Guarantee:
