@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dsel.api import plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
+    from dsel.data.growth.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
     from dsel.jobs.verify import verify
@@ -22,6 +23,7 @@ __all__ = [
     "Selection",
     "SizeRule",
     "Stability",
+    "append",
     "ingest",
     "open_selection",
     "open_store",
@@ -37,6 +39,7 @@ _HOMES = {
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
+    "append": "dsel.data.growth.append",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.saved",
     "open_store": "dsel.data.store.reader",

@@ -1,6 +1,7 @@
 """The command line: it parses arguments, calls the library, and prints the answer."""
 
 from dsel.cli import (  # noqa: F401  (they register their commands)
+    append,
     ingest,
     jobs,
     report,

@@ -70,6 +70,9 @@ def ingest(
     dtype: Annotated[str | None, typer.Option(help="dtype of X; by default that of the source.")] = None,
     compression: Annotated[str, typer.Option(help="none, zstd or lz4.")] = "none",
     memory: Annotated[str, typer.Option(help="Memory of a worker that will read it; sets the chunk size.")] = "1GiB",
+    chunk_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a chunk, for a small store that dsel append will let grow.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the store if it exists.")] = False,
     json: Json = False,
 ) -> None:
@@ -83,12 +86,13 @@ def ingest(
     from dsel.engine.clusters.local import worker_memory
 
     size = worker_memory(memory=memory)
-    with _bars() as (scanned, progress):
+    with show_progress() as (scanned, progress):
         report = write(
             source, store, y=y, target=target or (), index=index, weight=weight,
             drop=drop or (), categorical=categorical or (), missing=missing.value,
             separator=separator, decimal=decimal, header=header, na=na or (), variable=variable, dimension=dimension,
-            dtype=dtype, compression=compression, worker_memory=size, overwrite=overwrite, progress=progress,
+            dtype=dtype, compression=compression, worker_memory=size, chunk_rows=chunk_rows,
+            overwrite=overwrite, progress=progress,
             scanned=scanned,
         )  # fmt: skip
     if json:
@@ -99,7 +103,7 @@ def ingest(
 
 
 @contextmanager
-def _bars() -> Iterator[tuple[Progress | None, Progress | None]]:
+def show_progress() -> Iterator[tuple[Progress | None, Progress | None]]:
     """Yield functions that show how much has been examined and written; None unless standard error is a terminal."""
     if not sys.stderr.isatty():
         yield None, None

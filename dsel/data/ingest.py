@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dsel.data import schema
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import Array, Format, Missing, Source, SourceOptions
+from dsel.data.formats.base import OPTIONS, Array, Format, Missing, Source, SourceOptions
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.sparse import SparseSource
@@ -48,6 +50,7 @@ def ingest(
     compression: str = "none",
     worker_memory: int | None = None,
     chunks: tuple[int, int] | None = None,
+    chunk_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     scanned: Progress | None = None,
@@ -97,6 +100,8 @@ def ingest(
         The memory of a worker in bytes, for which the chunks are chosen. 1 GiB by default.
     chunks : tuple of int, optional
         Rows and columns of a chunk of X.
+    chunk_rows : int, optional
+        Rows of a chunk, even if the source has fewer: for a small store to which `dsel.append` will add many rows.
     overwrite : bool
         Whether an existing store is replaced.
     progress : callable, optional
@@ -137,32 +142,48 @@ def ingest(
     (['size', 'colour=blue', 'colour=red'], {'colour': 2})
     """
     options = SourceOptions(
-        y=None if y is None else as_path(y), target=_several(target), index=index, weight=weight, dtype=dtype,
-        drop=_several(drop), categorical=_several(categorical), separator=separator, decimal=decimal, header=header,
+        y=None if y is None else as_path(y), target=listed(target), index=index, weight=weight, dtype=dtype,
+        drop=listed(drop), categorical=listed(categorical), separator=separator, decimal=decimal, header=header,
         na=(na,) if isinstance(na, str) else tuple(na), variable=variable, dimension=dimension, missing=missing,
         scanned=scanned,
     )  # fmt: skip
     place = as_path(store)
     check_place(place.absolute(), overwrite)  # before the source is examined
-    opened = _open(source, options)
+    opened = open_any(source, options)
     if isinstance(opened, SparseSource):
-        if missing != "keep" or chunks is not None:
+        if missing != "keep" or chunks is not None or chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
         return write_sparse_store(
-            SparsePlan(opened, place.absolute(), _known(compression)), overwrite=overwrite, progress=progress
-        )
+            SparsePlan(opened, place.absolute(), _known(compression)), overwrite=overwrite, progress=progress,
+            attributes=_recorded(replace(options, first_column=opened.first_column)),
+        )  # fmt: skip
     return write_source(
         without_missing_values(opened, missing, scanned),
         place,
         compression=compression,
         worker_memory=worker_memory,
         chunks=chunks,
+        chunk_rows=chunk_rows,
         overwrite=overwrite,
         progress=progress,
+        attributes=_recorded(options),
     )
 
 
-def _open(source: Any, options: SourceOptions) -> Source | SparseSource:
+def _recorded(options: SourceOptions) -> dict[str, Any]:
+    """Return the attribute with the options that an append takes over. A file with weights is not one of them."""
+    found: dict[str, Any] = {
+        name: getattr(options, name) for name in (*OPTIONS, "dtype", "first_column") if name != "y"
+    }
+    found = {name: value for name, value in found.items() if value not in (None, ())}
+    if options.missing != "keep":
+        found["missing"] = options.missing
+    if isinstance(options.weight, str) and as_path(options.weight).is_file():
+        del found["weight"]
+    return {schema.ATTR_OPTIONS: found} if found else {}
+
+
+def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
     """Open a path, or an object in memory."""
     if isinstance(source, str | AnyPath):
         return open_source(as_path(source), options)
@@ -185,7 +206,8 @@ def _open(source: Any, options: SourceOptions) -> Source | SparseSource:
     return opened(source, options)
 
 
-def _several(columns: Columns) -> tuple[str | int, ...]:
+def listed(columns: Columns) -> tuple[str | int, ...]:
+    """Return columns that were given as one or several."""
     return (columns,) if isinstance(columns, str | int) else tuple(columns)
 
 
@@ -250,11 +272,14 @@ def write_source(
     compression: str = "none",
     worker_memory: int | None = None,
     chunks: tuple[int, int] | None = None,
+    chunk_rows: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     attributes: dict[str, Any] | None = None,
 ) -> IngestReport:
     """Write an opened source into a store, and add `attributes` to those of its group. See `ingest`."""
+    if chunk_rows is not None and chunk_rows < 1:
+        raise OptionError(f"chunk_rows is {chunk_rows}.", "It is a number of rows >= 1.")
     _known(compression)
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if 0 in source.shape:
@@ -266,6 +291,6 @@ def write_source(
         chunks = choose_chunks(source.shape, source.dtype.itemsize, worker_memory=memory)
     elif min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
-    fitted = (min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
+    fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
     plan = WritePlan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4))
     return write_store(plan, overwrite=overwrite, progress=progress, attributes=attributes)

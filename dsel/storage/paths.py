@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
-from dsel.storage.zarr_store import complete_store, object_zarr_store
+from dsel.storage.zarr_store import complete_store, object_zarr_store, redescribed_store
 
 __all__ = [
     "AnyPath",
@@ -114,15 +114,19 @@ def make_folder(folder: AnyPath) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def zarr_store(path: AnyPath, *, complete: bool = False) -> Any:
+def zarr_store(path: AnyPath, *, complete: bool = False, metadata: bytes | None = None) -> Any:
     """Return what Zarr accepts as a store, rooted at `path`, so that Zarr writes no metadata above it.
 
-    If it is complete, to be read only, then reading an absent chunk raises LostChunkError.
+    If it is complete, to be read only, then reading an absent chunk raises LostChunkError. `metadata` take the place of
+    the zarr.json at `path`, which is neither read nor written.
     """
-    if not complete:
+    if not complete and metadata is None:
         return object_zarr_store(path) if isinstance(path, ObjectPath) else path
     from zarr.storage import LocalStore
 
+    if metadata is not None:
+        there = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path)
+        return redescribed_store()(there, metadata)
     whole = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path, read_only=True)
     return complete_store()(whole)
 

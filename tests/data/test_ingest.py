@@ -255,10 +255,10 @@ def test_a_full_disk_is_a_capacity_error_and_the_call_continues(
     source, options = make_source(tmp_path, "npy")
     real = writing._store
 
-    def full(array: Any, first: int, band: Any, columns: int) -> None:
+    def full(array: Any, first: int, band: Any) -> None:
         if first == 14:
             raise OSError(28, "No space left on device")
-        real(array, first, band, columns)
+        real(array, first, band)
 
     monkeypatch.setattr(writing, "_store", full)
     with pytest.raises(CapacityError, match="disk is full"):
@@ -280,8 +280,8 @@ def test_a_process_that_lost_the_lock_writes_nothing_more(tmp_path: Path, monkey
     source, options = make_source(tmp_path, "npy")
     real = writing._store
 
-    def taken_over(array: Any, first: int, band: Any, columns: int) -> None:
-        real(array, first, band, columns)
+    def taken_over(array: Any, first: int, band: Any) -> None:
+        real(array, first, band)
         (staging_path(tmp_path / "s") / ".lock-1").write_text('{"run": "second", "host": "elsewhere"}')
 
     monkeypatch.setattr(writing, "_store", taken_over)

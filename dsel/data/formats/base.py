@@ -80,6 +80,9 @@ class SourceOptions:
         The array that becomes X, in a file that holds several.
     dimension : str, optional
         The dimension of that array along which the samples are.
+    first_column : int, optional
+        The number of the first column, where an append must follow the first file of a store. By default 0 if there is
+        a column 0, else 1.
     missing : {"keep", "refuse", "rows", "mean"}
         What is done about missing values. A format may use it to report them early; `dsel.ingest` applies it.
     scanned : callable, optional
@@ -100,6 +103,7 @@ class SourceOptions:
     na: tuple[str, ...] = ()
     variable: str | None = None
     dimension: str | None = None
+    first_column: int | None = None
     missing: Missing = "keep"
     scanned: Callable[[int, int], None] | None = field(default=None, compare=False)
 

@@ -61,6 +61,8 @@ class SparseSource(ABC):
         Those of them that are targets.
     weight : str, optional
         That of them that holds weights.
+    first_column : int, optional
+        The number of the first column of X, in a file that numbers its columns.
     classes, notes
         As in `Source`.
     """
@@ -73,6 +75,7 @@ class SparseSource(ABC):
     columns: Mapping[str, np.dtype[Any]] = MappingProxyType({})
     targets: tuple[str, ...] = ()
     weight: str | None = None
+    first_column: int | None = None
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     notes: tuple[str, ...] = ()
 

@@ -1,7 +1,7 @@
 """Files of SVMlight and LIBSVM, read by scikit-learn some lines at a time. They become sparse stores.
 
 The file is read twice: the first time for the number of rows, of columns and of values. Columns are numbered from 1,
-unless a line has a column 0.
+unless a line has a column 0, or the option `first_column` says so.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class SvmlightSource(SparseSource):
         self._blocks: list[tuple[int, int, int]] = []  # the first row, the values before it, the bytes before it
         rows = values = 0
         low, high, size = 1, -1, stat(path).size
+        low = low if options.first_column is None else options.first_column
         for position, block, _ in self._read(0):
             self._blocks.append((rows, values, position))
             rows, values = rows + block.shape[0], values + block.nnz
@@ -45,7 +46,12 @@ class SvmlightSource(SparseSource):
                 options.scanned(position, size if path.suffix not in _OPENERS else 0)
         if not rows or high < 0:
             raise DataError(f"{path} has {rows} rows and no values.", "X needs at least one row and one column.")
-        self._base = low
+        if options.first_column is not None and low < options.first_column:
+            raise DataError(
+                f"{path} has a column {low}, and those of the store are numbered from {options.first_column}.",
+                "Number the columns of all files alike.",
+            )
+        self._base = self.first_column = low
         self.shape, self.stored = (rows, high + 1 - low), values
         self.columns, self.targets = {TARGET: np.dtype(np.float64)}, (TARGET,)
         self.notes = (f"columns are numbered from {low}; labels begin with x0",)

@@ -28,13 +28,18 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
+
 from dsel.data import schema
 from dsel.data.store.array import REMEDY, chunk_key, open_array, read_attributes
 from dsel.errors import DataError
-from dsel.storage.paths import AnyPath, as_path, walk, write_bytes
+from dsel.storage.paths import AnyPath, as_path, list_names, walk, write_bytes
 
 #: Variables over the samples that statistics depend on. A variable that is named explicitly counts as well.
 ROW_VARIABLES: Final = (schema.X, schema.Y, schema.WEIGHT)
+#: The same of a sparse store: values and their columns, and the ends of the rows.
+_VALUES: Final = ("X/data", "X/indices")
+_INDPTR: Final = "X/indptr"
 #: Beyond this many segments an append merges small ones.
 MOST_SEGMENTS: Final = 128
 
@@ -51,6 +56,10 @@ class Segment:
         When they were written, ISO 8601, UTC; empty if unknown.
     known : dict of str to str
         For each variable what its rows are known by. It changes if the rows were changed other than by an append.
+    source : str
+        The name of what was appended; empty if unknown.
+    keys : tuple of str
+        Digests of what was appended: several after small segments were merged.
 
     Examples
     --------
@@ -63,6 +72,8 @@ class Segment:
     stop: int
     time: str
     known: dict[str, str]
+    source: str = ""
+    keys: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -131,8 +142,9 @@ def begin_append(path: str | AnyPath, rows: int, more: Iterable[str] = ()) -> tu
 
 
 def publish_append(
-    path: str | AnyPath, stop: int, *, time: str | None = None, more: Iterable[str] = (), most: int = MOST_SEGMENTS
-) -> tuple[Segment, ...]:
+    path: str | AnyPath, stop: int, *, time: str | None = None, source: str = "", key: str = "",
+    more: Iterable[str] = (), most: int = MOST_SEGMENTS,
+) -> tuple[Segment, ...]:  # fmt: skip
     """Make the rows up to `stop` visible as a new segment, and return all segments.
 
     Parameters
@@ -143,6 +155,8 @@ def publish_append(
         The rows that readers see from now on.
     time : str, optional
         When the rows were written, ISO 8601. By default now.
+    source, key : str
+        The name of what was appended, and a digest of it.
     more : iterable of str
         As for `begin_append`.
     most : int
@@ -152,7 +166,8 @@ def publish_append(
     before = read_segments(path, 0, more)
     time = time or datetime.now(UTC).isoformat(timespec="seconds")
     start, files = before[-1].stop, _files(path, more)
-    new = Segment(start, stop, time, {name: one.digest(start, stop) for name, one in files.items()})
+    known = {name: one.digest(start, stop) for name, one in files.items()}
+    new = Segment(start, stop, time, known, source, (key,) if key else ())
     segments = _merged((*before, new), files, most)
     _write(path, segments, appending=False, more=more)
     return segments
@@ -204,7 +219,8 @@ def _merged(segments: Sequence[Segment], files: dict[str, _RowFiles], most: int)
             continue
         start, stop = group[0].start, group[-1].stop
         known = {name: one.digest(start, stop) for name, one in files.items()}
-        found.append(Segment(start, stop, group[-1].time, known))
+        keys = tuple(key for one in group for key in one.keys)
+        found.append(Segment(start, stop, group[-1].time, known, group[-1].source, keys))
     return tuple(found)
 
 
@@ -215,10 +231,14 @@ class _RowFiles:
     array: Any
     rows: int  # of one file
     present: dict[str, str]
+    ends: Any = None  # of the values of a sparse X: the number of values before each row
 
     def digest(self, start: int, stop: int, tail: int | None = None) -> str:
         """Return a digest of the files with rows [start, stop). Files with rows from `tail` on are left out."""
         digest = hashlib.blake2b(self._metadata, digest_size=12)
+        if self.ends is not None:
+            start, stop = int(self.ends[start]), int(self.ends[stop])
+            tail = None if tail is None else int(self.ends[tail])
         first, last = start // self.rows, -(-stop // self.rows)
         if tail is not None:
             last = min(last, tail // self.rows)
@@ -247,13 +267,23 @@ class _RowFiles:
 def _files(path: AnyPath, more: Iterable[str]) -> dict[str, _RowFiles]:
     """Return the files of the variables over the samples that exist."""
     found = {}
-    for name in dict.fromkeys((*ROW_VARIABLES, *more)):
+    names: tuple[str, ...] = ROW_VARIABLES
+    ends = None
+    if read_attributes(path / schema.X).get("encoding-type") == "csr_matrix":
+        names, ends = _sparse_variables(path), np.asarray(open_array(str(path), _INDPTR).array[...])
+    for name in dict.fromkeys((*names, *more)):
         if not (path / name / schema.METADATA_FILE).is_file():
             continue
         handle = open_array(str(path), name)
         present = {entry.key: f"{entry.size} {entry.tag}" for entry in walk(path / name)}
-        found[name] = _RowFiles(handle.array, handle.files[0], present)
+        found[name] = _RowFiles(handle.array, handle.files[0], present, ends if name in _VALUES else None)
     return found
+
+
+def _sparse_variables(path: AnyPath) -> tuple[str, ...]:
+    """Return the arrays of a sparse store that have values for the rows."""
+    names = sorted(list_names(path / "obs") - {"_index"})  # files of metadata have no arrays below them
+    return (*_VALUES, _INDPTR, *(f"obs/{name}" for name in names))
 
 
 def _resolve(one: dict[str, Any], files: dict[str, _RowFiles], tail: int | None) -> Segment:
@@ -264,7 +294,8 @@ def _resolve(one: dict[str, Any], files: dict[str, _RowFiles], tail: int | None)
         before, was = one["variables"].get(name, ("", ""))
         now = files_of.digest(start, stop, tail)
         known[name] = before if now == was else files_of.digest(start, stop)
-    return Segment(start, stop, str(one["time"]), known)
+    keys = tuple(str(key) for key in one.get("keys", ()))
+    return Segment(start, stop, str(one["time"]), known, str(one.get("source", "")), keys)
 
 
 def _recorded(path: AnyPath) -> dict[str, Any] | None:
@@ -292,7 +323,7 @@ def _write(path: AnyPath, segments: Sequence[Segment], *, appending: bool, more:
     files, tail = _files(path, more), segments[-1].stop if appending else None
     listed = [
         {
-            "start": one.start, "stop": one.stop, "time": one.time,
+            "start": one.start, "stop": one.stop, "time": one.time, "source": one.source, "keys": list(one.keys),
             "variables": {name: (known, files[name].digest(one.start, one.stop, tail))
                           for name, known in one.known.items() if name in files},
         }

@@ -25,6 +25,7 @@ from dsel.data import schema
 from dsel.data.labels import Labels
 from dsel.data.store.array import REMEDY, StoredArray, metadata_file, open_array, read_attributes
 from dsel.data.store.reader import column_labels, files_of
+from dsel.data.store.segments import Segment, read_segments, visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.storage.paths import AnyPath, as_path, list_names
 
@@ -104,6 +105,16 @@ class SparseStore:
     ends: list[int]  # the number of values before each of them
 
     @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the group."""
+        return read_attributes(self.path)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The rows of each append, in order. Lists the files of the store when it is first used."""
+        return read_segments(self.path, self.shape[0])
+
+    @property
     def has_weight(self) -> bool:
         """Whether dsel wrote weights. Elsewhere a column of obs called weight may mean anything."""
         return schema.ATTR_WEIGHT in read_attributes(self.path)
@@ -151,7 +162,9 @@ class SparseStore:
             )
         kind = read_attributes(self.path / "obs" / name).get("encoding-type", "array")
         array = None if kind != "array" else open_array(str(self.path), f"obs/{name}").array
-        if array is None or array.shape != (self.shape[0],) or schema.stored_dtype(np.dtype(array.dtype)) is None:
+        m = self.shape[0]
+        fits = array is not None and (array.shape == (m,) or (array.shape > (m,) and visible_rows(self.path) == m))
+        if array is None or not fits or schema.stored_dtype(np.dtype(array.dtype)) is None:
             raise DataError(
                 f"{argument}: the column {name!r} in obs of {self.path} is not one number per sample ({kind}).",
                 "Write it as numbers (codes, or a column of 0 and 1 for each category).",
@@ -194,26 +207,29 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
             raise MissingInputError(f"{path} has no array {name}.", REMEDY)
     m, n = (int(size) for size in found.get("shape", (0, 0)))
     values, indices, indptr = (open_array(str(path), name).array for name in (_DATA, _INDICES, _INDPTR))
+    visible = visible_rows(path)
+    m = m if visible is None else visible
     if not m or not n:
         raise DataError(f"{where} is empty: its shape is {(m, n)}.", "It needs rows and columns.")
     if values.dtype.kind not in "fiub" or values.dtype.itemsize > 8:
         raise DataError(f"{where} has dtype {values.dtype}.", "It must be real numbers of at most 8 bytes.")
-    if values.shape != indices.shape or indptr.shape != (m + 1,):
+    fits = indptr.shape[0] > m if visible else values.shape == indices.shape and indptr.shape == (m + 1,)
+    if not fits:
         raise DataError(
             f"{where}, {m} rows, has {values.shape[0]} values, {indices.shape[0]} column numbers and "
             f"{indptr.shape[0]} row ends.",
             REMEDY,
         )
     ends = StoredArray(str(path), _INDPTR).read(0, m + 1).astype(np.int64)
-    if ends[0] != 0 or int(ends[-1]) != values.shape[0] or (np.diff(ends) < 0).any():
+    stored = int(ends[-1])
+    fits = stored <= min(values.shape[0], indices.shape[0]) if visible else stored == values.shape[0]
+    if ends[0] != 0 or not fits or (np.diff(ends) < 0).any():
         raise DataError(f"{where}: indptr does not increase from 0 to the {values.shape[0]} values.", REMEDY)
     most = max(BLOCK_BYTES // (values.dtype.itemsize + indices.dtype.itemsize), values.chunks[0], indices.chunks[0])
     row_bounds = _divide_rows(ends, most, n)
     label = read_attributes(path / "var").get("_index", "_index")
     features = column_labels(path, f"var/{label}", "feature", "x", n)
-    return SparseStore(
-        path, (m, n), int(ends[-1]), np.dtype(values.dtype), features, row_bounds, ends[row_bounds].tolist()
-    )
+    return SparseStore(path, (m, n), stored, np.dtype(values.dtype), features, row_bounds, ends[row_bounds].tolist())
 
 
 def _divide_rows(ends: NDArray[np.int64], most: int, n: int) -> list[int]:

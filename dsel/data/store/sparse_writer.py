@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,8 @@ from dsel.storage.paths import AnyPath, walk, zarr_store
 CHUNK_VALUES: Final = 1 << 21
 CHUNK_ROWS: Final = 1 << 20
 
-_DATA, _INDICES, _INDPTR, _SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
+#: The arrays of a store: values, their columns, the ends of the rows, and labels of the rows.
+DATA, INDICES, INDPTR, SAMPLES = "X/data", "X/indices", "X/indptr", "obs/_index"
 _ARRAY: Final = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXT: Final = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 
@@ -63,7 +65,9 @@ class SparsePlan:
         }  # fmt: skip
 
 
-def write_sparse_store(plan: SparsePlan, *, overwrite: bool, progress: Progress | None) -> IngestReport:
+def write_sparse_store(
+    plan: SparsePlan, *, overwrite: bool, progress: Progress | None, attributes: dict[str, Any] | None = None
+) -> IngestReport:
     """Write the source of `plan` into its store, and continue where an interrupted call with an equal key stopped.
 
     `progress(rows_done, rows)` is called after each block. Memory: a few blocks and chunks.
@@ -79,17 +83,17 @@ def write_sparse_store(plan: SparsePlan, *, overwrite: bool, progress: Progress 
         check_place(plan.store, overwrite)
         key = json.loads(json.dumps(plan.key))
         start = staging.rows_done(key)
-        state = staging.state() if start else {"values": 0, "written": {}}
+        state = staging.state() if start else {"rows": 0, "values": 0, "written": {}}
         if start == 0:
             staging.clear()
             _create(plan)
             staging.save(key, 0)
-        _write_blocks(plan, key, start, state, progress, lock)
+        write_values(source, _open_arrays(plan), state, partial(staging.save, key), progress, lock)
         if json.loads(json.dumps(plan.key)) != key:
             staging.clear()
             raise DataError(f"{source.name} changed while it was read.", "Start again when nothing writes to it.")
         lock.require()
-        _create_group(plan)
+        _create_group(plan, attributes or {})
         staging.publish()
     size = sum(entry.size for entry in walk(plan.store))
     notes = (*source.notes, *(f"targets are {', '.join(source.targets)}" for _ in source.targets[:1]))
@@ -114,60 +118,87 @@ class _Appender:
         if skip < len(values):
             self._parts.append(values[skip:])
             self._held += len(values) - skip
-        chunk = self._array.chunks[0]
+        chunk, last = self._array.chunks[0], self.written + self._held
         is_last = self._position == self._array.shape[0]
-        count = self._held if is_last else self._held - self._held % chunk
-        if count:
+        stop = last if is_last else last - last % chunk
+        if stop > self.written:
             held = np.concatenate(self._parts)
-            for first in range(0, count, chunk):
-                piece = held[first : min(first + chunk, count)]
-                self._array[self.written : self.written + len(piece)] = piece
-                self.written += len(piece)
-            self._parts, self._held = [held[count:]], len(held) - count
+            start = self.written
+            while self.written < stop:
+                end = min(stop, (self.written // chunk + 1) * chunk)
+                self._array[self.written : end] = held[self.written - start : end - start]
+                self.written = end
+            self._parts, self._held = [held[stop - start :]], last - stop
 
 
-def _write_blocks(
-    plan: SparsePlan, key: dict[str, Any], start: int, state: dict[str, Any], progress: Progress | None, lock: Lock
-) -> None:
-    source, m = plan.source, plan.source.shape[0]
-    written = state["written"]
-    arrays = _open_arrays(plan)
-    positions = {name: state["values"] if name in (_DATA, _INDICES) else start + (name == _INDPTR) for name in arrays}
-    if not start:
-        positions[_INDPTR] = 0
-    appenders = {name: _Appender(array, positions[name], written.get(name, 0)) for name, array in arrays.items()}
-    if not start:
-        appenders[_INDPTR].append(np.zeros(1, np.int64))
+def write_values(
+    source: SparseSource, arrays: Mapping[str, Any], state: dict[str, Any], save: Callable[..., None],
+    progress: Progress | None, lock: Lock, *, rows: int = 0, values: int = 0,
+) -> None:  # fmt: skip
+    """Write the blocks of a source to the arrays of a store, block by block.
+
+    Parameters
+    ----------
+    source : SparseSource
+        The rows.
+    arrays : mapping of str to zarr.Array
+        The arrays by name, with their final lengths.
+    state : dict
+        What an interrupted call saved: rows and values before the block to continue with, and the length written of
+        each array.
+    save : callable
+        ``save(rows, values=..., written=...)`` saves that after each block.
+    progress : callable, optional
+        Called as ``progress(rows_done, rows)``.
+    lock : Lock
+        It must be held while something is written.
+    rows, values : int
+        The rows and values that the arrays have before these.
+    """
+    start, written = int(state["rows"]), state["written"]
+    before = {name: values if name in (DATA, INDICES) else rows + (name == INDPTR and rows > 0) for name in arrays}
+    positions = {
+        name: values + state["values"] if name in (DATA, INDICES) else rows + start + (name == INDPTR)
+        for name in arrays
+    }  # fmt: skip
+    is_new = not rows and not start
+    if is_new:
+        positions[INDPTR] = 0
+    appenders = {
+        name: _Appender(array, positions[name], written.get(name, before[name])) for name, array in arrays.items()
+    }  # fmt: skip
+    if is_new:
+        appenders[INDPTR].append(np.zeros(1, np.int64))
     ends: list[tuple[int, int]] = [(start, state["values"])]  # rows, and the values before them
     for block in _from_row(source, start):
         lock.require()
-        _append(appenders, block)
-        stop, values = block.start + block.rows.shape[0], block.first + int(block.rows.nnz)
-        ends.append((stop, values))
+        _append(appenders, block, rows, values)
+        stop, last = block.start + block.rows.shape[0], block.first + int(block.rows.nnz)
+        ends.append((stop, last))
         enough = [
-            (row, before) for row, before in ends
-            if before <= min(appenders[_DATA].written, appenders[_INDICES].written)
-            and all(row <= part.written for name, part in appenders.items() if name not in (_DATA, _INDICES))
+            (row, end) for row, end in ends
+            if values + end <= min(appenders[DATA].written, appenders[INDICES].written)
+            and all(rows + row <= part.written for name, part in appenders.items() if name not in (DATA, INDICES))
         ]  # fmt: skip
-        row, before = enough[-1] if enough else ends[0]
-        ends = [end for end in ends if end[0] >= row]
-        done = {name: part.written for name, part in appenders.items()}
-        plan.staging.save(key, row, values=before, written=done)
+        row, end = enough[-1] if enough else ends[0]
+        ends = [one for one in ends if one[0] >= row]
+        save(row, values=end, written={name: part.written for name, part in appenders.items()})
         if progress is not None:
-            progress(stop, m)
+            progress(stop, source.shape[0])
 
 
-def _append(appenders: dict[str, _Appender], block: SparseBlock) -> None:
+def _append(appenders: dict[str, _Appender], block: SparseBlock, before: int, values: int) -> None:
+    """Append a block to the arrays that have these rows and values before the source."""
     rows = block.rows
-    appenders[_DATA].append(np.asarray(rows.data))
-    appenders[_INDICES].append(np.asarray(rows.indices))
-    appenders[_INDPTR].append(np.asarray(rows.indptr[1:], np.int64) + block.first)
+    appenders[DATA].append(np.asarray(rows.data))
+    appenders[INDICES].append(np.asarray(rows.indices))
+    appenders[INDPTR].append(np.asarray(rows.indptr[1:], np.int64) + block.first + values)
     labels = block.samples
     if labels is None:
-        labels = [str(i) for i in range(block.start, block.start + rows.shape[0])]
-    appenders[_SAMPLES].append(np.array(labels, dtype=object))
-    for name, values in block.columns.items():
-        appenders[f"obs/{name}"].append(np.asarray(values))
+        labels = [str(before + i) for i in range(block.start, block.start + rows.shape[0])]
+    appenders[SAMPLES].append(np.array(labels, dtype=object))
+    for name, column in block.columns.items():
+        appenders[f"obs/{name}"].append(np.asarray(column))
 
 
 def _from_row(source: SparseSource, start: int) -> Iterator[SparseBlock]:
@@ -193,10 +224,10 @@ def _create(plan: SparsePlan) -> None:
     (m, n), values = source.shape, plan.chunk_values
     index = np.dtype(np.int32 if n < 1 << 31 else np.int64)
     rows = min(m, CHUNK_ROWS)
-    _array(plan, _DATA, source.stored, values, source.dtype, {})
-    _array(plan, _INDICES, source.stored, values, index, {})
-    _array(plan, _INDPTR, m + 1, min(m + 1, CHUNK_ROWS), np.dtype(np.int64), {})
-    _array(plan, _SAMPLES, m, rows, "string", _TEXT)
+    _array(plan, DATA, source.stored, values, source.dtype, {})
+    _array(plan, INDICES, source.stored, values, index, {})
+    _array(plan, INDPTR, m + 1, min(m + 1, CHUNK_ROWS), np.dtype(np.int64), {})
+    _array(plan, SAMPLES, m, rows, "string", _TEXT)
     for name, dtype in source.columns.items():
         _array(plan, f"obs/{name}", m, rows, dtype, _ARRAY)
     labels = source.features if source.features is not None else default_labels("x", n)
@@ -229,12 +260,12 @@ def _array(
 def _open_arrays(plan: SparsePlan) -> dict[str, Any]:
     import zarr
 
-    names = [_DATA, _INDICES, _INDPTR, _SAMPLES, *(f"obs/{name}" for name in plan.source.columns)]
+    names = [DATA, INDICES, INDPTR, SAMPLES, *(f"obs/{name}" for name in plan.source.columns)]
     opened = {name: zarr.open_array(zarr_store(plan.staging.group / name), mode="r+") for name in names}
     return {name: array.with_config({"write_empty_chunks": True}) for name, array in opened.items()}
 
 
-def _create_group(plan: SparsePlan) -> None:
+def _create_group(plan: SparsePlan, more: dict[str, Any]) -> None:
     """Write the metadata of the group, last: without them there is no store."""
     import zarr
 
@@ -244,7 +275,7 @@ def _create_group(plan: SparsePlan) -> None:
         "encoding-type": "anndata", "encoding-version": "0.1.0",
         schema.ATTR_FORMAT: schema.FORMAT_VERSION, schema.ATTR_VERSION: versions()["dsel"],
         schema.ATTR_SOURCE: source.name, schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
-        schema.ATTR_TARGETS: list(source.targets),
+        schema.ATTR_TARGETS: list(source.targets), **more,
     }  # fmt: skip
     if source.weight is not None:
         attributes[schema.ATTR_WEIGHT] = source.weight

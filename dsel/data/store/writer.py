@@ -10,11 +10,12 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -225,24 +226,18 @@ def _write_bands(
     plan: WritePlan, key: dict[str, Any], start: int, progress: Progress | None, lock: Lock, profile: ColumnProfile
 ) -> None:
     """Write one row of chunks after the other, from row `start` (a chunk boundary) on."""
-    source, (height, columns) = plan.source, plan.chunks
+    source, height = plan.source, plan.chunks[0]
     m = source.shape[0]
     arrays = _arrays(plan)
     reader = source.open(start, plan.staging.scratch)
     try:
-        band = _band(plan)
+        band = new_band(source, height, plan.memory, plan.staging.scratch)
         for first in range(start, m, height):
             rows = band[: min(height, m - first)]
-            _fill(reader, rows)
+            fill_band(reader, rows)
             lock.require()
             last = first + len(rows)
-            _store(arrays[schema.X], first, rows.x, columns)
-            if rows.y is not None:
-                _store(arrays[schema.Y], first, rows.y, plan.y_columns)
-            if rows.w is not None:
-                arrays[schema.WEIGHT][first:last] = rows.w
-            if rows.samples is not None:
-                arrays[schema.SAMPLE][first:last] = rows.samples
+            store_band(arrays, first, rows)
             profile.add(rows.x, first)
             plan.staging.save(key, last, profile=profile.to_text())
             if progress is not None:
@@ -251,7 +246,8 @@ def _write_bands(
         reader.close()
 
 
-def _fill(reader: Reader, rows: Rows) -> None:
+def fill_band(reader: Reader, rows: Rows) -> None:
+    """Fill rows from a source. Raises DataError if it cannot be read."""
     try:
         reader.fill(rows)
     except OSError as error:  # of the source, not of the store
@@ -260,22 +256,25 @@ def _fill(reader: Reader, rows: Rows) -> None:
         raise DataError(f"The source cannot be read: {error}.", "Check the file and its disk.") from error
 
 
-def _band(plan: WritePlan) -> Rows:
-    """Return empty arrays for one row of chunks."""
-    source, height = plan.source, plan.chunks[0]
+def new_band(source: Source, height: int, memory: int, scratch: Path) -> Rows:
+    """Return empty arrays for the rows of one row of chunks. What is larger than `memory` is a file in `scratch`."""
+
+    def empty(columns: int, dtype: np.dtype[Any]) -> Array:
+        return _empty((height, columns), dtype, memory, scratch)
+
     return Rows(
-        _empty(plan, (height, source.shape[1]), source.dtype),
-        None if source.y_dtype is None else _empty(plan, (height, source.n_targets), source.y_dtype),
+        empty(source.shape[1], source.dtype),
+        None if source.y_dtype is None else empty(source.n_targets, source.y_dtype),
         None if source.w_dtype is None else np.empty(height, source.w_dtype),
         np.empty(height, dtype=object) if source.has_samples else None,
     )
 
 
-def _empty(plan: WritePlan, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+def _empty(shape: tuple[int, int], dtype: np.dtype[Any], memory: int, scratch: Path) -> Array:
     """Return an array in memory, or for wide data in a temporary file."""
-    if int(np.prod(shape, dtype=object)) * dtype.itemsize <= plan.memory:
+    if int(np.prod(shape, dtype=object)) * dtype.itemsize <= memory:
         return np.empty(shape, dtype)
-    with tempfile.TemporaryFile(dir=plan.staging.scratch) as file:  # it has no name, so it disappears with the map
+    with tempfile.TemporaryFile(dir=scratch) as file:  # it has no name, so it disappears with the map
         return np.memmap(file, dtype, "w+", shape=shape)
 
 
@@ -292,8 +291,18 @@ def _arrays(plan: WritePlan) -> dict[str, zarr.Array[Any]]:
     return found
 
 
-def _store(array: zarr.Array[Any], first: int, band: Array, columns: int) -> None:
+def store_band(arrays: Mapping[str, zarr.Array[Any]], first: int, rows: Rows) -> None:
+    """Write rows, of which the first is row `first`, to the arrays by name."""
+    parts = ((schema.X, rows.x), (schema.Y, rows.y), (schema.WEIGHT, rows.w), (schema.SAMPLE, rows.samples))
+    for name, part in parts:
+        if part is not None:
+            _store(arrays[name], first, part)
+
+
+def _store(array: zarr.Array[Any], first: int, band: Array) -> None:
     """Write rows chunk by chunk, so that memory holds one encoded chunk at a time."""
-    edges = bounds(band.shape[1], columns)
-    for left, right in pairwise(edges):
+    if band.ndim == 1:
+        array[first : first + len(band)] = band
+        return
+    for left, right in pairwise(bounds(band.shape[1], (array.shards or array.chunks)[1])):
         array[first : first + len(band), left:right] = band[:, left:right]

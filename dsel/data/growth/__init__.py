@@ -1,0 +1,1 @@
+"""Stores that grow: rows are appended while others read."""

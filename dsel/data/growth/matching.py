@@ -1,0 +1,283 @@
+"""Whether a source has the columns of a store, and the same columns in the order of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from dsel._lib.text import shorten
+from dsel._lib.types import Ints
+from dsel.data.formats.base import Array, Reader, Rows, Source
+from dsel.data.labels import default_labels
+from dsel.errors import DataError
+
+#: Place of a column that the source does not have: a category that does not occur.
+ABSENT: Final = -1
+_SIMILAR = 0.7
+_LISTED = 8
+
+
+@dataclass(frozen=True)
+class StoreColumns:
+    """What rows must have to be appended to a store.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the store.
+    features : list of str
+        The labels of the columns of X.
+    named : bool
+        Whether the store has these labels. If not, they are x0, x1 and so on, and columns match by position.
+    dtype : dtype
+        That of X.
+    targets : list of str
+        The labels of the columns of Y.
+    targets_named : bool
+        Whether the store has the labels of the targets.
+    y_dtype, w_dtype : dtype, optional
+        Those of Y and of the weights; None if the store has none.
+    has_samples : bool
+        Whether the rows of the store have labels.
+    sources : list of str, optional
+        For each column of X the column of the source that it was made from.
+    classes : dict of str to sequence of str
+        The classes of targets that became one column for each class.
+    """
+
+    name: str
+    features: Sequence[str]
+    named: bool
+    dtype: np.dtype[Any]
+    targets: Sequence[str] = ()
+    targets_named: bool = True
+    y_dtype: np.dtype[Any] | None = None
+    w_dtype: np.dtype[Any] | None = None
+    has_samples: bool = False
+    sources: Sequence[str] | None = None
+    classes: Mapping[str, Sequence[str]] | None = None
+
+    def feature_families(self) -> dict[str, str]:
+        """Return the column of the source for each column of X that stands for a category."""
+        pairs = zip(self.features, self.sources or (), strict=False)
+        return {label: column for label, column in pairs if label != column}
+
+    def target_families(self) -> dict[str, str]:
+        """Return the target for each column of Y that stands for a class."""
+        return {f"{name}={level}": name for name, found in (self.classes or {}).items() for level in found}
+
+
+def match_source(source: Source, columns: StoreColumns) -> Source:
+    """Return the source with the columns of the store in their order.
+
+    Columns match by label; where neither side has labels, by position. A category of the store that the source does not
+    have becomes a column of zeros. Raises DataError, which lists all differences.
+    """
+    found: list[str] = []
+    features = list(source.features) if source.features is not None else None
+    targets = list(source.targets) if source.targets is not None else None
+    x = _places("X", "column", features, source.shape[1], columns, found)
+    y = _target_places(targets, source.n_targets, columns, found)
+    found += _differences_of_rows(source.w_dtype is not None, source.has_samples, columns)
+    types = (("X", source.dtype, columns.dtype), ("Y", source.y_dtype, columns.y_dtype))
+    found += _differences_of_types((*types, ("the weights", source.w_dtype, columns.w_dtype)))
+    require_no_differences(found, source.name, columns.name)
+    if np.array_equal(x, np.arange(source.shape[1])) and np.array_equal(y, np.arange(source.n_targets)):
+        return source
+    families = _siblings(x, columns.features, columns.feature_families())
+    return MatchedSource(source, columns, x, y, families, _siblings(y, columns.targets, columns.target_families()))
+
+
+def match_sparse(
+    features: Sequence[str] | None, n: int, dtype: np.dtype[Any], obs: Mapping[str, np.dtype[Any]], name: str,
+    columns: StoreColumns, wanted: Mapping[str, np.dtype[Any]],
+) -> Ints:  # fmt: skip
+    """Return the place in the store of each column of a sparse source. Raises DataError, which lists all differences.
+
+    obs, wanted: the columns over the samples that the source has, and that the store has.
+    """
+    found: list[str] = []
+    places = _places("X", "column", None if features is None else list(features), n, columns, found)
+    families = columns.target_families()
+    missing = [label for label in wanted if label not in obs and label not in families]
+    extra = [label for label in obs if label not in wanted]
+    found += list(_named("target or weight", missing, extra, families, columns.name))
+    shared = [(f"the column {label!r}", obs[label], wanted[label]) for label in wanted if label in obs]
+    found += _differences_of_types((("X", dtype, columns.dtype), *shared))
+    require_no_differences(found, name, columns.name)
+    of_source = np.full(n, ABSENT, np.int64)
+    of_source[places[places != ABSENT]] = np.flatnonzero(places != ABSENT)
+    return of_source
+
+
+def require_no_differences(found: Sequence[str], source: str, store: str) -> None:
+    """Raise DataError if there are differences."""
+    if found:
+        raise DataError(
+            f"{source} does not fit {store}: {'; '.join(found)}.",
+            "Give the options that the store was ingested with and correct the columns of the source, or ingest all "
+            "rows into a new store.",
+        )
+
+
+def _places(
+    what: str, kind: str, labels: list[str] | None, count: int, columns: StoreColumns, found: list[str]
+) -> Ints:
+    """Return the place in the source of each column of X of the store. Add differences to `found`."""
+    n = len(columns.features)
+    if labels is None or not columns.named:
+        if count != n:
+            found.append(f"{what} has {count} {kind}s, and {n} in the store")
+        elif labels is not None and labels != default_labels("x", n):
+            found.append(f"{what} has labels ({shorten(labels)}), and the store has none")
+        return np.arange(n)
+    families = columns.feature_families()
+    return _by_label(kind, labels, list(columns.features), families, columns.name, found)
+
+
+def _target_places(labels: list[str] | None, count: int, columns: StoreColumns, found: list[str]) -> Ints:
+    wanted = list(columns.targets)
+    if bool(count) != bool(wanted):
+        there, not_there = ("the source", "the store") if count else ("the store", "the source")
+        found.append(
+            f"{there} has targets ({shorten((labels if count else wanted) or ['Y'])}), and {not_there} has none"
+        )
+        return np.arange(len(wanted))
+    if labels is None or not columns.targets_named:
+        if count != len(wanted):
+            found.append(f"Y has {count} columns, and {len(wanted)} in the store")
+        return np.arange(len(wanted))
+    return _by_label("target", labels, wanted, columns.target_families(), columns.name, found)
+
+
+def _by_label(
+    kind: str, labels: list[str], wanted: list[str], families: Mapping[str, str], store: str, found: list[str]
+) -> Ints:
+    place = {label: i for i, label in enumerate(labels)}
+    there = set(families.values()) & {label.rpartition("=")[0] for label in labels}
+    missing = [w for w in wanted if w not in place and families.get(w) not in there]
+    extra = [label for label in labels if label not in set(wanted)]
+    found += list(_named(kind, missing, extra, families, store))
+    return np.array([place.get(w, ABSENT) for w in wanted], np.int64)
+
+
+def _named(kind: str, missing: list[str], extra: list[str], families: Mapping[str, str], store: str) -> Iterator[str]:
+    """Yield what differs: categories that are new, columns that changed their kind, renamed, missing and extra ones."""
+    new = [label for label in extra if label.rpartition("=")[0] in set(families.values())]
+    extra = [label for label in extra if label not in new]
+    if new:
+        yield f"new categories, for which the store has no column: {shorten(new, _LISTED)}"
+    changed = {label.rpartition("=")[0] for label in extra} & set(missing)
+    for name in sorted(changed):
+        yield f"{kind} {name!r} has words, and numbers in the store"
+    words = {families[label] for label in missing if label in families} & set(extra)
+    for name in sorted(words):
+        yield f"{kind} {name!r} has numbers, and categories in the store"
+    missing = [label for label in missing if label not in changed and families.get(label) not in words]
+    extra = [label for label in extra if label.rpartition("=")[0] not in changed and label not in words]
+    for old, renamed in _renamed(missing, extra):
+        yield f"{kind} {old!r} is missing and {renamed!r} is new: perhaps it was renamed"
+        missing.remove(old)
+        extra.remove(renamed)
+    if missing:
+        yield f"missing: {shorten(map(repr, missing), _LISTED)}"
+    if extra:
+        yield f"not in the store: {shorten(map(repr, extra), _LISTED)}"
+
+
+def _renamed(missing: list[str], extra: list[str]) -> list[tuple[str, str]]:
+    """Return missing labels, each with a similar extra one."""
+    left, pairs = {label.lower(): label for label in reversed(extra)}, []
+    for old in missing[:_LISTED]:
+        close = get_close_matches(old.lower(), left, n=1, cutoff=_SIMILAR)
+        if close:
+            pairs.append((old, left.pop(close[0])))
+    return pairs
+
+
+def _differences_of_rows(has_weights: bool, has_samples: bool, columns: StoreColumns) -> Iterator[str]:
+    for is_there, wanted, what, option in (
+        (has_weights, columns.w_dtype is not None, "weights", "weight"),
+        (has_samples, columns.has_samples, "labels of the samples", "index"),
+    ):
+        if is_there and not wanted:
+            yield f"the source has {what}, and the store has none (option {option})"
+        elif wanted and not is_there:
+            yield f"the store has {what}, and the source has none (option {option})"
+
+
+def _differences_of_types(types: Sequence[tuple[str, Any, Any]]) -> Iterator[str]:
+    for what, found, wanted in types:
+        if found is not None and wanted is not None and not np.can_cast(found, wanted, "safe"):
+            yield f"{what} is {found}, and {wanted} in the store (option dtype)"
+
+
+def _siblings(places: Ints, labels: Sequence[str], families: Mapping[str, str]) -> dict[int, int]:
+    """Return for each absent category the place in the source of another one of the same column."""
+    found: dict[str, int] = {}
+    for label, place in zip(labels, places.tolist(), strict=True):
+        if place != ABSENT and label in families:
+            found.setdefault(families[label], place)
+    absent = [(i, label) for i, label in enumerate(labels) if places[i] == ABSENT]
+    return {i: found[families[label]] for i, label in absent}
+
+
+class MatchedSource(Source):
+    """A source with its columns in the order of a store."""
+
+    def __init__(
+        self, source: Source, columns: StoreColumns, x: Ints, y: Ints, siblings_x: dict[int, int],
+        siblings_y: dict[int, int],
+    ) -> None:  # fmt: skip
+        for name in Source.__annotations__:
+            setattr(self, name, getattr(source, name))
+        self.source, self.x, self.y = source, x, y
+        self.siblings_x, self.siblings_y = siblings_x, siblings_y
+        self.shape, self.n_targets = (source.shape[0], len(x)), len(y)
+        self.features, self.targets = list(columns.features), list(columns.targets) or None
+        self.sources = columns.sources
+        absent = [str(columns.features[i]) for i in siblings_x] + [str(columns.targets[i]) for i in siblings_y]
+        if absent:
+            self.notes = (*source.notes, f"categories that do not occur: {shorten(absent, _LISTED)}")
+
+    def identity(self) -> dict[str, Any]:
+        return self.source.identity()
+
+    def open(self, start: int, scratch: Path) -> Reader:
+        return _MatchedReader(self, self.source.open(start, scratch))
+
+
+class _MatchedReader(Reader):
+    """Reads the rows of a source a few at a time and moves their columns."""
+
+    def __init__(self, matched: MatchedSource, reader: Reader) -> None:
+        self._matched, self._reader = matched, reader
+
+    def fill(self, rows: Rows) -> None:
+        matched, source = self._matched, self._matched.source
+        step = max(1, 8_000_000 // max(1, source.shape[1] * source.dtype.itemsize))
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            y = None if source.y_dtype is None else np.empty((len(part), source.n_targets), source.y_dtype)
+            found = Rows(np.empty((len(part), source.shape[1]), source.dtype), y, part.w, part.samples)
+            self._reader.fill(found)
+            _move(found.x, part.x, matched.x, matched.siblings_x)
+            if found.y is not None and part.y is not None:
+                _move(found.y, part.y, matched.y, matched.siblings_y)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def _move(found: Array, out: Array, places: Ints, siblings: Mapping[int, int]) -> None:
+    """Copy columns to their places. An absent category is 0, or missing where the others of its column are."""
+    there = np.flatnonzero(places != ABSENT)
+    out[:, there] = found[:, places[there]]
+    for column, sibling in siblings.items():
+        values = found[:, sibling]
+        out[:, column] = np.where(np.isnan(values), np.nan, 0.0) if values.dtype.kind == "f" else 0

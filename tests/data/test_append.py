@@ -1,0 +1,377 @@
+"""Appending rows: a store that grew holds what an ingest of all rows writes, and readers see the old rows or all."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import dsel
+from dsel.data.info import describe
+from dsel.data.ingest import ingest_arrays
+from dsel.data.schema import staging_path
+from dsel.data.store.reader import open_store
+from dsel.data.store.sparse import open_sparse
+from dsel.errors import DataError, DselError, OptionError, OutputError
+from dsel.storage.locks import locked
+from dsel.storage.paths import walk
+
+M, N, ROWS = 37, 5, 8
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(M, N))
+Y = RNG.normal(size=M)
+PARTS = ((0, 10), (10, 11), (11, 30), (30, 37))
+LABELS = list("abcde")
+
+
+def table(start: int = 0, stop: int = M) -> pd.DataFrame:
+    """Rows with labels, weights, a category and a target."""
+    rows = pd.DataFrame(X[start:stop], columns=LABELS)
+    rows["colour"] = ["red" if i % 3 else "blue" for i in range(start, stop)]
+    rows["name"] = [f"s{i}" for i in range(start, stop)]
+    rows["weight"] = np.arange(start, stop) % 4 + 0.5
+    rows["yield"] = Y[start:stop]
+    return rows
+
+
+TABLE = {"target": "yield", "index": "name", "weight": "weight", "categorical": "colour"}
+
+
+def write_csv(path: Path, start: int, stop: int) -> None:
+    table(start, stop).to_csv(path, index=False)
+
+
+def write_parquet(path: Path, start: int, stop: int) -> None:
+    table(start, stop).to_parquet(path, index=False)
+
+
+def write_npz(path: Path, start: int, stop: int) -> None:
+    np.savez(path, X=X[start:stop], Y=Y[start:stop])
+
+
+def write_npy(path: Path, start: int, stop: int) -> None:
+    np.save(path, X[start:stop])
+
+
+def write_nc(path: Path, start: int, stop: int) -> None:
+    data = {"X": (("sample", "feature"), X[start:stop]), "Y": ("sample", Y[start:stop])}
+    xr.Dataset(data, {"feature": LABELS}).to_netcdf(path, engine="h5netcdf")
+
+
+FORMATS: dict[str, tuple[Callable[[Path, int, int], None], dict[str, Any]]] = {
+    "csv": (write_csv, TABLE), "parquet": (write_parquet, TABLE), "npz": (write_npz, {}),
+    "npy": (write_npy, {}), "nc": (write_nc, {"target": "Y", "variable": "X"}),
+}  # fmt: skip
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    """Return all files of a store but the metadata of its group, which say when it was written."""
+    return {entry.key: (store / entry.key).read_bytes() for entry in walk(store) if entry.key != "zarr.json"}
+
+
+# --- what is written ---
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_store_that_grew_is_that_of_all_rows_byte_for_byte(tmp_path: Path, suffix: str) -> None:
+    write, options = FORMATS[suffix]
+    write(tmp_path / f"all.{suffix}", 0, M)
+    dsel.ingest(tmp_path / f"all.{suffix}", tmp_path / "all.zarr", **options, chunks=(ROWS, 2))
+    for i, (start, stop) in enumerate(PARTS):
+        file = tmp_path / f"{i}.{suffix}"
+        write(file, start, stop)
+        if i == 0:
+            dsel.ingest(file, tmp_path / "s.zarr", **options, chunks=(ROWS, 2))
+        else:
+            report = dsel.append(file, tmp_path / "s.zarr")  # with the options of the ingest
+            assert (report.rows, report.shape[0], report.segments) == (stop - start, stop, i + 1)
+    assert contents(tmp_path / "s.zarr") == contents(tmp_path / "all.zarr")
+    segments = open_store(tmp_path / "s.zarr").segments
+    assert [(one.start, one.stop) for one in segments] == list(PARTS)
+    assert segments[-1].source == f"3.{suffix}"
+    assert xr.open_zarr(tmp_path / "s.zarr", consolidated=False)["X"].shape[0] == M
+    assert not staging_path(tmp_path / "s.zarr").exists()
+
+
+def test_a_sparse_store_grows(tmp_path: Path) -> None:
+    import scipy.sparse as sp
+    from sklearn.datasets import dump_svmlight_file
+
+    dense = np.where(RNG.random((M, 12)) < 0.3, RNG.integers(1, 9, (M, 12)), 0).astype(float)
+    dense[:, 11] = 1.0
+    dense[0, 11] = 2.0
+    for i, (start, stop) in enumerate(PARTS):
+        part = dense[start:stop].copy()
+        if i == 1:
+            part[:, 11] = 0.0  # the last column has no value in this file
+            dense[start:stop] = part
+        dump_svmlight_file(part, Y[start:stop], str(tmp_path / f"{i}.svm"))
+        (dsel.append if i else dsel.ingest)(tmp_path / f"{i}.svm", tmp_path / "s.zarr")
+    store = open_sparse(tmp_path / "s.zarr")
+    assert store.shape == (M, 12)
+    found = sp.vstack([rows.read() for rows in store.blocks()]).toarray()
+    np.testing.assert_array_equal(found, dense)
+    np.testing.assert_allclose(store.column("target", "targets").read(0, M), Y)
+    assert [(one.start, one.stop) for one in store.segments] == list(PARTS)
+    assert len({one.fingerprint() for one in store.segments}) == 4
+    attributes = json.loads((tmp_path / "s.zarr/X/zarr.json").read_text())["attributes"]
+    assert attributes["shape"] == [M, 12]  # AnnData reads it
+
+
+def test_columns_match_by_label_in_any_order_and_absent_categories_are_zeros(tmp_path: Path) -> None:
+    dsel.ingest(table(0, 20), tmp_path / "s", **TABLE)
+    more = table(20, 30)
+    more["colour"] = "red"
+    report = dsel.append(more[more.columns[::-1]], tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    rows = store.x.read(20, 30)
+    np.testing.assert_array_equal(rows[:, :5], X[20:30])
+    assert rows[:, store.features.tolist().index("colour=blue")].tolist() == [0.0] * 10
+    assert report.notes == ["categories that do not occur: colour=blue"]
+
+
+def test_a_coarse_chunk_holds_many_small_appends(tmp_path: Path) -> None:
+    dsel.ingest(table(0, 3), tmp_path / "s", **TABLE, chunk_rows=100)
+    for start in (3, 5, 7):
+        dsel.append(table(start, start + 2), tmp_path / "s")
+    assert open_store(tmp_path / "s").x.read(0, 9).shape == (9, 7)
+    assert len(list((tmp_path / "s/X/c").iterdir())) == 1
+
+
+def test_the_time_of_the_rows_is_recorded(tmp_path: Path) -> None:
+    dsel.ingest(table(0, 3), tmp_path / "s", **TABLE)
+    dsel.append(table(3, 5), tmp_path / "s", time="2026-08-01")
+    assert open_store(tmp_path / "s").segments[1].time == "2026-08-01"
+    assert "2026-08-01" in "\n".join(describe(tmp_path / "s").lines())
+    with pytest.raises(OptionError, match="time is 'yesterday'"):
+        dsel.append(table(3, 5), tmp_path / "s", time="yesterday")
+
+
+def test_a_file_is_appended_once(tmp_path: Path) -> None:
+    dsel.ingest(table(0, 3), tmp_path / "s", **TABLE)
+    write_csv(tmp_path / "n.csv", 3, 6)
+    assert dsel.append(tmp_path / "n.csv", tmp_path / "s").rows == 3
+    report = dsel.append(tmp_path / "n.csv", tmp_path / "s")
+    assert (report.rows, report.shape[0]) == (0, 6)
+    assert "nothing to do" in report.lines()[0]
+    assert dsel.append(tmp_path / "n.csv", tmp_path / "s", again=True).shape[0] == 9
+
+
+# --- what does not fit ---
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.drop(columns="b"), "missing: 'b'"),
+        (lambda t: t.assign(humidity=1.0), "not in the store: 'humidity'"),
+        (lambda t: t.rename(columns={"c": "temperature", "d": "e2"}), "missing: 'c', 'd'; not in the store: 'temp"),
+        (lambda t: t.assign(colour="green"), "new categories, for which the store has no column: colour=green"),
+        (lambda t: t.assign(colour=1.5), "column 'colour' has numbers, and categories in the store"),
+        (lambda t: t.assign(b="x"), "column 'b' has words, and numbers in the store"),
+    ],
+)
+def test_an_error_names_all_differences_before_anything_is_written(tmp_path: Path, change: Any, words: str) -> None:
+    dsel.ingest(table(0, 6), tmp_path / "s", **TABLE)
+    before = contents(tmp_path / "s"), (tmp_path / "s/zarr.json").read_bytes()
+    categorical = ["colour", "b"] if "words" in words else [] if "has numbers" in words else None
+    with pytest.raises(DataError, match=words) as raised:
+        dsel.append(change(table(6, 9)), tmp_path / "s", categorical=categorical)
+    assert "Give the options that the store was ingested with" in str(raised.value)
+    assert (contents(tmp_path / "s"), (tmp_path / "s/zarr.json").read_bytes()) == before
+
+
+def test_a_renamed_column_is_recognized(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"pressure": [1.0, 2.0], "yield": [0.0, 1.0]})
+    dsel.ingest(frame, tmp_path / "s", target="yield")
+    with pytest.raises(DataError, match="'pressure' is missing and 'Pressure1' is new: perhaps it was renamed"):
+        dsel.append(frame.rename(columns={"pressure": "Pressure1"}), tmp_path / "s")
+
+
+def test_other_differences(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", X=X.astype("float32"), Y=Y)
+    dsel.ingest(tmp_path / "x.npz", tmp_path / "s")
+    np.savez(tmp_path / "y.npz", X=X[:, :4], Y=Y)
+    words = "X has 4 columns, and 5 in the store; X is float64, and float32 in the store"
+    with pytest.raises(DataError, match=words):
+        dsel.append(tmp_path / "y.npz", tmp_path / "s")
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(DataError, match=r"the store has targets \(y0\), and the source has none"):
+        dsel.append(tmp_path / "x.npy", tmp_path / "s", dtype="float32")
+    dsel.ingest(table(0, 6), tmp_path / "t", target="yield", drop=["colour", "name", "weight"])
+    dsel.append(table(6, 9), tmp_path / "t")  # leaves the same columns out
+    with pytest.raises(DataError, match="the source has weights, and the store has none"):
+        dsel.append(table(6, 9), tmp_path / "t", weight="weight", drop=["colour", "name"])
+    import zarr
+
+    zarr.open_group(tmp_path / "f")
+    xr.Dataset({"X": (("sample", "feature"), X)}).to_zarr(tmp_path / "f.zarr", zarr_format=3, consolidated=False)
+    with pytest.raises(OptionError, match="was not written by dsel"):
+        dsel.append(table(0, 3), tmp_path / "f.zarr")
+
+
+# --- interruptions, and readers meanwhile ---
+
+
+def rows_seen(store: Path) -> int:
+    """Return how many rows a reader sees, all of which are right."""
+    found = open_store(store)
+    m = found.shape[0]
+    np.testing.assert_array_equal(found.x.read(0, m), X[:m])
+    assert found.y is not None
+    np.testing.assert_array_equal(found.y.read(0, m)[:, 0], Y[:m])
+    return m
+
+
+def start_store(folder: Path) -> Path:
+    write_npz(folder / "0.npz", 0, 10)
+    write_npz(folder / "1.npz", 10, M)
+    dsel.ingest(folder / "0.npz", folder / "s", chunks=(ROWS, 3))
+    return folder / "s"
+
+
+def killed_at(write: int, work: Callable[[], Any]) -> bool:
+    """Do the work in a process that is dead before it replaces a file for this time; return whether it died."""
+    child = os.fork()
+    if child == 0:
+        real, count = os.replace, [0]
+
+        def replace(*arguments: Any, **options: Any) -> None:
+            count[0] += 1
+            if count[0] > write:
+                os._exit(9)
+            real(*arguments, **options)
+
+        os.replace = replace  # type: ignore[assignment]
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def test_a_process_killed_at_any_write_leaves_the_old_rows_and_the_same_call_continues(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    expected = start_store(plain)
+    dsel.append(plain / "1.npz", expected)
+    seen, write = [], 0
+    while True:
+        folder = tmp_path / str(write)
+        folder.mkdir()
+        store = start_store(folder)
+        dead = killed_at(write, lambda: dsel.append(folder / "1.npz", store))  # noqa: B023  (it is called at once)
+        seen.append(rows_seen(store))
+        dsel.append(folder / "1.npz", store)
+        assert rows_seen(store) == M
+        assert contents(store) == contents(expected)
+        assert len(open_store(store).segments) == 2
+        if not dead:
+            break
+        write += 2
+    assert seen[:-1].count(10) >= len(seen) - 4
+    assert seen[-1] == M
+    assert len(seen) > 8
+
+
+def test_what_an_abandoned_append_wrote_is_replaced_by_the_next_one(tmp_path: Path) -> None:
+    store = start_store(tmp_path)
+    before = [one.fingerprint() for one in open_store(store).segments]
+    np.savez(tmp_path / "wrong.npz", X=X + 1, Y=Y)
+    assert killed_at(16, lambda: dsel.append(tmp_path / "wrong.npz", store))
+    assert rows_seen(store) == 10
+    assert [one.fingerprint() for one in open_store(store).segments] == before
+    write_npz(tmp_path / "small.npz", 10, 12)
+    dsel.append(tmp_path / "small.npz", store)
+    assert rows_seen(store) == 12
+    assert sorted(entry.key for entry in walk(store / "X")) == ["c/0/0", "c/0/1", "c/1/0", "c/1/1", "zarr.json"]
+    assert [one.fingerprint() for one in open_store(store).segments][:1] == before
+
+
+def test_readers_during_an_append_see_the_old_rows_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = start_store(tmp_path)
+    old, seen, real = open_store(store), [], os.replace
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(rows_seen(store))
+            np.testing.assert_array_equal(old.x.read(0, 10), X[:10])
+
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            read()
+        except BaseException as error:
+            errors.append(error)
+
+    def replace(*arguments: Any, **options: Any) -> None:
+        before, real_result = len(seen), real(*arguments, **options)
+        for _ in range(200):  # at least one more look after each write
+            if len(seen) > before + 1 or errors:
+                break
+            done.wait(0.005)
+        return real_result
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    monkeypatch.setattr(os, "replace", replace)
+    try:
+        dsel.append(tmp_path / "1.npz", store)
+    finally:
+        done.set()
+        thread.join()
+    assert not errors
+    assert set(seen) == {10, M} or set(seen) == {10}
+    assert seen == sorted(seen)
+    assert len(seen) > 10
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    store = start_store(tmp_path)
+    with locked(staging_path(store), "first", "s"), pytest.raises(OutputError, match="Another run is writing"):
+        dsel.append(tmp_path / "1.npz", store)
+    staging_path(store).mkdir(exist_ok=True)
+    (staging_path(store) / "progress.json").write_text('{"key": {"format": 1}, "rows": 5}')
+    with pytest.raises(OutputError, match=r"An ingest that replaces .* was interrupted"):
+        dsel.append(tmp_path / "1.npz", store)
+    assert rows_seen(store) == 10
+
+
+def test_a_disk_that_is_full_is_an_error_and_the_call_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import dsel.data.store.writer as writing
+
+    store, real = start_store(tmp_path), writing._store
+
+    def full(array: Any, first: int, band: Any) -> None:
+        if first == 24:
+            raise OSError(28, "No space left on device")
+        real(array, first, band)
+
+    monkeypatch.setattr(writing, "_store", full)
+    with pytest.raises(DselError, match="disk is full"):
+        dsel.append(tmp_path / "1.npz", store)
+    assert rows_seen(store) == 10
+    monkeypatch.setattr(writing, "_store", real)
+    assert dsel.append(tmp_path / "1.npz", store).resumed_rows == 14
+    assert rows_seen(store) == M
+
+
+def test_arrays_in_memory(tmp_path: Path) -> None:
+    ingest_arrays(X[:10], tmp_path / "s", features=LABELS)
+    dsel.append(pd.DataFrame(X[10:], columns=LABELS), tmp_path / "s")
+    np.testing.assert_array_equal(open_store(tmp_path / "s").x.read(0, M), X)
