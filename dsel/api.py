@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from dsel.config.request import Column, Missing, Preprocess, SelectionRequest
+from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client
@@ -38,6 +38,7 @@ def select(
     include: Sequence[Column] = (),
     exclude: Sequence[Column] = (),
     groups: Mapping[Any, Any] | Sequence[Sequence[Column]] | str | None = None,
+    polish: Polish = "none",
     seed: int = 0,
     missing: Missing = "refuse",
     targets: Sequence[Column] | None = None,
@@ -87,6 +88,9 @@ def select(
         as "source", which `ingest` writes for one-hot columns. Each other column forms a group by itself. `include` and
         `exclude` may name groups, and a column there stands for its group. For ``"forward"``, ``"omp"``,
         ``"exchange"``, ``"poss"`` and ``"branch-and-bound"``.
+    polish : {"none", "exchange"}
+        "exchange": after the search, replace one column by a better one until none helps. The answer and the best
+        subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
     seed : int
         The seed of all random numbers. The same seed gives the same selection, except for ``"pposs-asy"``.
     missing : {"refuse", "mean"}
@@ -143,8 +147,8 @@ def select(
     """
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
-        exclude=exclude, groups=groups, seed=seed, missing=missing, targets=targets, unsupervised=unsupervised,
-        sample_weight=sample_weight, criterion=criterion, **options,
+        exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
+        unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion, **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)
 

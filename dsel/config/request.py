@@ -28,6 +28,8 @@ Column = str | int
 Preprocess = Literal["standardize", "center", "unit", "none"]
 #: What to do about missing values in X.
 Missing = Literal["refuse", "mean"]
+#: What follows the search.
+Polish = Literal["none", "exchange"]
 
 
 def _columns(value: Any) -> Any:
@@ -117,6 +119,8 @@ class SelectionRequest(BaseModel):
         Columns that enter and leave together, and count as one: a mapping from columns to names of groups, or from
         names to lists of columns; lists of columns; or the name of a coordinate of the features, such as `source`,
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
+    polish : {"none", "exchange"}
+        What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
@@ -140,6 +144,7 @@ class SelectionRequest(BaseModel):
     include: Columns = ()
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
+    polish: Polish = "none"
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
 

@@ -166,6 +166,11 @@ def _options(method: Method, request: SelectionRequest) -> Options:
     if by_criterion and not method.takes_criterion:
         able = ", ".join(methods_with("takes_criterion"))
         raise OptionError(f"{method.name} does not take a criterion.", f"Use one of {able}.")
+    if request.polish != "none" and (by_criterion or method.uses_rows):
+        raise OptionError(
+            f"polish: {request.polish} lowers the error of the fit, which is not what {method.name} minimizes here.",
+            "Leave polish out.",
+        )
     conflict = options.conflict(by_criterion)
     if conflict:
         raise OptionError(f"Options of {method.name}: {conflict}.", "Leave it out.")

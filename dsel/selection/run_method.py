@@ -8,6 +8,7 @@ from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.greedy.polish import polish
 from dsel.search.method import SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.parallel.worker_tasks import bind, takes_data
@@ -35,6 +36,13 @@ def run_method(
         shared_folder=context.shared_folder, groups=groups,
     )  # fmt: skip
     if groups is None:
-        return validated.method.run(task)
+        return _run(task, validated)
     with one_blas_thread():  # the matrices are small: threads would wait for each other
-        return validated.method.run(task)
+        return _run(task, validated)
+
+
+def _run(task: SearchTask, validated: ValidatedRequest) -> SearchOutcome:
+    outcome = validated.method.run(task)
+    if validated.request.polish == "none":
+        return outcome
+    return polish(task.objective, task.k, outcome, task.groups)

@@ -59,12 +59,15 @@ def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, sta
             first: Sequence[int] = [int(j) for j in permutation(seed, restart, 0, objective.n)]
         else:
             first = forward(objective, k).best(k).members
-        exchanges += _local_optimum(objective, k, first, path)
+        exchanges += local_optimum(objective, k, first, path)
     return path.outcome(exchanges=exchanges)
 
 
-def _local_optimum(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
-    """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges."""
+def local_optimum(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
+    """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges.
+
+    The subset after each sweep is added to the path.
+    """
     solution = rebuilt(objective, k, first)
     made, value = 0, solution.value
     while True:

@@ -79,6 +79,12 @@ def exchange(
     return path.outcome(exchanges=exchanges)
 
 
+def polished(grouped: GroupedObjective, k: int, S: Sequence[int]) -> SearchOutcome:
+    """Return the local optimum that exchanges lead to from some groups."""
+    path = _Path(grouped)
+    return path.outcome(exchanges=_local_optimum(grouped, k, list(S), path))
+
+
 def _local_optimum(grouped: GroupedObjective, k: int, first: list[int], path: _Path) -> int:
     """Sweep to a local optimum, and return the number of exchanges."""
     S, made, value = first, 0, grouped.value(first)

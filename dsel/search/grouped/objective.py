@@ -77,6 +77,11 @@ class GroupedObjective:
         """Return the ascending columns of some groups."""
         return tuple(sorted(int(j) for g in S for j in self.groups[g]))
 
+    def within(self, columns: Iterable[int]) -> list[int]:
+        """Return the groups that have a column among these."""
+        chosen = set(columns)
+        return [g for g, group in enumerate(self.groups) if chosen.intersection(group.tolist())]
+
     def value(self, S: Iterable[int]) -> float:
         """Return f of some groups."""
         return self.columns_of.value(self.members(S))
