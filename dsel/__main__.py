@@ -1,5 +1,21 @@
-"""python -m dsel: the command line."""
+"""python -m dsel: the command line, with signals handled from its first line on."""
 
-from dsel.cli import main
+from dsel._lib.termination import EXIT_CODE, Stopped, handle_signals, raise_on_signals
 
-main()
+
+def main() -> None:
+    """Run the command line as the program of this process."""
+    handle_signals()
+    from dsel.cli import main as run
+
+    try:
+        raise_on_signals()
+        run()
+    except Stopped:
+        raise SystemExit(EXIT_CODE) from None
+    finally:
+        handle_signals()  # the rest of the process has nothing to save
+
+
+if __name__ == "__main__":
+    main()

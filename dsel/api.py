@@ -9,9 +9,8 @@ from typing import Any, Literal
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.data.dataset import Dataset, as_dataset
-from dsel.engine.clusters.connect import active_client
+from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.engine.dask_engine import engine_for
 from dsel.errors import OptionError
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
@@ -183,8 +182,8 @@ def select_from(
     client = None if dataset.in_memory and not validated.method.on_workers else active_client()
     with showing_progress(RunContext(cache=cache), progress) as (context, line):
         on_tasks = None if line is None else line.tasks
-        engine = engine_for(client, on_tasks)
-        return run_validated(dataset, validated, replace(context, engine=engine))
+        with engine_of(client, on_tasks) as engine:
+            return run_validated(dataset, validated, replace(context, engine=engine))
 
 
 def stability(
@@ -257,10 +256,11 @@ def stability(
     request = _request(k=k, method=method, **arguments)
     dataset = _dataset(X, Y, request)
     client = None if dataset.in_memory else active_client()
-    return run_stability(
-        dataset, request, RunContext(engine_for(client)), resample=resample,
-        samples=samples, parts=parts, split=split, row_groups=row_groups,
-    )  # fmt: skip
+    with engine_of(client) as engine:
+        return run_stability(
+            dataset, request, RunContext(engine), resample=resample,
+            samples=samples, parts=parts, split=split, row_groups=row_groups,
+        )  # fmt: skip
 
 
 def plan(
@@ -298,11 +298,11 @@ def plan(
     dataset = _dataset(X, Y, request)
     validated = validate(dataset, request)
     client = None if dataset.in_memory else active_client()
-    engine = engine_for(client)
     if workers is not None and workers < 1:
         raise OptionError(f"workers is {workers}.", "It is a number of workers >= 1.")
-    limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
-    available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
+    with engine_of(client) as engine:
+        limit = engine.worker_memory if worker_memory is None else memory_of_worker(workers, worker_memory)
+        available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, validated, RunContext(), available=available)
     return calibrated(made, dataset) if calibrate else made
 

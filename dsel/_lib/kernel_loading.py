@@ -13,6 +13,7 @@ from typing import Any
 
 from dsel._lib.jit import is_compiled
 from dsel._lib.separate_kernel import SeparateKernel
+from dsel._lib.termination import raise_deferred
 
 log = logging.getLogger("dsel")
 
@@ -48,6 +49,7 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
         missing.sort(key=_size, reverse=True)
     with _helpers(missing):
         for kernel in [*missing, *kernels]:
+            raise_deferred()
             kernel.load()
     return bool(missing)
 

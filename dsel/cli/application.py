@@ -11,8 +11,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from dsel._lib.termination import Stopped
 from dsel._lib.text import printable
-from dsel.errors import DselError
+from dsel.errors import DselError, Interrupted
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -132,6 +133,10 @@ def main() -> NoReturn:
         trace = "".join(traceback.format_exception(error)) if _chosen["debug"] else ""
         report(error.what, error.remedy, exit_code=error.exit_code, kind=error.kind, trace=trace)
         sys.exit(error.exit_code)
+    except Stopped as signal:
+        ended = Interrupted(f"Stopped by {signal.name}.", "Start the same command again to continue.")
+        report(ended.what, ended.remedy, exit_code=ended.exit_code, kind=ended.kind)
+        sys.exit(ended.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("dsel: interrupted", err=True)
         sys.exit(130)

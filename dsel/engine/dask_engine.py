@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from dask.utils import format_bytes
 
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
+from dsel.engine.scheduler_watch import cluster_errors, on_scheduler_lost, scheduler_lost
 from dsel.errors import CapacityError, ClusterError, DselError
 from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
@@ -91,9 +93,7 @@ class DaskEngine:
                 "Allow each worker more memory, start fewer workers, or store the data in smaller chunks.",
             ) from error
         except FutureCancelledError as error:
-            raise ClusterError(
-                "The scheduler was lost.", "Start the job again: it continues where it stopped."
-            ) from error
+            raise scheduler_lost() from error
         finally:
             for future in futures:
                 future.release()
@@ -117,18 +117,30 @@ class DaskEngine:
         return kept
 
     def peak_memory(self) -> dict[str, tuple[int, int]]:
-        """Return, for the address of each worker, its peak resident memory so far and its limit, in bytes."""
-        limits = {a: w["memory_limit"] for a, w in self.client.scheduler_info(n_workers=-1)["workers"].items()}
-        return {
-            address: (peak, limits.get(address, 0))
-            for address, peak in self.client.run(_peak_resident, on_error="ignore").items()
-        }
+        """Return, for the address of each worker, its peak resident memory so far and its limit, in bytes.
+
+        A worker that does not answer is left out; so are all if the scheduler is lost.
+        """
+        try:
+            with cluster_errors(self.client):
+                workers = self.client.scheduler_info(n_workers=-1)["workers"]
+                peaks = self.client.run(_peak_resident, on_error="ignore")
+        except ClusterError as error:
+            log.warning("the workers' memory is not known: %s", error.what)
+            return {}
+        limits = {address: worker["memory_limit"] for address, worker in workers.items()}
+        return {address: (peak, limits.get(address, 0)) for address, peak in peaks.items()}
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""
         from dsel.engine.executors.dask_futures import DaskExecutor
 
         return DaskExecutor(self.client, work, options, self.no_worker_limit)
+
+    def errors(self, notify: Callable[[ClusterError], None]) -> AbstractContextManager[None]:
+        """Return a context in which a lost scheduler is a ClusterError; `notify` gets it at once, in another thread."""
+        on_scheduler_lost(self.client, notify)
+        return cluster_errors(self.client)
 
     def _wait(self, keys: list[str], future: Any) -> Any:
         """Wait for the value of a future, and retry a failed task."""
@@ -146,7 +158,9 @@ class DaskEngine:
                 future.retry()
             stalled_since = check_workers(self.client, stalled_since, self.no_worker_limit)
             if self.progress is not None:
-                self.progress(_done(self.client, keys), len(keys))
+                from dsel.engine.task_counter import count_finished
+
+                self.progress(count_finished(self.client, keys), len(keys))
 
 
 def _released_in_turn(futures: list[Any]) -> Iterator[Any]:
@@ -172,16 +186,6 @@ def _finished(future: Any) -> bool:
     except (WaitTimeout, TimeoutError):
         return bool(future.done())
     return True
-
-
-def _done(client: Any, keys: list[str]) -> int:
-    """Return the number of finished tasks of the graph."""
-    return int(client.run_on_scheduler(_count_finished, keys=keys))
-
-
-def _count_finished(keys: list[str], dask_scheduler: Any = None) -> int:
-    states = (dask_scheduler.tasks.get(key) for key in keys)
-    return sum(1 for task in states if task is None or task.state in ("memory", "released", "forgotten"))
 
 
 def check_workers(client: Any, stalled_since: float | None, no_worker_limit: float) -> float | None:

@@ -158,13 +158,15 @@ def _run(
         )  # fmt: skip
         if selection is None:
             try:
-                selection = run_selection(dataset, job.request(), context)
+                with engine.errors(interrupts.fail):
+                    selection = run_selection(dataset, job.request(), context)
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
             selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
         if job.certify is not None:
-            selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))
+            with engine.errors(interrupts.fail):
+                selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))
             selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))

@@ -73,7 +73,6 @@ def exit_codes() -> str:
         for error in by_code[code]:
             rows.append(f"| {code} | {error.kind} | `{error.__name__}` | {_first_paragraph(error)} |")
     rows.append("| 70 | error | `DselError` | Every other error: a defect of dsel or of a library. |")
-    rows.append("| 130 | | | Ctrl-C, before there was anything to save. |")
     return "\n".join(rows)
 
 

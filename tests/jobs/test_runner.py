@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +17,12 @@ import pytest
 import yaml
 
 import dsel
+from dsel._lib.termination import on_force
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
-from dsel.errors import DataError, Interrupted, MissingInputError, OutputError
+from dsel.errors import ClusterError, DataError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.locations import identity_of, require_separate
 from dsel.jobs.reporting import Reporter
@@ -284,6 +286,32 @@ class TestSignals:
 
         with pytest.raises(Interrupted), Interrupts() as interrupts:
             work(interrupts)
+
+    def test_deferred_it_does_not_wait_for_ever(self) -> None:
+        """A slice may hang, such as in a call to a scheduler that does not answer."""
+
+        def work(interrupts: Interrupts) -> None:
+            interrupts.deferred = True
+            signal.raise_signal(signal.SIGTERM)
+            threading.Timer(0.1, on_force[-1]).start()
+            time.sleep(30)
+            pytest.fail("went on")
+
+        with pytest.raises(Interrupted, match="SIGTERM"), Interrupts() as interrupts:
+            work(interrupts)
+
+    @pytest.mark.parametrize("deferred", [False, True])
+    def test_an_error_that_another_thread_finds_ends_the_work_as_a_signal_does(self, deferred: bool) -> None:
+        def work(interrupts: Interrupts) -> None:
+            interrupts.deferred = deferred
+            threading.Timer(0.1, interrupts.fail, [ClusterError("The scheduler was lost.")]).start()
+            time.sleep(0.5 if deferred else 30)
+            interrupts.raise_received()
+            pytest.fail("went on")
+
+        with pytest.raises(ClusterError, match="lost"), Interrupts() as interrupts:
+            work(interrupts)
+        signal.raise_signal(signal.SIGUSR1)  # one that comes late does no harm
 
 
 LONG = {"iterations": 12_000_000, "exchange_every": 50_000}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from dsel.config.cluster import (
@@ -13,12 +15,15 @@ from dsel.config.cluster import (
     SchedulerFileSection,
     SlurmSection,
 )  # fmt: skip
+from dsel.engine.base import Engine
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.external import AddressCluster, SchedulerFileCluster
 from dsel.engine.clusters.gateway import GatewayCluster
 from dsel.engine.clusters.kubernetes import KubernetesCluster
 from dsel.engine.clusters.local import LocalWorkers
 from dsel.engine.clusters.slurm import SlurmCluster
+from dsel.engine.dask_engine import Progress, engine_for
+from dsel.engine.scheduler_watch import cluster_errors
 from dsel.errors import OptionError
 
 #: The kind of cluster for each type of section.
@@ -35,6 +40,13 @@ CLUSTERS: dict[type, type[Cluster[Any]]] = {
 def cluster_of(section: ClusterSection) -> Cluster[Any]:
     """Return the cluster that a job's section describes. Nothing starts."""
     return CLUSTERS[type(section.chosen)](section.chosen)
+
+
+@contextmanager
+def engine_of(client: Any | None, progress: Progress | None = None) -> Iterator[Engine]:
+    """Provide the engine of a client, or that of this process if there is none. A lost scheduler is a ClusterError."""
+    with nullcontext() if client is None else cluster_errors(client):
+        yield engine_for(client, progress)
 
 
 def active_client() -> Any | None:

@@ -17,6 +17,7 @@ from dsel.engine.clusters.base import RemoteCluster, SiteSectionType
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.tls import site_security
 from dsel.engine.dask_engine import workers_of
+from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
 
 log = logging.getLogger("dsel")
@@ -52,7 +53,8 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
             with client:
                 wait_for_workers(client, self.section.asked, max(deadline - time.monotonic(), 1.0), address)
                 check_same_software(client)
-                yield client
+                with watched(client):
+                    yield client
 
     def current(self) -> tuple[int, int | None]:
         """Return the number of workers that the scheduler has now and their smallest memory limit.

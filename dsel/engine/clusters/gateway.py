@@ -12,6 +12,7 @@ from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.optional_imports import import_extra
+from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
 
 
@@ -43,4 +44,5 @@ class GatewayCluster(RemoteCluster[GatewaySection]):
                 with cluster.get_client(set_as_default=False) as client:
                     wait_for_workers(client, section.asked, section.wait_seconds, f"gateway cluster {cluster.name}")
                     check_same_software(client)
-                    yield client
+                    with watched(client):
+                        yield client

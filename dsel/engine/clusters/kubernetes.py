@@ -16,6 +16,7 @@ from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
 from dsel.engine.clusters.tls import site_security
 from dsel.engine.optional_imports import import_extra
+from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError, OptionError
 
 #: Memory of a pod beyond the limit of its worker: for the nanny process.
@@ -67,7 +68,8 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
                     cluster.adapt(minimum=low, maximum=high)
                 wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
                 check_same_software(client)
-                yield client
+                with watched(client):
+                    yield client
 
 
 def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:

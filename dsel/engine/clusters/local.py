@@ -18,6 +18,7 @@ from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.tls import SecurityOption, run_security
+from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError, OptionError
 
 log = logging.getLogger("dsel")
@@ -131,14 +132,15 @@ def local_cluster(
                         dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR, security=tls,
                         protocol=None if tls is None else "tls://",
                     )  # fmt: skip
-            except (OSError, TimeoutError, RuntimeError) as error:
+            except Exception as error:  # of many kinds, such as when a worker dies while it starts
                 raise ClusterError(
                     f"Local workers did not start: {error}.",
                     'Ask for fewer. A script that starts workers needs `if __name__ == "__main__":` around its code.',
                 ) from error
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 log.info("%d local workers, %s each", count, format_bytes(limit))
-                yield client
+                with watched(client):
+                    yield client
         finally:
             if cluster is not None:
                 cluster.close()

@@ -16,6 +16,7 @@ from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import wait_for_workers
 from dsel.engine.clusters.tls import shared_security
 from dsel.engine.optional_imports import import_extra
+from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
 
 #: Memory of a job beyond the limit of its worker: for the nanny process.
@@ -48,14 +49,15 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
         ):
             try:
                 cluster = jobqueue.SLURMCluster(**job_options(section, name, logs, security))
-            except (OSError, ValueError, RuntimeError) as error:
+            except Exception as error:  # of many kinds, AssertionError among them
                 raise ClusterError(f"The scheduler for the Slurm workers did not start: {error}.") from error
             try:
                 with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                     cluster.adapt(minimum_jobs=low, maximum_jobs=high, interval="1s", wait_count=3)
                     place = f"slurm, queue {section.queue or 'default'}, {section.walltime} each"
                     wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
-                    yield client
+                    with watched(client):
+                        yield client
             finally:
                 cluster.close()
 

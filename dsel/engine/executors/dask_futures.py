@@ -15,7 +15,8 @@ from pickle import PicklingError
 from typing import Any
 
 from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
-from dsel.errors import ClusterError, CriterionError, DselError
+from dsel.engine.scheduler_watch import scheduler_lost
+from dsel.errors import CriterionError, DselError
 from dsel.search.parallel import worker_tasks as on_worker
 from dsel.search.parallel.executor import Cleanup, ExecutorOptions, LostTask, Task, TaskResult, Work
 from dsel.search.pareto.evaluation_memo import cannot_travel
@@ -121,7 +122,7 @@ class DaskExecutor:
 
     def _require_connection(self) -> None:
         if self.client.status != "running":
-            raise ClusterError("The scheduler was lost.", "Start the job again: it continues where it stopped.")
+            raise scheduler_lost()
 
     def submit(self, task: Task) -> None:
         """Submit a task."""

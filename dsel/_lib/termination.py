@@ -1,0 +1,96 @@
+"""End a command on SIGTERM or SIGINT with exit code 75, from its first line on and within ten seconds.
+
+While modules are imported there is nothing to save, and the process ends at once. Later the signal raises `Stopped` in
+the main thread, so that files are closed and workers end. Python calls a handler only between two instructions of the
+main thread. So a thread reads the signals, too, and ends the process if that takes too long.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: "Temporary failure" in sysexits.h: start the same command again.
+EXIT_CODE = 75
+#: Seconds after a signal when a command that waits for a good moment must stop, and when the process ends.
+FORCE_SECONDS, END_SECONDS = 3.0, 8.0
+
+_MESSAGE = "Stopped by {}. Start the same command again to continue."
+
+_state: dict[str, Any] = {"watching": False, "importing": True, "deferred": None}
+
+#: Called when a command must not wait any longer for a good moment.
+on_force: list[Callable[[], None]] = []
+
+
+class Stopped(BaseException):
+    """Carry a signal through the program. As a BaseException it passes every `except Exception`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def handle_signals() -> None:
+    """Handle signals from now on: end the process at once."""
+    _state["importing"] = True
+    for number in SIGNALS:
+        signal.signal(number, _handle)
+    if not _state["watching"]:
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        threading.Thread(target=_watch, args=(reading,), name="dsel-signals", daemon=True).start()
+        _state["watching"] = True
+
+
+def raise_on_signals() -> None:
+    """Raise `Stopped` in the main thread when a signal arrives, instead of ending the process."""
+    _state["importing"] = False
+
+
+def defer(name: str | None) -> None:
+    """Record that a signal waits for a good moment; None: none waits."""
+    _state["deferred"] = name
+
+
+def raise_deferred() -> None:
+    """Raise `Stopped` if a signal waits. Long work with nothing to save calls this now and then."""
+    if (name := _state["deferred"]) is not None:
+        raise Stopped(name)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    if _state["importing"]:
+        _end(number)
+    raise Stopped(signal.Signals(number).name)
+
+
+def _watch(reading: int) -> None:
+    while (number := os.read(reading, 1)[0]) not in SIGNALS:
+        pass
+    time.sleep(FORCE_SECONDS)
+    for force in on_force:
+        force()
+    time.sleep(END_SECONDS - FORCE_SECONDS)
+    _end(number)
+
+
+def _end(number: int) -> None:
+    text = _MESSAGE.format(signal.Signals(number).name)
+    if "json" in sys.argv:
+        import json
+
+        fields = {"level": "ERROR", "message": text, "kind": "interrupted", "exit_code": EXIT_CODE}
+        text = json.dumps(fields)
+    else:
+        text = f"dsel: {text}"
+    os.write(2, f"{text}\n".encode())
+    os._exit(EXIT_CODE)

@@ -1,0 +1,181 @@
+"""Notice within seconds that a scheduler is lost, and log the workers that come and go.
+
+A lost scheduler shows in many ways: futures are cancelled, connections close, information is missing, or a call never
+returns. So one coroutine per client watches the connection. It closes the client when the scheduler is gone, which ends
+all calls that wait. Any error of a client without a scheduler becomes one ClusterError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from dsel.errors import ClusterError, DselError
+
+log = logging.getLogger("dsel")
+
+#: Seconds in which a client may connect again, and after which a scheduler that does not answer is lost.
+RECONNECT_SECONDS, SILENCE_SECONDS = 10.0, 20.0
+#: Seconds between two looks at the connection, and at the workers.
+_LOOK_SECONDS, _WORKERS_SECONDS = 0.5, 2.0
+#: An error of the connection may come before the client knows that its scheduler is lost.
+_NOTICE_SECONDS = 2.0
+
+#: CommClosedError is an OSError.
+_CONNECTION_ERRORS = (OSError, TimeoutError, CancelledError, asyncio.CancelledError)
+
+_watches: WeakKeyDictionary[Any, SchedulerWatch] = WeakKeyDictionary()
+
+
+def scheduler_lost() -> ClusterError:
+    """Return the error of a run whose scheduler is lost."""
+    return ClusterError("The scheduler was lost.", "Start the job again: it continues where it stopped.")
+
+
+@contextmanager
+def cluster_errors(client: Any) -> Iterator[None]:
+    """Turn every error that a lost scheduler causes in the block into a ClusterError."""
+    try:
+        yield
+    except DselError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        if _is_lost(client, error):
+            raise scheduler_lost() from error
+        raise
+
+
+@contextmanager
+def watched(client: Any) -> Iterator[None]:
+    """Watch the scheduler and the workers of a client during the block; errors as for `cluster_errors`."""
+    watch = SchedulerWatch(client)
+    _watches[client] = watch
+    client.loop.add_callback(watch.start)
+    try:
+        with cluster_errors(client):
+            yield
+    finally:
+        watch.stop()
+
+
+def on_scheduler_lost(client: Any, notify: Callable[[ClusterError], None]) -> None:
+    """Have `notify` called with the error, from another thread, if the scheduler of a watched client is lost."""
+    if (watch := _watches.get(client)) is not None:
+        watch.notify = notify
+
+
+def _is_lost(client: Any, error: BaseException) -> bool:
+    """Return whether the client has no scheduler any more; wait a moment if the error may be the first sign of that."""
+    from distributed.client import ClosedClientError
+
+    from_connection = isinstance(error, (*_CONNECTION_ERRORS, ClosedClientError))
+    deadline = time.monotonic() + (_NOTICE_SECONDS if from_connection else 0.0)
+    while client.status == "running" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(client.status != "running")
+
+
+class SchedulerWatch:
+    """Watch one client from its own event loop.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client.
+
+    Attributes
+    ----------
+    notify : callable, optional
+        Called with a ClusterError when the scheduler is lost.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.notify: Callable[[ClusterError], None] | None = None
+        self._client = client
+        self._stopped = False
+        self._silent = 0.0
+        self._asked = 0.0
+        self._reply: asyncio.Future[Any] | None = None
+        self._workers: dict[str, str] | None = None
+
+    def stop(self) -> None:
+        """Stop watching. Workers that leave later are not logged."""
+        self._stopped = True
+
+    async def start(self) -> None:
+        """Watch until `stop` is called, or until the scheduler is lost."""
+        disconnected = 0.0
+        while not self._stopped:
+            before = time.monotonic()
+            await asyncio.sleep(_LOOK_SECONDS)
+            # A process that was suspended must not take its own silence for the scheduler's.
+            passed = min(time.monotonic() - before, 2 * _LOOK_SECONDS)
+            if self._client.status == "running":
+                disconnected = 0.0
+                self._look_at_workers(passed)
+            else:
+                disconnected += passed
+            closed = self._client.status in ("closing", "closed")
+            if not self._stopped and (closed or disconnected > RECONNECT_SECONDS or self._silent > SILENCE_SECONDS):
+                await self._give_up()
+                return
+        if self._reply is not None:
+            self._reply.cancel()
+
+    def _look_at_workers(self, passed: float) -> None:
+        """Ask the scheduler for its workers from time to time, and measure how long it is silent."""
+        if self._reply is None:
+            if time.monotonic() - self._asked >= _WORKERS_SECONDS:
+                self._asked = time.monotonic()
+                self._reply = asyncio.ensure_future(self._client.scheduler.identity(n_workers=-1))
+                self._reply.add_done_callback(_retrieve)
+            return
+        if not self._reply.done():
+            self._silent += passed
+            return
+        reply, self._reply = self._reply, None
+        if reply.cancelled() or reply.exception() is not None:
+            self._silent += passed
+            return
+        self._silent = 0.0
+        self._compare({address: str(worker["name"]) for address, worker in reply.result()["workers"].items()})
+
+    def _compare(self, now: dict[str, str]) -> None:
+        """Log which workers are lost, and which have joined, since the last look."""
+        before, self._workers = self._workers, now
+        if before is None or self._stopped:
+            return
+        lost, joined = before.keys() - now.keys(), now.keys() - before.keys()
+        for address in sorted(lost):
+            log.warning("worker %s is lost: %d of %d are left", _called(before, address), len(now), len(before))
+        for address in sorted(joined):
+            log.info("worker %s has joined: there are %d now", _called(now, address), len(now))
+
+    async def _give_up(self) -> None:
+        if self._silent > SILENCE_SECONDS:
+            log.warning("the scheduler has not answered for %.0f s", self._silent)
+        if self.notify is not None:
+            self.notify(scheduler_lost())
+        with suppress(Exception):
+            for state in list(self._client.futures.values()):
+                state.cancel(reason="scheduler-connection-lost", msg="The scheduler was lost.")
+            self._client.futures.clear()
+            await self._client._close(fast=True)
+
+
+def _retrieve(reply: asyncio.Future[Any]) -> None:
+    """Take the error of a request that nobody waits for any more, so that asyncio does not report it."""
+    if not reply.cancelled():
+        reply.exception()
+
+
+def _called(names: dict[str, str], address: str) -> str:
+    """Return how a worker is called in the log: its name, and its address if that is something else."""
+    name = names[address]
+    return address if name == address else f"{name} ({address})"

@@ -1,0 +1,76 @@
+"""A signal ends a command with 75 within ten seconds, from its first line on, whatever it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tests.cli_runner import start, wait_for
+from tests.stores import make_store, regression
+
+X, Y = regression(m=500)
+
+
+def job_file(folder: Path, **keys: Any) -> Path:
+    make_store(folder / "data.zarr", X, Y, chunks=(100, 24))
+    path = folder / "job.yaml"
+    path.write_text(yaml.safe_dump({"store": "data.zarr", "k": 3, "cluster": {"local": {"workers": 1}}, **keys}))
+    return path
+
+
+def is_handled(process: subprocess.Popen[str], number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("after", [0.0, 0.7])
+def test_while_modules_are_imported_and_the_job_is_read(tmp_path: Path, number: signal.Signals, after: float) -> None:
+    process = start("run", job_file(tmp_path))
+    wait_for(lambda: is_handled(process, signal.SIGTERM) and is_handled(process, number))
+    time.sleep(after)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 75, err
+    assert f"dsel: Stopped by {number.name}." in err
+    assert "Traceback" not in err
+    assert not out
+
+
+def test_for_a_program_the_message_is_json(tmp_path: Path) -> None:
+    process = start("run", job_file(tmp_path), "--log-format", "json")
+    wait_for(lambda: is_handled(process, signal.SIGTERM))
+    process.terminate()
+    _, err = process.communicate(timeout=10)
+    assert yaml.safe_load(err.splitlines()[-1])["exit_code"] == process.returncode == 75
+
+
+def test_while_a_search_is_compiled(tmp_path: Path) -> None:
+    job, log = job_file(tmp_path), tmp_path / "job.result" / "run.log"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    process = start("run", job, env=environment, start_new_session=True)
+    group = process.pid
+    wait_for(lambda: log.exists() and "compiling" in log.read_text())
+    process.terminate()
+    _, err = process.communicate(timeout=15)  # ten seconds, on a machine with nothing else to do
+    assert process.returncode == 75, err
+    assert "Traceback" not in err
+    wait_for(lambda: not [p for p in psutil.pids() if group_of(p) == group], 30)
+
+
+def group_of(pid: int) -> int | None:
+    """The process group of a process that works."""
+    try:
+        return None if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE else os.getpgid(pid)
+    except (psutil.Error, ProcessLookupError):
+        return None
