@@ -12,8 +12,8 @@ from typing import Any
 from dask.utils import format_bytes
 
 from dsel.engine.base import Engine
-from dsel.engine.thread_engine import THREADS
 from dsel.engine.scheduler_watch import cluster_errors, on_scheduler_lost, scheduler_lost
+from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
 from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
 
