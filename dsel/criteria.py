@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from dsel.config.size_rule import RowSplit, check_split
 from dsel.data.criterion_data import ColumnData
 from dsel.errors import MissingExtraError, OptionError
 from dsel.search.pareto.archive import Subset
+
+_INSTALL = "pip install 'dsel[sklearn]'."
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,13 @@ class CrossValidated:
     row_groups: Any = None
 
     def __post_init__(self) -> None:
+        if find_spec("sklearn") is None:  # before a pass over the data, not after it
+            raise MissingExtraError("CrossValidated needs scikit-learn, which is not installed.", _INSTALL)
+        if not hasattr(self.estimator, "fit"):
+            raise OptionError(
+                f"CrossValidated: {self.estimator!r} is no estimator.",
+                "Give one, such as Ridge().",
+            )
         try:
             check_split(self.split, 1, self.row_groups)
         except ValueError as error:
@@ -61,7 +71,7 @@ class CrossValidated:
         try:
             from sklearn.model_selection import cross_val_score
         except ImportError as error:
-            raise MissingExtraError("scikit-learn is not installed.", "pip install scikit-learn") from error
+            raise MissingExtraError("scikit-learn is not installed.", _INSTALL) from error
         if not data.n_targets:
             raise OptionError("There are no targets to predict.", "Give Y.")
         Y = data.Y if data.n_targets > 1 else data.Y[:, 0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from dsel.config.job import read_job
+from dsel.config.job import read_cluster, read_job
 from dsel.data.formats.registry import open_source
 from dsel.errors import DselError, OptionError
 from tests.cli_runner import call, run
@@ -65,6 +65,37 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
     for secret in (PLANTED, "AWS_SECRET"):
         assert secret.encode() not in everything_in(tmp_path)
         assert secret not in said + out + err
+
+
+SLURM = {"workers": 1, "memory": "1GiB"}
+
+
+@pytest.mark.parametrize(
+    ("section", "where"),
+    [
+        ({"slurm": {**SLURM, "prologue": [f"export AWS_SECRET_ACCESS_KEY={PLANTED}"]}}, "cluster.slurm.prologue"),
+        ({"slurm": {**SLURM, "prologue": [f"login --password {PLANTED}"]}}, "cluster.slurm.prologue"),
+        ({"slurm": {**SLURM, "directives": [f"--export=MY_TOKEN={PLANTED}"]}}, "cluster.slurm.directives"),
+        ({"slurm": {**SLURM, "environment": {"DB_PASSWORD": PLANTED}}}, "cluster.slurm.environment.DB_PASSWORD"),
+        ({"slurm": {**SLURM, "account": "AKIA1234567890ABCDEF"}}, "cluster.slurm.account"),
+        ({"gateway": {"workers": 1, "options": {"token": PLANTED}}}, "cluster.gateway.options.token"),
+        ({"gateway": {"workers": 1, "options": {"auth": f"Bearer {PLANTED}"}}}, "cluster.gateway.options.auth"),
+    ],
+)
+def test_a_secret_is_refused_in_every_key_that_takes_text(tmp_path: Path, section: dict[str, Any], where: str) -> None:
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({"cluster": section}))
+    for read in (lambda: read_job(job_file(tmp_path, cluster=section)), lambda: read_cluster(tmp_path / "c.yaml")):
+        with pytest.raises(OptionError, match=where) as error:
+            read()
+        assert PLANTED not in str(error.value)
+        assert "environment of dsel" in error.value.remedy
+
+
+def test_text_may_name_variables_files_and_secrets_of_kubernetes(tmp_path: Path) -> None:
+    prologue = ["export MY_TOKEN=$TOKEN", "source /site/credentials.sh", "module load tokenizer"]
+    read_job(job_file(tmp_path, cluster={"slurm": {**SLURM, "prologue": prologue}}))
+    pods = {**SLURM, "image": "dsel:1", "secrets": ["bucket-credentials"]}
+    read_job(job_file(tmp_path, cluster={"kubernetes": pods}, include=["token=abc"]))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dask.utils import parse_bytes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from dsel.config.secrets import is_secret_name, refuse_passwords
+from dsel.config.secrets import refuse_passwords, refuse_secrets
 from dsel.config.types import Duration, Int, parse_duration
 from dsel.errors import OptionError
 
@@ -27,9 +27,31 @@ def _with_variables(value: Any) -> Any:
     return expanded
 
 
+#: More is a slip of the keyboard.
+_MOST_WORKERS, _MOST_THREADS = 10_000, 1024
+#: The memory of a worker: less holds no Python, and more is a wrong unit.
+_LEAST_MEMORY, _MOST_MEMORY = 64 << 20, 64 << 40
+
+
 def _some_bytes(value: str) -> str:
-    if parse_bytes(value) <= 0:
-        raise ValueError("it must be above 0")
+    try:
+        size = parse_bytes(value)
+    except ValueError:
+        size = 0
+    if not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        raise ValueError("it must be from 64MiB to 64TiB; write the unit, such as 4GiB")
+    return value
+
+
+def _walltime(value: str) -> str:
+    if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", value):
+        raise ValueError("it must be a time of Slurm, such as 02:00:00 or 1-12:00:00")
+    return value
+
+
+def _scheduler_address(value: str) -> str:
+    if not re.fullmatch(r"(tcp|tls|ws|wss|ucx)://[^/\s]+:\d+", value):
+        raise ValueError("it must be an address such as tcp://host:8786 or tls://host:8786")
     return value
 
 
@@ -52,7 +74,7 @@ class SiteSection(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str]
 
-    workers: Int | None = Field(None, ge=1)
+    workers: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
     wait: Duration = "5m"
 
     @property
@@ -81,8 +103,8 @@ class _Elastic(SiteSection):
         default of `minimum` is 1.
     """
 
-    minimum: Int | None = Field(None, ge=1)
-    maximum: Int | None = Field(None, ge=1)
+    minimum: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
+    maximum: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
 
     @model_validator(mode="after")
     def _one_size(self) -> _Elastic:
@@ -91,7 +113,9 @@ class _Elastic(SiteSection):
         if self.maximum is None and self.minimum is not None:
             raise OptionError(f"cluster: {self.kind}: minimum goes with maximum.", "Give both, or workers.")
         if self.maximum is not None and (self.minimum or 1) > self.maximum:
-            raise OptionError(f"cluster: {self.kind}: minimum ({self.minimum}) is above maximum ({self.maximum}).")
+            raise OptionError(
+                f"cluster: {self.kind}: minimum ({self.minimum}) is above maximum ({self.maximum}).", "Exchange them."
+            )
         return self
 
     @property
@@ -122,20 +146,18 @@ class _Made(_Elastic):
     """
 
     memory: _Bytes
-    threads: Int = Field(1, ge=1)
+    threads: Int = Field(1, ge=1, le=_MOST_THREADS)
     environment: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("environment")
     @classmethod
     def _no_secrets(cls, value: dict[str, str]) -> dict[str, str]:
-        refuse_passwords(value)
+        refuse_secrets(value, "environment")
         for name in value:
             if not re.fullmatch(r"[A-Za-z_]\w*", name):
-                raise OptionError(f"cluster: environment: {name!r} is not a name of a variable.")
-            if is_secret_name(name):
-                raise OptionError(  # the value is not repeated
-                    f"cluster: environment: {name} looks like a secret, and a job file must not contain one.",
-                    "Set it in the environment of dsel (Slurm passes it on), or name a Secret (kubernetes: secrets).",
+                raise OptionError(
+                    f"cluster: environment: {name!r} is not a name of a variable.",
+                    "Use letters, digits and underscores.",
                 )
         return value
 
@@ -164,9 +186,9 @@ class LocalSection(BaseModel):
     model_config = ConfigDict(extra="forbid")
     kind: ClassVar[str] = "local"
 
-    workers: Int | None = Field(None, ge=1)
+    workers: Int | None = Field(None, ge=1, le=_MOST_WORKERS)
     memory: _Bytes | None = None
-    threads: Int = Field(1, ge=1)
+    threads: Int = Field(1, ge=1, le=_MOST_THREADS)
     security: Security = "tls"
 
 
@@ -181,7 +203,7 @@ class AddressSection(SiteSection):
 
     kind: ClassVar[str] = "address"
 
-    address: _Expanded
+    address: Annotated[_Expanded, AfterValidator(_scheduler_address)]
 
 
 class SchedulerFileSection(SiteSection):
@@ -195,7 +217,7 @@ class SchedulerFileSection(SiteSection):
 
     kind: ClassVar[str] = "scheduler_file"
 
-    path: _Expanded
+    path: Annotated[_Expanded, Field(min_length=1)]
 
 
 class SlurmSection(_Made):
@@ -224,7 +246,7 @@ class SlurmSection(_Made):
 
     queue: str | None = None
     account: str | None = None
-    walltime: str = "01:00:00"
+    walltime: Annotated[str, AfterValidator(_walltime)] = "01:00:00"
     directives: list[str] = Field(default_factory=list)
     prologue: list[str] = Field(default_factory=list)
     interface: str | None = None

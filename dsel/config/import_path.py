@@ -1,4 +1,7 @@
-"""Custom functions, named in job files as package.module:function. Nothing is unpickled."""
+"""Custom functions, named in job files as package.module:function. Nothing is unpickled.
+
+Their modules are code that runs with the rights of the job. A job file with one deserves the same trust as a program.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dsel.errors import OptionError
+from dsel.errors import DselError, OptionError
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -29,8 +32,15 @@ def load_function(path: str) -> Callable[..., Any]:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise OptionError(f"{path!r} cannot be imported: {error}.", "Write it as package.module:function.") from error
+    except DselError:
+        raise
+    except (Exception, SystemExit) as error:  # of the module itself, whose code runs when it is imported
+        raise OptionError(
+            f"{path!r} cannot be imported: the module {module} raised {type(error).__name__}: {error}.",
+            "Correct the module. Its code runs when it is imported.",
+        ) from error
     if not callable(function):
-        raise OptionError(f"{path!r} is a {type(function).__name__}, not a function.")
+        raise OptionError(f"{path!r} is a {type(function).__name__}, not a function.", "Name a function or a class.")
     found: Callable[..., Any] = function
     return found
 

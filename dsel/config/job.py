@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -21,10 +20,11 @@ from pydantic import (
 
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
-from dsel.config.secrets import refuse_passwords
+from dsel.config.secrets import refuse_passwords, refuse_secrets
 from dsel.config.size_rule import SizeRule
 from dsel.config.types import Bool, Duration, Float, Int, first_error, parse_duration
-from dsel.errors import MissingInputError, OptionError
+from dsel.config.yaml_files import read_yaml
+from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
 
@@ -182,13 +182,14 @@ def read_job(
     OptionError
         A key or value is wrong. The error names the first one.
     """
-    values = _read_yaml(path)
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise OptionError(f"{path} has no keys.", "It needs at least store and k.")
     if cluster is not None:
         values["cluster"] = _cluster_section(cluster)
     values |= {key: value for key, value in (changes or {}).items() if value is not None}
     refuse_passwords(values)
+    refuse_secrets(values.get("cluster"), "cluster")
     try:
         job = JobFile.model_validate(values)
     except ValidationError as error:
@@ -232,7 +233,7 @@ def read_cluster(path: Path) -> ClusterSection:
         A key or value is wrong. The error names the first one.
     """
     section = _cluster_section(path)
-    refuse_passwords({"cluster": section})
+    refuse_secrets(section, "cluster")
     try:
         found = ClusterSection.model_validate(section)
     except ValidationError as error:
@@ -245,44 +246,7 @@ def _from_folder(folder: Path, place: AnyPath) -> AnyPath:
 
 
 def _cluster_section(path: Path) -> Any:
-    values = _read_yaml(path, "cluster file")
+    values = read_yaml(path, "cluster file")
     if not isinstance(values, dict) or list(values) != ["cluster"]:
         raise OptionError(f"{path} does not have one key, cluster.", "Write it as in a job file.")
     return values["cluster"]
-
-
-def _require_each_key_once(node: Any) -> None:
-    """Refuse a key that a mapping has twice: YAML would silently ignore the first one."""
-    if isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                line = key.start_mark.line + 1
-                if key.value in lines:
-                    raise OptionError(
-                        f"the key {key.value!r} is in line {lines[key.value]} and again in line {line}.", "Keep one."
-                    )
-                lines[key.value] = line
-            _require_each_key_once(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _require_each_key_once(value)
-
-
-def _read_yaml(path: Path, what: str = "job file") -> Any:
-    try:
-        if path.exists() and not path.is_file():  # a pipe would wait for ever
-            raise MissingInputError(f"The {what} {path} is not a file.", "Name a YAML file.")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        remedy = f"Check the path of the {what}" + (", or write one with dsel init." if what == "job file" else ".")
-        raise MissingInputError(f"The {what} {path} cannot be read: {error.strerror}.", remedy) from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{path} is not a text file: {error}.", f"Name the {what} (YAML, in UTF-8).") from error
-    try:
-        _require_each_key_once(yaml.compose(text, yaml.SafeLoader))
-        return yaml.safe_load(text)
-    except OptionError as error:
-        raise OptionError(f"{path}: {error.what}", error.remedy) from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise OptionError(f"{path} is not YAML: {' '.join(str(error).split())}.") from error

@@ -42,10 +42,16 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
-def _not_bool(value: Any) -> Any:
-    """Refuse a truth value, which YAML reads for yes, no, on and off, and which Python takes for 1 or 0."""
+#: YAML reads 1e-3 as text: it wants a point before the exponent.
+_EXPONENT = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
+
+
+def _number(value: Any) -> Any:
+    """Refuse text, and a truth value, which YAML reads for yes, no, on and off, and which Python takes for 1 or 0."""
     if isinstance(value, bool):
         raise ValueError("it must be a number, not true or false")
+    if isinstance(value, str | bytes) and not (isinstance(value, str) and _EXPONENT.fullmatch(value)):
+        raise ValueError("it must be a number (not text, in quotes)")
     return value
 
 
@@ -73,7 +79,7 @@ def _duration(value: Any) -> Any:
 
 #: A whole number of Python or NumPy, neither text nor a truth value; a number; yes or no and nothing like it.
 Int = Annotated[int, BeforeValidator(_whole)]
-Float = Annotated[float, BeforeValidator(_not_bool), AfterValidator(_no_nan)]
+Float = Annotated[float, BeforeValidator(_number), AfterValidator(_no_nan)]
 Bool = Annotated[bool, Field(strict=True)]
 #: 90s, 10m, 1h30m, or a number of seconds.
 Duration = Annotated[str | float, BeforeValidator(_duration)]
@@ -81,6 +87,8 @@ Duration = Annotated[str | float, BeforeValidator(_duration)]
 #: What pydantic finds, in the words of somebody who writes YAML.
 _MUST_BE = {
     "string_type": "it must be text (in quotes, where YAML reads something else)",
+    "too_short": "it is empty",
+    "string_too_short": "it is empty",
     "list_type": "it must be a list, such as [a, b]",
     "dict_type": "it must be keys with their values",
     "model_type": "it must be keys with their values",
@@ -123,7 +131,7 @@ def _sentence(problem: Any, model: type[BaseModel], remark: str) -> str:
         hint = suggest_option(place[-1], _model_at(model, place[:-1]).model_fields)
         return f"unknown key {key!r}. {hint}" + (f" {remark}" if remark and hint.startswith("Known") else "")
     if kind == "missing":
-        return f"{key!r} is missing."
+        return f"{key!r} is missing: write it as {place[-1]}: ... in the file."
     if kind == "literal_error":
         choices = problem["ctx"]["expected"]
         hint = suggest(str(problem["input"]), [c.strip(" '") for c in choices.replace(" or ", ",").split(",")])

@@ -289,7 +289,7 @@ def write_source(
         )
     if chunks is None:
         chunks = choose_chunks(source.shape, source.dtype.itemsize, worker_memory=memory)
-    elif min(chunks) < 1:
+    elif not isinstance(chunks, tuple | list) or len(chunks) != 2 or min(chunks) < 1:
         raise OptionError(f"chunks={chunks}: a chunk has at least one row and one column.", "Leave it out.")
     fitted = (chunk_rows or min(chunks[0], source.shape[0]), min(chunks[1], source.shape[1]))
     plan = WritePlan(source, store.absolute(), fitted, compression, memory=max(1, memory // 4))

@@ -40,11 +40,15 @@ def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
 
 
 def require_separate(job: JobFile) -> None:
-    """Refuse a job that would write into the store that it reads, with an OutputError."""
+    """Refuse a job that would write into the store that it reads, or to a file, with an OutputError."""
     assert job.out is not None
     for name, place in (("out", job.out), ("artefacts", job.artefacts)):
         if place is not None and is_inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
+        if isinstance(place, Path):
+            there = next((parent for parent in (place, *place.parents) if parent.exists()), place)
+            if there.exists() and not there.is_dir():
+                raise OutputError(f"{name} ({place}) cannot be a folder: {there} is a file.", "Choose another place.")
     if is_inside(job.store, job.out / "selection.zarr"):
         raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
 

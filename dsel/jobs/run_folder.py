@@ -63,7 +63,9 @@ class RunFolder:
         try:
             make_folder(self.path)
         except OSError as error:
-            raise OutputError(f"The result folder {self.path} cannot be written: {error.strerror}.") from error
+            raise OutputError(
+                f"The result folder {self.path} cannot be written: {error.strerror}.", "Choose another --out."
+            ) from error
         with (
             reporter.showing(),
             Interrupts(),  # while it waits for another run

@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
 from dsel.data.blocks import dense_rows
-from dsel.errors import DataError
+from dsel.passes.finite import require_finite
 from dsel.passes.tiles import Strip, StripSums
 
 #: A block is processed in pieces of about this many bytes of float64.
@@ -190,22 +190,3 @@ def _survey(
         low, high = np.minimum(low, bottom), np.maximum(high, top)
     weight = x.shape[0] if w is None else float(w.sum())
     return low, high, total / (weight or 1)
-
-
-def require_finite(z: Floats, where: str, variable: str, first_row: int, first_column: int = 0) -> None:
-    """Raise DataError for values that are not finite, with the first of them and the rows."""
-    bad = ~np.isfinite(z)
-    if not bad.any():
-        return
-    rows, columns = np.nonzero(bad)
-    kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
-    lines = np.unique(rows) + first_row
-    shown = ", ".join(map(str, lines[:5])) + (", ..." if lines.size > 5 else "")
-    remedy = "Correct the data."
-    if variable == "X" and kind == "NaN":
-        remedy = "Correct the data, or set missing: mean to replace NaN by the mean of each column."
-    raise DataError(
-        f"{variable} of {where} has {kind} values: {int(bad.sum())} in these rows, the first in row {lines[0]}, "
-        f"column {first_column + columns[0]} (rows {shown}).",
-        remedy,
-    )

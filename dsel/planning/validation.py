@@ -218,7 +218,10 @@ def _columns(
     include, exclude = resolve(request.include, "include"), resolve(request.exclude, "exclude")
     both = np.intersect1d(include, exclude)
     if both.size:
-        raise OptionError(f"Columns {format_labels(dataset.features, both)} are both included and excluded.")
+        raise OptionError(
+            f"Columns {format_labels(dataset.features, both)} are both included and excluded.",
+            "Name each in one of the two.",
+        )
     limit = request.max_k if request.k == "auto" else request.limit
     included = _counter(groups)(include)
     if limit is not None and included > limit:
@@ -228,7 +231,7 @@ def _columns(
             f"Raise {name} or include fewer.",
         )
     if exclude.size == dataset.n:
-        raise OptionError("All columns are excluded: none is left to choose from.")
+        raise OptionError("All columns are excluded: none is left to choose from.", "Exclude fewer.")
     return include, exclude
 
 

@@ -17,6 +17,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
+from dsel.passes.finite import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan
 from dsel.planning.representations.base import Prepared, Resources
@@ -67,7 +68,7 @@ def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunCon
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
-    with log_passes() as made:
+    with log_passes() as made, naming_columns(dataset):
         selection = _run(dataset, validated, plan, context)
     compared = plan.compare(made, selection.counts)
     return replace(selection, passes=made.passes, bytes_read=made.bytes_read, plan=compared)

@@ -60,6 +60,9 @@ def as_path(path: str | AnyPath) -> AnyPath:
     text = os.fspath(path)
     if path == "":  # an unset shell variable; as a Path it would be the current folder
         raise OptionError("A path is empty.", "Give a path, or an s3://, gs:// or az:// URL.")
+    if "\0" in text or any(len(os.fsencode(part)) > 255 for part in text.split("/")) or len(os.fsencode(text)) > 4095:
+        what = "has a NUL character" if "\0" in text else "is too long"
+        raise OptionError(f"The path {text[:40]!r}... {what}.", "Give a path, or an s3://, gs:// or az:// URL.")
     scheme, colon, rest = text.partition(":")
     if isinstance(path, Path):
         if colon and scheme in SCHEMES:  # Path("s3://a/b") has lost a slash
@@ -105,7 +108,8 @@ def is_inside(path: AnyPath, folder: AnyPath) -> bool:
     """Return whether `path` is `folder` or lies below it."""
     if isinstance(path, ObjectPath) or isinstance(folder, ObjectPath):
         return isinstance(path, ObjectPath) and isinstance(folder, ObjectPath) and path.is_relative_to(folder)
-    return path.resolve().is_relative_to(folder.resolve())
+    # Not Path.resolve: it raises for links that form a loop.
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def make_folder(folder: AnyPath) -> None:

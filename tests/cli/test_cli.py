@@ -18,6 +18,7 @@ from dsel._lib.versions import versions
 from dsel.cli import app, application
 from dsel.cli.application import LogFormat
 from dsel.errors import MissingInputError, OptionError, OutputError
+from tests.cli_runner import call
 
 runner = CliRunner()
 COMMANDS = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
@@ -90,18 +91,6 @@ def test_an_empty_path_is_not_the_folder_one_stands_in(tmp_path: Path, monkeypat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("memory", ["lots", "0", "-1GB"])
-def test_memory_that_is_none_is_refused(tmp_path: Path, memory: str) -> None:
-    with pytest.raises(OptionError, match="memory is"):
-        invoke("ingest", tmp_path / "t.csv", tmp_path / "t.zarr", "--memory", memory)
-
-
-def test_a_folder_for_the_demo_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot be created"):
-        invoke("demo", "--out", tmp_path / "file" / "demo")
-
-
 @pytest.mark.parametrize("log_format", [LogFormat.text, LogFormat.json])
 def test_an_unexpected_error_is_printed_with_its_traceback_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: LogFormat
@@ -137,29 +126,12 @@ def test_an_unexpected_error_names_the_place_and_no_traceback_without_debug(
     assert "--debug" in remedy
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "what", "remedy"),
-    [
-        (["info", "none.zarr"], 66, "dsel: There is no store", "  remedy: "),
-        (["run"], 2, "dsel: Missing argument 'job'.", "  remedy: See dsel run --help."),
-        (["shwo"], 2, "dsel: No such command 'shwo'.", "  remedy: See dsel --help."),
-        (["show", "--jsn", "result"], 2, "dsel: No such option", "  remedy: See dsel show --help."),
-        (["run", "none.yaml"], 66, "dsel: The job file none.yaml cannot be read", "  remedy: "),
-    ],
-)
-def test_an_error_says_what_is_wrong_and_then_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
-    arguments: list[str], code: int, what: str, remedy: str,
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["dsel", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        application.main()
-    lines = capsys.readouterr().err.splitlines()
-    assert ended.value.code == code
-    assert lines[0].startswith(what)
-    assert lines[1].startswith(remedy)
-    assert len(lines) == 2
+def test_an_error_says_what_is_wrong_and_then_the_remedy(tmp_path: Path) -> None:
+    code, out, err = call("info", tmp_path / "none.zarr")
+    assert (code, out) == (66, "")
+    what, remedy = err.splitlines()
+    assert what.startswith("dsel: There is no store")
+    assert remedy.startswith("  remedy: ")
 
 
 def test_debug_adds_the_traceback_of_an_error_anywhere_in_the_command(

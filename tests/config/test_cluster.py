@@ -54,33 +54,6 @@ def test_one_vocabulary_for_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "message"),
-    [
-        ({"slurm": SLURM, "local": {"workers": 1}}, "local and slurm are both given"),
-        ({"slurm": {"memory": "2GiB"}}, "say workers, or minimum and maximum"),
-        ({"slurm": {**SLURM, "maximum": 3}}, "say workers, or minimum and maximum"),
-        ({"slurm": {"memory": "2GiB", "minimum": 5, "maximum": 3}}, r"minimum \(5\) is above maximum \(3\)"),
-        ({"slurm": {"workers": 2}}, "'cluster.slurm.memory' is missing"),
-        ({"slurm": {**SLURM, "que": "long"}}, "Did you mean 'queue'"),
-        ({"kubernetes": SLURM}, "'cluster.kubernetes.image' is missing"),
-        ({"address": "$NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
-        ({"slurm": {**SLURM, "wait": "soon"}}, "soon"),
-        ({"slurm": {**SLURM, "memory": "much"}}, "much"),
-        ({"slurm": {**SLURM, "memory": "-1GiB"}}, "above 0"),
-        ({"local": {"memory": "0GiB"}}, "above 0"),
-        ({"kubernetes": {**PODS, "scheduler_memory": "much"}}, "much"),
-        ({"slrum": SLURM}, "Did you mean 'slurm'"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path: Path, cluster: dict[str, Any], message: str) -> None:
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump({"store": "s", "k": 1, "cluster": cluster}))
-    with pytest.raises(OptionError, match=message) as error:
-        read_job(path)
-    assert error.value.exit_code == 64
-
-
-@pytest.mark.parametrize(
     ("name", "value"),
     [("AWS_SECRET_ACCESS_KEY", "hunter2"), ("DB_PASSWORD", "hunter2"), ("STORE", "https://me:hunter2@host/data")],
 )

@@ -109,7 +109,7 @@ def as_matrix(data: Any, what: str) -> Any:
         data = data[:, None]
     _require_real_matrix(data, what)
     if lazy:  # the kind of a block is known only once it is computed
-        return data.map_blocks(_dense, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
+        return data.map_blocks(_dense_block, what=what, dtype=data.dtype, meta=np.empty((0, 0), data.dtype))
     return _checked_rows(data, what) if sparse else _dense(data)
 
 
@@ -155,6 +155,18 @@ def _dask_blocks(x: Any, y: Any) -> tuple[Block, ...]:
     ys = [None] * len(xs) if y is None else y.to_delayed().ravel().tolist()
     rows = zip(pairwise(edges), xs, ys, strict=True)
     return tuple(Block(a, b, part, targets, lazy=True) for (a, b), part, targets in rows if a < b)
+
+
+def _dense_block(data: Any, what: str, block_info: Any = None) -> NDArray[Any]:
+    """Return a block of a Dask array as a dense array. Errors: DataError where it has another shape than declared."""
+    block = _dense(data)
+    declared = tuple(b - a for a, b in block_info[0]["array-location"]) if block_info else block.shape
+    if block.shape != declared:
+        raise DataError(
+            f"A block of {what} has shape {block.shape}, and its Dask array declares {declared}.",
+            "Correct the chunks or the shape that the array was made with (map_blocks, from_delayed).",
+        )
+    return block
 
 
 def _dense(data: Any) -> NDArray[Any]:

@@ -23,6 +23,11 @@ from dsel.errors import ClusterError, OptionError
 
 log = logging.getLogger("dsel")
 
+#: Less is a forgotten unit.
+_LEAST_BYTES = 1 << 20
+#: Threads of workers per core, at most: more is a slip of the keyboard, and would fill the machine with processes.
+_MOST_PER_CORE = 16
+
 
 class LocalWorkers(Cluster[LocalSection]):
     """Worker processes on this machine."""
@@ -37,7 +42,9 @@ class LocalWorkers(Cluster[LocalSection]):
 
     def promised(self) -> tuple[int, int | None]:
         """Return the number of workers, and the memory of each."""
-        return worker_count(self.section.workers), worker_memory(self.section.workers, self.section.memory)
+        count, limit = worker_count(self.section.workers), worker_memory(self.section.workers, self.section.memory)
+        require_fits(count, limit, self.section.threads)
+        return count, limit
 
 
 def usable_cores() -> int:
@@ -69,9 +76,24 @@ def worker_memory(workers: int | None = None, memory: str | int | None = None) -
         limit = int(parse_bytes(memory))
     except ValueError:
         limit = 0
-    if limit <= 0:
+    if limit < _LEAST_BYTES:
         raise OptionError(f"memory is {memory!r}.", "Write it as 1GiB or 800MB.")
     return limit
+
+
+def require_fits(workers: int, memory: int, threads: int) -> None:
+    """Raise OptionError for workers that this machine cannot hold."""
+    if memory > _machine_memory():  # Dask would silently use less than the plan assumes
+        raise OptionError(
+            f"A worker asks for {format_bytes(memory)}; this machine has {format_bytes(_machine_memory())}.",
+            "Give each worker less memory.",
+        )
+    cores = usable_cores()
+    if workers * threads > _MOST_PER_CORE * cores:
+        raise OptionError(
+            f"{workers} workers of {threads} threads are asked for, and this machine has {cores} cores.",
+            f"Ask for at most {_MOST_PER_CORE} threads per core.",
+        )
 
 
 @contextmanager
@@ -110,11 +132,7 @@ def local_cluster(
     from distributed import Client, LocalCluster
 
     count, limit = worker_count(workers), worker_memory(workers, memory)
-    if limit > _machine_memory():  # Dask would silently use less than the plan assumes
-        raise OptionError(
-            f"A worker asks for {format_bytes(limit)}; this machine has {format_bytes(_machine_memory())}.",
-            "Give each worker less memory.",
-        )
+    require_fits(count, limit, threads)
     tls = run_security(security)
     settings = {
         **dask_settings.WORKER,

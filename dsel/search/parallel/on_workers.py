@@ -42,6 +42,11 @@ class WorkerOptions(ArchiveOptions):
     evaluation_limit: Float | None = Field(None, gt=0)
     processes: Int = Field(1, ge=1)
 
+    def conflict(self, criterion: bool) -> str:
+        if self.evaluation_limit is not None and not self.calls_function(criterion):
+            return "evaluation_limit: only with a custom criterion or isolation function, whose evaluations it limits"
+        return super().conflict(criterion)
+
 
 @contextmanager
 def objective_for_workers(task: SearchTask) -> Iterator[Objective | ObjectiveFile]:

@@ -34,12 +34,10 @@ class PpossOptions(WorkerOptions):
     processors: Int = Field(32, ge=1, le=100_000)
 
     def conflict(self, criterion: bool) -> str:
-        asked = {"evaluation_limit": self.evaluation_limit is not None, "processes": self.processes > 1}
-        unused = [name for name, is_asked in asked.items() if is_asked and not self.calls_function(criterion)]
-        if unused:
+        if self.processes > 1 and not self.calls_function(criterion):
             return (
-                f"{' and '.join(unused)}: only with a custom criterion or isolation function, without which the "
-                "search runs in this process"
+                "processes: only with a custom criterion or isolation function, without which the search runs in this "
+                "process"
             )
         return super().conflict(criterion)
 

@@ -60,6 +60,8 @@ class EvaluationMemo:
         try:
             value = self.isolation(members)
             hash(value)
+            if value != value:
+                raise ValueError("it returned nan")
         except Exception as error:
             raise failure("isolation function", members, error) from error
         return value

@@ -24,6 +24,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
 from dsel.passes.accounting import log_passes
+from dsel.passes.finite import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.selection.candidates import candidates_of
@@ -47,7 +48,7 @@ def run_stability(
     plan = plan_selection(dataset, validated, context).require()
     for line in plan.lines():
         log.info("plan: %s", line)
-    with log_passes() as made:
+    with log_passes() as made, naming_columns(dataset):
         prepared = plan.chosen.prepare(dataset, validated, context.engine, context.cache)
     assert prepared.folds is not None
     found = [prepared.folds[key] for key in sorted(prepared.folds)]
