@@ -68,7 +68,7 @@ KEYS: list[tuple[str, int, str, str]] = [
     ("options: {iterations: 0}", OPTION, "'iterations' is 0", "at least 1"),
     ("options: {isolation: maxindex}", OPTION, "'isolation' is 'maxindex'", "did you mean 'min-index'"),
     ("options: {isolation: 'fine:nope'}", OPTION, "'fine:nope' cannot be imported", "package.module:function"),
-    ("options: {memory: 10}", CAPACITY, "tables need .*iB for 9 subsets.* 10 B are allowed", "smaller k"),
+    ("options: {memory: 10}", CAPACITY, "tables need .* bytes for 9 subsets.* 10 bytes are allowed", "smaller k"),
     ("options: {target_r2: 2}", OPTION, "'target_r2' is 2", "at most 1"),
     ("options: {restarts: 2}", OPTION, "restarts: only with warm_start", "Leave it out"),
     ("options: {k: 3}", OPTION, "'k' is not an option of poss", "next to options"),

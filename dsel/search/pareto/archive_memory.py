@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dask.utils import format_bytes
-
 from dsel.errors import CapacityError
 from dsel.objective.kernels.layout import subset_table_bytes
 
@@ -28,7 +26,7 @@ def check_tables(n: int, few_targets: int, k: int, slots: int, memory_limit: int
     need = table_bytes(n, few_targets, k, slots)
     if need > memory_limit:
         raise CapacityError(
-            f"The archive's tables need {format_bytes(need)} for {slots} subsets of up to {most_members(n, k)} of "
-            f"{n} columns; {format_bytes(memory_limit)} are allowed.",
+            f"The archive's tables need {need:,} bytes for {slots} subsets of up to {most_members(n, k)} of "
+            f"{n} columns; {memory_limit:,} bytes are allowed.",
             "Use a smaller k, isolation 'none', or raise the option memory.",
         )
