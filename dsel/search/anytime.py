@@ -40,6 +40,11 @@ class Deadline:
         return float("inf") if left is None else left
 
     @property
+    def overdue(self) -> float:
+        """The seconds since the time was over, negative before; -infinity without a limit."""
+        return -float("inf") if self.seconds is None else time.monotonic() - self._start - self.seconds
+
+    @property
     def passed(self) -> bool:
         """Whether the time is over."""
         return self.seconds is not None and time.monotonic() - self._start >= self.seconds

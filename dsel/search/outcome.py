@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsel.search.exact.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class SearchOutcome:
         Passes over the data that the method made.
     notes : tuple of str
         Remarks for the user.
+    certificates : tuple of Certificate
+        What the method proved about its answer.
     """
 
     front: tuple[FrontPoint, ...]
@@ -104,6 +109,7 @@ class SearchOutcome:
     lam: float | None = None
     passes: int = 0
     notes: tuple[str, ...] = ()
+    certificates: tuple[Certificate, ...] = ()
 
     def best(self, k: int) -> FrontPoint:
         """Return the point of least f with at most k columns, the smallest of equal ones."""

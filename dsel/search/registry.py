@@ -22,13 +22,14 @@ from dsel.search.greedy import (
 from dsel.search.method import Method
 from dsel.search.parallel import pposs, pposs_asy
 from dsel.search.pareto import poss
+from dsel.search.portfolio import method as portfolio
 
 #: The entry-point group in which a package lists its methods.
 GROUP = "dsel.methods"
 
 _MODULES = (
     poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, exchange, branch_and_bound, astar,
-    greedy_rls, kfold, two_stage, approx_svd,
+    greedy_rls, kfold, two_stage, approx_svd, portfolio,
 )  # fmt: skip
 
 

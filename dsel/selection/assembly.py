@@ -96,6 +96,7 @@ def assemble(
         constant=tuple(str(dataset.features[j]) for j in np.flatnonzero(unusable)),
         counts=outcome.counts,
         notes=(*notes, *outcome.notes, *_notes(dataset, found)),
+        certificate=tuple(certificate.as_dict() for certificate in outcome.certificates),
         source=dataset.name,
         fingerprint=dataset.fingerprint,
         seconds=seconds,

@@ -1,0 +1,238 @@
+"""The portfolio as a method: greedy searches, Pareto searches and a proof that share what they find, in a time budget.
+
+Source of the idea: Gomes and Selman, "Algorithm portfolios", Artificial Intelligence 126, 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from pydantic import Field
+
+from dsel.config.types import Bool, Float, Int
+from dsel.objective.base import Objective
+from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline, Stop
+from dsel.search.exact.base import FAILURES
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.proof import Proof
+from dsel.search.greedy.backward import backward
+from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.foba import foba
+from dsel.search.greedy.forward import forward
+from dsel.search.greedy.omp import omp
+from dsel.search.greedy.polish import polish
+from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
+from dsel.search.options import Options
+from dsel.search.outcome import SearchOutcome
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
+from dsel.search.parallel.on_workers import objective_for_workers
+from dsel.search.pareto.archive_memory import check_tables, first_slots
+from dsel.search.pareto.search import load_pareto_kernels
+from dsel.search.pareto.warm_start import path_size
+from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
+from dsel.search.portfolio.steps import RunSteps
+
+#: The shares of the time for the proof before and after the searches.
+_PROOF_FIRST, _PROOF_LAST = 0.15, 0.15
+#: The share of the time that is left for the subsets of other sizes when the answer is proved.
+_AFTER_PROOF = 0.2
+#: With a gap of more than this share of ||Y||^2 after its first part, the proof is not continued.
+_HOPELESS = 0.3
+#: Operations of a proof for each n^3, and in a second.
+_PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
+#: Without a time limit: the most columns that a proof is tried for, and its nodes.
+_PROOF_COLUMNS, _PROOF_NODES = 300, 200_000
+#: Backward elimination starts from all columns, in O(n^3).
+_BACKWARD_COLUMNS = 500
+
+
+class PortfolioOptions(Options):
+    """Options of the portfolio.
+
+    With `seconds`, the searches use the time that there is, and the result depends on the speed of the machine. Only
+    the greedy searches at the beginning do not. Without it, the same seed gives the same bits on any number of workers,
+    in about four times the time of `poss`.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time of all searches and the proof. Compilation, the first time on a machine, does not count.
+    certify : bool
+        Spend up to a third of the time on a proof of how far the answer can be from the best one. It is tried where
+        the Gram matrix is in memory and there is time for it.
+    memory : int
+        Bytes that the tables of one search may take, in each thread of each worker.
+    processes : int
+        Worker processes of this machine, where there is no Dask cluster. They are spawned, so that a script needs
+        ``if __name__ == "__main__":``.
+    """
+
+    seconds: Float | None = Field(None, gt=0)
+    certify: Bool = True
+    memory: Int = Field(8 << 30, gt=0)
+    processes: Int = Field(1, ge=1)
+
+
+def requirements(problem: ProblemSummary, options: PortfolioOptions) -> Requirements:
+    """Return what the portfolio needs.
+
+    Raises
+    ------
+    CapacityError
+        The tables of one search take more than `memory`.
+    """
+    k, free = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    if 0 < k <= free:
+        check_tables(free, 0, k, first_slots(k), options.memory)
+    return Requirements(table_slots=first_slots(problem.k), seconds=options.seconds)
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run the portfolio: greedy searches, a first proof, searches on the workers, the rest of the proof."""
+    objective, options = task.objective, task.options
+    load_pareto_kernels(objective, 1 if objective.has_gram else 0)
+    load_subset_kernels(deletes=True)
+    deadline = Deadline(options.seconds)
+    if task.state is not None:
+        search = PortfolioSearch.restore(objective, task.state, deadline)
+    else:
+        search = PortfolioSearch(objective, task.k, deadline)
+        _start(search, deadline)
+    proof = _Proof(task, search, deadline) if options.certify else None
+    if proof is not None:
+        proof.advance(_PROOF_FIRST)
+    proven = proof is not None and proof.proven
+    ended = _search(task, search, deadline, proof, proven)
+    if not proven and proof is not None and proof.promising:
+        proof.advance(1.0)
+        ended = "proven" if proof.proven else ended
+    counts = {**search.counts(), **({} if proof is None else proof.counts())}
+    certificates = () if proof is None else proof.certificates()
+    notes = () if proof is None else proof.notes
+    found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
+    return replace(polish(objective, task.k, found), certificates=certificates) if objective.has_gram else found
+
+
+def _start(search: PortfolioSearch, deadline: Deadline) -> None:
+    """Offer the archive what the greedy searches find: forward selection always, others while there is time."""
+    for method in _greedy(search.objective, search.k, deadline.seconds is not None):
+        if search.iteration == 0 and search.archive.best().size and deadline.share(0.5).passed:
+            return
+        for point in method().front:
+            search.offer(point.members)
+
+
+def _greedy(objective: Objective, k: int, limited: bool) -> Iterator[Callable[[], SearchOutcome]]:
+    size = path_size(k, has_gram=objective.has_gram, limited=limited)
+    yield partial(forward, objective, min(size, objective.n))
+    if not objective.has_gram:
+        return  # each step takes a pass over the data
+    yield partial(exchange, objective, k, start="forward")
+    yield partial(omp, objective, k)
+    yield partial(foba, objective, k)
+    if objective.n <= _BACKWARD_COLUMNS:
+        yield partial(backward, objective, k)
+
+
+class _Proof:
+    """The proof of a portfolio, which begins before the searches and continues after them."""
+
+    def __init__(self, task: SearchTask, search: PortfolioSearch, deadline: Deadline) -> None:
+        self._task, self._search, self._deadline = task, search, deadline
+        self._proof: Proof | None = None
+        self.notes: tuple[str, ...] = ()
+        if not self._affordable():
+            self.notes = ("there was no time for a proof: the answer has no certificate",)
+
+    def _affordable(self) -> bool:
+        objective = self._search.objective
+        if not objective.has_gram:
+            return False
+        if self._deadline.seconds is None:
+            return objective.n <= _PROOF_COLUMNS
+        work = _PROOF_WORK * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND
+        return work <= _PROOF_FIRST * self._deadline.remaining
+
+    def advance(self, share: float) -> None:
+        """Continue the proof for a share of the time that is left."""
+        if self.notes:
+            return
+        part, best = self._deadline.share(share), self._search.best
+        try:
+            if self._proof is None:
+                self._proof = Proof.begin(
+                    self._search.objective, self._search.k, best, seed=self._task.seed,
+                    memory_limit=self._task.options.memory, seconds=part.seconds,
+                )  # fmt: skip
+            self._proof.search.offer(best)
+            on_slice = None if self._task.on_slice is None else self._look
+            nodes = _PROOF_NODES if part.seconds is None else None
+            self._proof.run(part.left if part.seconds is not None else None, nodes, on_slice)
+        except FAILURES as error:
+            self._proof = None
+            self.notes = (f"no proof is possible ({type(error).__name__}: {error})",)
+            return
+        self._search.offer(self._proof.search.best)
+
+    def _look(self, _: object) -> None:
+        assert self._task.on_slice is not None
+        self._task.on_slice(self._search)  # type: ignore[arg-type]
+
+    @property
+    def proven(self) -> bool:
+        """Whether the best subset is proved."""
+        return self._proof is not None and self._proof.certificate().proven
+
+    @property
+    def promising(self) -> bool:
+        """Whether it is worth continuing."""
+        return self._proof is not None and self._proof.certificate().relative_to_total < _HOPELESS
+
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Return what is proved about the best subset."""
+        if self._proof is None:
+            return ()
+        self._proof.search.offer(self._search.best)
+        return (replace(self._proof.certificate(), better=False),)
+
+    def counts(self) -> dict[str, float]:
+        """Return the number of nodes."""
+        return {} if self._proof is None else {"nodes": self._proof.search.iteration}
+
+
+def _search(
+    task: SearchTask, search: PortfolioSearch, deadline: Deadline, proof: _Proof | None, proven: bool
+) -> str:  # fmt: skip
+    """Run the Pareto searches, on the workers if there are any, and return why they ended.
+
+    If the answer is proved, they only improve the subsets of other sizes, for a part of the time.
+    """
+    objective, options = task.objective, task.options
+    if proven:
+        search.deadline = deadline.share(_AFTER_PROOF)
+    elif proof is not None and proof.promising and deadline.seconds is not None:
+        search.deadline = Deadline((1.0 - _PROOF_LAST) * deadline.remaining)
+    if not objective.has_gram:
+        task = replace(task, executor=SerialExecutor, shared_folder=None)
+    limit = (1 << 62) if search.timed else (1 if proven else ROUNDS) * len(STREAMS)
+    with objective_for_workers(task) as shared:
+        work = RunSteps(shared, task.k, task.seed, options.memory)
+        executor = task.executor(work, ExecutorOptions(processes=options.processes))
+        Dispatcher(search, executor, Stop(limit), task.journal).run(task.on_slice)
+    return "proven" if proven else "seconds" if search.timed else "complete"
+
+
+METHOD = Method(
+    "portfolio",
+    "Run several searches in a time budget, share what they find, and prove how good it is.",
+    run,
+    options=PortfolioOptions,
+    requirements=requirements,
+    resumable=True,
+    on_workers=True,
+    every_size=True,
+)

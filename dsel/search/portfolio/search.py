@@ -1,0 +1,211 @@
+"""The searches of a portfolio, by ask and tell, on any number of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import uuid4
+
+from dsel.errors import OptionError
+from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
+from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.parallel.executor import Task
+from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
+from dsel.search.pareto.search import paper_iterations
+from dsel.search.portfolio.steps import Step
+
+#: Iterations between two exchange searches, for each stream. Streams with few iterations in between are local search.
+STREAMS = (1000, 10, 100, 1)
+#: Without a time limit, the steps that each stream takes. After each round of steps the streams share what they found.
+ROUNDS = 4
+#: With a time limit, the seconds of a step, and how long after it the last steps are waited for.
+_STEP_SECONDS, _GRACE = 0.25, 1.0
+#: The first iterations of two steps differ by at least this, so that all random numbers differ.
+_APART = 1 << 40
+
+
+def step_iterations(k: int, n: int, exchange_every: int) -> int:
+    """Return the iterations of a step without a time limit, so that the steps of all streams take about as long.
+
+    The streams share T = floor(2 e k^2 n) iterations with an exchange search every 1000. An exchange search is counted
+    as 2 n iterations.
+    """
+    share = paper_iterations(k, n) * (1 + 2 * n / STREAMS[0]) / (1 + 2 * n / exchange_every)
+    return max(int(share) // (ROUNDS * len(STREAMS)) * 2, 1)
+
+
+class PortfolioSearch:
+    """Pareto searches with different numbers of exchange searches, which share their archive.
+
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over n columns.
+    k : int
+        The size limit.
+    deadline : Deadline
+        Ends the search. Without a limit it takes `ROUNDS` steps of every stream. They merge in a fixed order, so the
+        result is the same on any number of workers.
+    """
+
+    #: Steps in the first tasks.
+    first_units = 1
+
+    def __init__(self, objective: Objective, k: int, deadline: Deadline) -> None:
+        self.objective, self.k, self.deadline = objective, k, deadline
+        self.archive = ParetoArchive(k, ISOLATIONS["none"])
+        self.iteration = self.last_gain = self.evaluations = 0
+        self._trace: list[Improvement] = []
+        self._out: dict[str, Step] = {}
+        self._again: list[Step] = []
+        self._round: dict[int, Sequence[tuple[Subset, float]]] = {}
+        self._events: list[tuple[Subset, float]] = []
+        self._snapshot: tuple[tuple[Subset, float], ...] = ()
+        self._name, self._sent = uuid4().hex[:8], 0
+
+    @property
+    def timed(self) -> bool:
+        """Whether a time limit ends the search."""
+        return self.deadline.seconds is not None
+
+    @property
+    def best_value(self) -> float:
+        """The least f of a subset of at most k columns so far."""
+        return self._trace[-1].value if self._trace else self.objective.c
+
+    @property
+    def best(self) -> Subset:
+        """The best subset of at most k columns so far."""
+        return min((p for p in self.front() if p.size <= self.k), key=lambda p: (p.value, p.size)).members
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
+
+    @property
+    def completed(self) -> int:
+        """Number of steps whose outcome is known."""
+        return self.evaluations
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """The improvements of the best subset, with the number of steps until then."""
+        return tuple(self._trace)
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """Return the best subset of every size, the empty set first."""
+        return improving([FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]])
+
+    def counts(self) -> dict[str, Any]:
+        """Return the number of steps and the size of the archive."""
+        return {"steps": self.evaluations, "archive": len(self.archive)}
+
+    def offer(self, S: Iterable[int], value: float | None = None) -> bool:
+        """Offer a subset to the shared archive, and return whether it was archived."""
+        members = tuple(sorted(int(j) for j in S))
+        if not 0 < len(members) < 2 * self.k:
+            return False
+        value = self.objective.value(members) if value is None else value
+        before = self.best_value
+        if not self.archive.offer(members, value):
+            return False
+        self._events.append((members, value))
+        if len(members) <= self.k and value < before:
+            self._trace.append(Improvement(self.evaluations, len(members), value))
+            self.last_gain = self.evaluations
+        return True
+
+    def finished(self, limit: int) -> bool:
+        """Return whether no step is left to take or wait for."""
+        if self.timed and self.deadline.passed:
+            return not self._out or self.deadline.overdue > _GRACE
+        return self.evaluations >= limit
+
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
+        """Return the next step, or None if there is none before others arrive."""
+        if self.timed and self.deadline.passed:
+            return None
+        new_round = self.iteration % len(STREAMS) == 0
+        if self._again:
+            step = self._again.pop(0)
+        elif self.iteration >= limit or (not self.timed and new_round and self.evaluations < self.iteration):
+            return None  # without a time limit the streams wait for each other
+        else:
+            if self.timed or new_round:
+                self._snapshot = tuple((z.members, z.value) for z in self.archive.points[1:])
+            step = self._next_step()
+        self._sent += 1
+        task = Task(f"{self._name}-{self._sent}", step)
+        self._out[task.key] = step
+        return task
+
+    def _next_step(self) -> Step:
+        number = self.iteration
+        stream = self._free_stream(number) if self.timed else number % len(STREAMS)
+        every = STREAMS[stream % len(STREAMS)]
+        left = self.deadline.left
+        self.iteration += 1
+        return Step(
+            number, number + 1, self._snapshot, stream, every, number * _APART,
+            _APART if self.timed else step_iterations(self.k, self.objective.n, every),
+            None if left is None else min(_STEP_SECONDS, left),
+        )  # fmt: skip
+
+    def _free_stream(self, number: int) -> int:
+        """Return the next stream that is not at work; with many workers there are more than `STREAMS`."""
+        busy = {step.stream for step in self._out.values()}
+        stream = number % len(STREAMS)
+        while stream in busy:
+            stream += 1
+        return stream
+
+    def tell(self, task: Task, found: Sequence[tuple[Subset, float]]) -> None:
+        """Offer what a step found; without a time limit only when its round is complete, in the order of steps."""
+        step = self._out.pop(task.key)
+        if self.timed:
+            self.evaluations += 1
+            self._merge(found)
+            return
+        self._round[step.start] = found
+        if len(self._round) == len(STREAMS):
+            self.evaluations += len(STREAMS)
+            for number in sorted(self._round):
+                self._merge(self._round[number])
+            self._round.clear()
+
+    def _merge(self, found: Sequence[tuple[Subset, float]]) -> None:
+        for S, value in found:
+            self.offer(S, value)
+
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """Take the step of a lost task again."""
+        self._again.append(self._out.pop(task.key))
+
+    def drain_events(self) -> list[tuple[Subset, float]]:
+        """Return what the archive has accepted since the last call, for a journal."""
+        events, self._events = self._events, []
+        return events
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `restore` needs, as JSON values. Steps that are out are taken again."""
+        return {
+            "k": self.k, "n": self.objective.n, "iteration": self.evaluations, "last_gain": self.last_gain,
+            "solutions": self.archive.state(), "trace": [[t.iteration, t.size, t.value] for t in self._trace],
+        }  # fmt: skip
+
+    @classmethod
+    def restore(cls, objective: Objective, state: dict[str, Any], deadline: Deadline) -> PortfolioSearch:
+        """Return the search of a saved state."""
+        if state["n"] != objective.n:
+            raise OptionError(
+                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
+                "Resume with the same data and options, or start a new search.",
+            )
+        search = cls(objective, state["k"], deadline)
+        search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS["none"])
+        search.iteration = search.evaluations = state["iteration"]
+        search.last_gain = state["last_gain"]
+        search._trace = [Improvement(*row) for row in state["trace"]]
+        return search

@@ -1,0 +1,132 @@
+"""The steps of a portfolio: each runs one Pareto search from the shared subsets, for some iterations or some time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import partial
+from uuid import uuid4
+
+import numpy as np
+
+from dsel.objective.base import Objective
+from dsel.objective.objective_file import ObjectiveFile, unload
+from dsel.search.anytime import Stop, drive
+from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
+from dsel.search.pareto import archive_layout as archive
+from dsel.search.pareto import kernel
+from dsel.search.pareto.archive import Subset
+from dsel.search.pareto.search import Poss
+
+#: Searches that this process keeps between steps, by run and stream. They are large, so there are only a few.
+_kept: OrderedDict[tuple[str, int], Poss] = OrderedDict()
+_MOST_KEPT = 4
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Step(Slice):
+    """A step of one stream of searches. `start` and `stop` count steps.
+
+    Parameters
+    ----------
+    stream : int
+        Which search takes the step.
+    exchange_every : int
+        Iterations between two exchange searches of this stream.
+    first : int
+        The number of its first iteration, which decides the random numbers.
+    iterations : int
+        How many iterations it makes at most.
+    seconds : float, optional
+        How long it takes at most. None: the result does not depend on the clock.
+    """
+
+    stream: int = 0
+    exchange_every: int = 1000
+    first: int = 0
+    iterations: int = 1
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class RunSteps:
+    """Work that runs the steps of a portfolio in compiled code.
+
+    Parameters
+    ----------
+    objective : ObjectiveFile or Objective
+        The arrays, or the file that holds them.
+    k : int
+        Largest subset size.
+    seed : int
+        Seed of all draws.
+    memory : int
+        Bytes for the tables of one archive.
+    run : str
+        Name of the run. Workers use it to tell runs apart.
+    """
+
+    objective: ObjectiveFile | Objective
+    k: int
+    seed: int
+    memory: int = 8 << 30
+    run: str = field(default_factory=lambda: uuid4().hex)
+
+    def __call__(self, task: Task) -> TaskResult:
+        step = task.payload
+        assert isinstance(step, Step)
+        began = time.perf_counter()
+        search = self._search(step)
+        insert(search, step.solutions)
+        search._count[archive.ITERATION] = step.first
+        drive(search, Stop(step.first + step.iterations, step.seconds))
+        if step.seconds is not None:
+            self._keep(step.stream, search)
+        known = {S for S, _ in step.solutions}
+        found = tuple((z.members, z.value) for z in search.archived if z.size and z.members not in known)
+        return TaskResult(found, time.perf_counter() - began)
+
+    def _search(self, step: Step) -> Poss:
+        """Return the search of a stream: the one of its last step, but for steps that must not depend on the past."""
+        with _lock:
+            kept = _kept.pop((self.run, step.stream), None)
+        if kept is not None:
+            return kept
+        opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
+        every = step.exchange_every if opened.has_gram else 0
+        return Poss(opened, self.k, seed=self.seed, exchange_every=every, memory_limit=self.memory)
+
+    def _keep(self, stream: int, search: Poss) -> None:
+        with _lock:
+            for key in [key for key in _kept if key[0] != self.run]:
+                del _kept[key]
+            _kept[self.run, stream] = search
+            while len(_kept) > _MOST_KEPT:
+                _kept.popitem(last=False)
+
+    def cleanup(self) -> tuple[Cleanup, ...]:
+        """Return functions that release the searches and the objective."""
+        stored: tuple[Cleanup, ...] = ()
+        if isinstance(self.objective, ObjectiveFile):
+            stored = (partial(unload, self.objective.digest),)
+        return (partial(_release, self.run), *stored)
+
+
+def _release(run: str) -> None:
+    with _lock:
+        for key in [key for key in _kept if key[0] == run]:
+            del _kept[key]
+
+
+def insert(search: Poss, solutions: tuple[tuple[Subset, float], ...]) -> None:
+    """Offer a search the subsets that are better than its own, each computed from the nearest one in its archive."""
+    best = search._memory[archive.BEST]
+    for S, value in solutions:
+        if value < best[0, len(S)]:
+            search._make_room()
+            search.objective.fetch_rows(S)
+            kernel.merge_external(search._memory.P, np.asarray(S, np.int64), len(S))
+            search._flush_trace()

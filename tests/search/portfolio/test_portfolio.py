@@ -1,0 +1,161 @@
+"""The portfolio: never below the methods it runs, reproducible without a time limit, and with a certificate."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dsel
+import dsel.planning.plan as planning
+from dsel.objective.dense import DenseObjective
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates
+from dsel.search.method import SearchTask
+from dsel.search.outcome import SearchOutcome
+from dsel.search.parallel.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from dsel.search.portfolio.method import METHOD
+from dsel.search.portfolio.search import ROUNDS, STREAMS
+
+
+def data(seed: int = 0, n: int = 30, targets: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, n)) + rng.normal(size=(60, 1))
+    return X, X[:, :6] @ rng.normal(size=(6, targets)) + rng.normal(size=(60, targets))
+
+
+def task(seed: int = 0, k: int = 4, **options: Any) -> SearchTask:
+    X, Y = data(seed)
+    objective = DenseObjective(X.T @ X, X.T @ Y, float(np.vdot(Y, Y)))
+    return SearchTask(objective, k, seed, METHOD.options(**options))
+
+
+class ShuffledExecutor(SerialExecutor):
+    """Three workers whose results arrive in any order; each third task is lost once."""
+
+    workers = target_parallelism = 3
+
+    def __init__(self, work: Work, options: ExecutorOptions | None = None) -> None:
+        super().__init__(work, options)
+        self._order, self._polls = random.Random(3), 0
+
+    @property
+    def free_slots(self) -> int:
+        return 3 - len(self._submitted)
+
+    def poll(self, seconds: float) -> list[tuple[Task, TaskResult | LostTask]]:
+        waiting = list(self._submitted)
+        chosen = self._order.choice(waiting)
+        self._submitted.remove(chosen)
+        self._polls += 1
+        return [(chosen, LostTask("gone", False) if self._polls % 3 == 0 else self._work(chosen))]
+
+
+def answers(found: SearchOutcome) -> tuple[Any, ...]:
+    return found.front, found.trace, found.ended, found.counts
+
+
+@pytest.mark.parametrize("targets", [1, 3, 0])
+def test_no_method_finds_a_better_subset(targets: int) -> None:
+    X, Y = data(1, targets=max(targets, 1))
+    args = (X, Y) if targets else (X,)
+    found = dsel.select(*args, k=5, method="portfolio")
+    for method in ("forward", "omp", "foba", "backward", "exchange", "poss", "branch-and-bound"):
+        assert found.r2 >= dsel.select(*args, k=5, method=method).r2 - 1e-12
+
+
+def test_its_certificate_holds_and_is_tight_on_a_small_problem() -> None:
+    X, Y = data(2, n=14)
+    found = dsel.select(X, Y, k=3, method="portfolio", preprocess="none")
+    least = min(
+        float(np.square(Y - X[:, S] @ np.linalg.lstsq(X[:, S], Y, rcond=None)[0]).sum())
+        for S in map(list, combinations(range(14), 3))
+    )
+    certificate = found.certificate[0]
+    assert found.ended == "proven"
+    assert certificate["proven"]
+    assert certificate["size"] == 3
+    assert certificate["bound"] <= least * (1 + 1e-9)
+    assert found.error == pytest.approx(least)
+
+
+def test_a_bound_comes_with_an_answer_that_could_not_be_proved() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 120))
+    found = dsel.select(X, X @ rng.normal(size=120), k=12, method="portfolio", seconds=0.6)
+    assert found.ended == "seconds"
+    certificate = found.certificate[0]
+    assert 0 < certificate["bound"] < found.error
+    assert certificate["value"] == pytest.approx(found.error)
+    assert (
+        dsel.select(X, X @ rng.normal(size=120), k=12, method="portfolio", seconds=0.2, certify=False).certificate == ()
+    )
+
+
+def test_without_a_time_limit_the_order_of_results_does_not_matter() -> None:
+    serial = METHOD.run(task(certify=False))
+    shuffled = METHOD.run(replace(task(certify=False), executor=ShuffledExecutor))
+    assert serial.counts["steps"] == ROUNDS * len(STREAMS)
+    assert answers(serial)[:3] == answers(shuffled)[:3]
+
+
+@pytest.mark.parametrize("cut", [1, 6, 13])
+def test_an_interrupted_run_continues_with_the_same_result(cut: int) -> None:
+    whole = METHOD.run(task(certify=False))
+    states: list[Any] = []
+
+    def stop(search: Any) -> None:
+        states.append(json.loads(json.dumps(search.state())))
+        if len(states) > cut:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        METHOD.run(replace(task(certify=False), on_slice=stop))
+    again = METHOD.run(replace(task(certify=False), state=states[-1]))
+    assert (again.front, again.trace) == (whole.front, whole.trace)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.6])
+def test_the_time_limit_holds_and_the_time_is_used(seconds: float) -> None:
+    METHOD.run(task(seconds=0.01))
+    began = time.monotonic()
+    found = METHOD.run(task(seconds=seconds, certify=False))
+    assert found.ended == "seconds"
+    assert seconds <= time.monotonic() - began < seconds + 1.5
+    assert found.best(4).value <= METHOD.run(task(certify=False)).best(4).value * 1.05
+
+
+def test_on_wide_data_it_starts_from_forward_selection(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = data(3, n=90)
+    greedy = dsel.select(X, Y, k=5, method="forward")
+    monkeypatch.setattr(planning, "choose", _column_blocks)
+    found = dsel.select(X, Y, k=5, method="portfolio", seconds=0.1)
+    assert found.r2 >= greedy.r2 - 1e-12
+    assert any("no time for a proof" in note for note in found.notes)
+
+
+def _column_blocks(problem: ProblemShape, available: Resources) -> Representation:
+    found = candidates(problem, replace(available, client_memory=1 << 60))
+    return next(c for c in found if c.name == "column-blocks")
+
+
+def test_included_columns_and_penalties_are_respected() -> None:
+    X, Y = data(4)
+    found = dsel.select(X, Y, k=4, method="portfolio", include=[7], exclude=[0, 1], lam=2.0)
+    exact = dsel.select(X, Y, k=4, method="branch-and-bound", include=[7], exclude=[0, 1], lam=2.0)
+    assert set(found.indices) == set(exact.indices)
+    assert found.certificate[0]["proven"]
+
+
+def test_the_front_is_saved_with_the_certificate(tmp_path: Any) -> None:
+    X, Y = data(5)
+    found = dsel.select(X, Y, k=4, method="portfolio")
+    found.save(tmp_path / "answer")
+    assert dsel.open_selection(tmp_path / "answer").certificate == found.certificate
+    assert [row.size for row in found.front][:5] == [0, 1, 2, 3, 4]
