@@ -50,6 +50,10 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
         assert all({"time", "level", "run", "message"} <= line.keys() for line in lines)
         (run_id,) = {line["run"] for line in lines}
         ids.append(run_id)
+        header = lines[0]
+        if not again:
+            assert {"host", "pid", "versions"} <= header.keys()
+            assert run_id in header["message"]
         stages = [line["stage"] for line in lines if line["message"] == line.get("stage")]
         assert stages == ([] if again else ["statistics", "search", "check"])
     assert ids[0] != ids[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -64,7 +65,10 @@ def about(
         ),
     ] = False,
     _debug_option: Annotated[
-        bool, typer.Option("--debug", help="Print the traceback of an error. Any place in the command will do.")
+        bool,
+        typer.Option(
+            "--debug", help="Print the traceback of an error, and log what Dask logs. Any place in the command will do."
+        ),
     ] = False,
 ) -> None:
     """Select features from data larger than memory, and prove how good the selection is."""
@@ -85,7 +89,14 @@ def report(what: str, remedy: str = "", *, where: str = "", exit_code: int, kind
         The traceback, if it was asked for or if the error is unexpected.
     """
     if _chosen["log_format"] is LogFormat.json:
-        fields = {"level": "ERROR", "message": f"{what} {remedy}".rstrip(), "kind": kind, "exit_code": exit_code}
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        fields = {
+            "time": now,
+            "level": "ERROR",
+            "message": f"{what} {remedy}".rstrip(),
+            "kind": kind,
+            "exit_code": exit_code,
+        }
         fields |= {"where": where} if where else {}
         typer.echo(json.dumps({**fields, **({"traceback": trace} if trace else {})}), err=True)
         return

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from uuid import uuid4
 
 from dsel._lib.text import printable
 from dsel.errors import DselError, OutputError
-from dsel.jobs.status import StatusFile
+from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.progress import SearchProgress
 from dsel.storage.log_handler import log_handler
@@ -23,8 +25,10 @@ from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
 
-#: Seconds between lines of progress if there is no terminal.
-LINE_SECONDS = 10.0
+#: Seconds between lines of progress: in the first minute of a stage, and later.
+LINE_SECONDS, HEARTBEAT_SECONDS = 10.0, 60.0
+#: This variable sets the level of log lines, such as DEBUG for those of Dask.
+LEVEL_VARIABLE = "DSEL_LOG_LEVEL"
 
 LogFormat = Literal["text", "json"]
 
@@ -57,6 +61,11 @@ class _Lines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))
+
+
+def _level() -> int:
+    """Return the level that the environment asks for."""
+    return logging.getLevelNamesMapping().get(os.environ.get(LEVEL_VARIABLE, "").upper(), logging.INFO)
 
 
 class Reporter:
@@ -92,6 +101,7 @@ class Reporter:
         self._last = 0.0
         self._start = 0.0
         self._saved: float | None = None
+        self._progress: dict[str, Any] = {}
         self._first: tuple[int, float] | None = None
 
     @classmethod
@@ -119,10 +129,10 @@ class Reporter:
             handler = RichHandler(logging.WARNING, console=self._bars.console, show_path=False)
             handler.setFormatter(_Lines(self.run, "%(message)s"))
         before = log.level, log.propagate
-        log.setLevel(logging.INFO)
+        log.setLevel(_level())
         log.propagate = False
         try:
-            with self._attached(handler):
+            with self._attached(handler), self._heartbeat():
                 if self._bars is not None:
                     with self._bars:
                         yield
@@ -145,7 +155,8 @@ class Reporter:
             handler = self._formatted(log_handler(path))
         except OSError as error:
             raise OutputError(
-                f"The log {path} cannot be written: {error.strerror}.", "Mend its permissions, or choose another --out."
+                f"The log {path} cannot be written: {error.strerror}.",
+                "Change its permissions, or choose another --out.",
             ) from error
         with self._attached(handler):
             try:
@@ -174,16 +185,39 @@ class Reporter:
         handler.setFormatter(_JsonLines(self.run) if self._json else _Lines(self.run))
         return handler
 
-    def format_logger(self, logger: str) -> None:
-        """Format the lines of another library as JSON if ours are."""
-        if self._json:
-            for handler in logging.getLogger(logger).handlers:
-                self._formatted(handler)
+    @contextmanager
+    def _heartbeat(self) -> Iterator[None]:
+        """Log a line now and then during the block, also while nothing reports progress."""
+        ended = threading.Event()
+
+        def beat() -> None:
+            while not ended.wait(LINE_SECONDS):
+                if self._stage and time.monotonic() - self._last >= HEARTBEAT_SECONDS:
+                    self._log_progress()
+
+        thread = threading.Thread(target=beat, name="dsel-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def _log_progress(self) -> None:
+        """Log how far the stage is, and how long it still takes."""
+        self._last = time.monotonic()
+        note, left = self._progress.get("note") or "working", self._progress.get("seconds_left")
+        text = note if left is None else f"{note}, about {describe_seconds(left)} left"
+        fields = {
+            name: value for name, value in self._progress.items()
+            if name != "note" and value is not None and value != math.inf
+        }  # fmt: skip
+        log.info("%s: %s", self._stage, text, extra={"fields": {"stage": self._stage, **fields}})
 
     def stage(self, name: str) -> None:
         """Report that a stage begins: statistics, search or check."""
         log.info("%s", name, extra={"fields": {"stage": name}})
         self._stage, self._start, self._last, self._first = name, time.monotonic(), time.monotonic(), None
+        self._progress = {}
         if self.status is not None:
             self.status.update({**_NOTHING, "stage": name})
         if self._bars is not None:
@@ -221,18 +255,14 @@ class Reporter:
         progress = {"stage": self._stage, "done": done, "total": total, "best": best, "checkpoint": self._saved}
         if self.publish is not None:
             self.publish(progress)
+        self._progress = {**progress, "note": note, "seconds_left": self._seconds_left(done, total, seconds_left)}
         if self.status is not None:
-            left = self._seconds_left(done, total, seconds_left)
-            self.status.update({**progress, "note": note, "seconds_left": left})
-        if self._bars is not None:
-            if self._task is not None:
-                self._bars.update(self._task, completed=done, total=total, note=note)
-            return
+            self.status.update(self._progress)
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, completed=done, total=total, note=note)
         now = time.monotonic()
-        if now - self._last >= LINE_SECONDS:
-            self._last = now
-            fields = {name: value for name, value in progress.items() if value is not None and value != math.inf}
-            log.info("%s: %s", self._stage, note, extra={"fields": fields})
+        if now - self._last >= (LINE_SECONDS if now - self._start < HEARTBEAT_SECONDS else HEARTBEAT_SECONDS):
+            self._log_progress()
 
     def _seconds_left(self, done: int, total: int | None, known: float | None) -> float | None:
         """Return about how long the stage still takes: the shorter of its time limit and its work at this speed."""

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +26,7 @@ from dsel.jobs.status import StatusFile
 from dsel.selection.result import Selection
 from dsel.selection.saved import SELECTION, open_selection
 from dsel.storage.json_files import read_json, write_json
+from dsel.storage.leftovers import remove_leftovers
 from dsel.storage.locks import Lock, locked
 from dsel.storage.paths import AnyPath, list_names, make_folder
 
@@ -32,6 +34,10 @@ log = logging.getLogger("dsel")
 
 MANIFEST = "job.json"
 CHECKPOINT_FORMAT = 1
+#: Variables in which batch systems tell the id of a job.
+_BATCH_JOBS = {
+    "SLURM_JOB_ID": "Slurm job", "DSEL_JOB_NAME": "Kubernetes job", "PBS_JOBID": "PBS job", "LSB_JOBID": "LSF job",
+}  # fmt: skip
 #: Folders of proof logs are called so, with the number of columns at the end.
 _PROOF_LOG = "proof-log-"
 
@@ -74,7 +80,9 @@ class RunFolder:
             StatusFile(self.path, reporter.run) as reporter.status,
             Interrupts() as interrupts,
         ):
-            log.info("dsel %s, process %d on %s", versions()["dsel"], os.getpid(), socket.gethostname())
+            _log_header(reporter.run)
+            if isinstance(self.path, Path):
+                _remove_leftovers(self.path)
             yield lock, interrupts
 
     def read_manifest(self) -> dict[str, Any] | None:
@@ -147,6 +155,30 @@ class RunFolder:
     def write_checkpoint(self, identity: dict[str, Any], state: dict[str, Any]) -> None:
         """Save the state of the search."""
         write_json(self.checkpoint, {**checkpoint_header(identity), "state": state})
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of runs that were killed."""
+    if removed := remove_leftovers(folder, owned=True):
+        log.info("removed what a killed run left: %s", ", ".join(removed))
+
+
+def _log_header(run: str) -> None:
+    """Log what an operator asks first: which run this is, where it works, for which batch job, and with what."""
+    numbers, host, job = versions(), socket.gethostname(), _batch_job()
+    libraries = ", ".join(f"{name} {number}" for name, number in numbers.items() if name != "dsel")
+    fields = {"host": host, "pid": os.getpid(), "batch_job": job, "versions": numbers}
+    log.info(
+        "dsel %s, run %s, process %d on %s%s; %s", numbers["dsel"], run, os.getpid(), host, job and f", {job}",
+        libraries, extra={"fields": fields},
+    )  # fmt: skip
+
+
+def _batch_job() -> str:
+    """Return the job of a batch system that this process belongs to; empty if there is none."""
+    found = next((f"{title} {os.environ[name]}" for name, title in _BATCH_JOBS.items() if os.environ.get(name)), "")
+    restarts = os.environ.get("SLURM_RESTART_COUNT", "0")
+    return f"{found} (restart {restarts})" if found and restarts != "0" else found
 
 
 def proof_log_name(size: int) -> str:

@@ -14,6 +14,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_logging import dask_logging
 from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups
@@ -145,11 +146,11 @@ def _run(
     cluster, name = cluster_of(job.cluster), f"dsel-{reporter.run}"
     logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
+        dask_logging(),
         closing(journal) if journal is not None else nullcontext(),
         cluster.open(name, logs) as client,
         progress_metrics(client, reporter.run) as reporter.publish,
     ):
-        reporter.format_logger("distributed")
         engine = DaskEngine(client, on_tasks, cluster.no_worker_limit)
         context = RunContext(
             engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
@@ -260,7 +261,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         interrupts.deferred = True
         context = replace(context, on_slice=_proof_slice(reporter, interrupts))
         budget = replace(budget, keep_partial=True)
-        with local_cluster(workers) if workers > 1 else nullcontext() as client:
+        with dask_logging(), local_cluster(workers) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
                 dataset, job.request(), selection, budget, context, folder.absolute(),
                 None if client is None else DaskProofRunner(client),

@@ -9,6 +9,7 @@ from dsel.config.cluster import ClusterSection
 from dsel.engine.base import Engine
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.dask_logging import dask_logging
 from dsel.engine.thread_engine import THREADS
 from dsel.jobs.reporting import Reporter
 
@@ -25,6 +26,6 @@ def engine_on(section: ClusterSection | None, reporter: Reporter, stage: str) ->
             yield THREADS
             return
         cluster = cluster_of(section)
-        with cluster.open(f"dsel-{reporter.run}") as client:
+        with dask_logging(), cluster.open(f"dsel-{reporter.run}") as client:
             reporter.stage(stage)
             yield DaskEngine(client, reporter.tasks, cluster.no_worker_limit)

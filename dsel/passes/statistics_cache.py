@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.passes.column_statistics import ColumnStatistics
 from dsel.passes.eigendecomposition import Eigen
 from dsel.passes.statistics import Statistics
+from dsel.storage.leftovers import remove_leftovers
 from dsel.storage.paths import (
     AnyPath,
     ObjectPath,
@@ -113,6 +115,8 @@ class StatisticsCache:
 
     def _write(self, key: dict[str, Any], value: Any, path: AnyPath) -> None:
         staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)
+        if isinstance(self.folder, Path):
+            remove_leftovers(self.folder)
         try:
             make_folder(staging)
             manifest: dict[str, Any] = {"key": key, "versions": versions()}

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -30,6 +28,7 @@ from typing import Any
 import psutil
 
 from dsel.errors import AccessError, DselError, OutputError, StorageError
+from dsel.storage.leftovers import machine
 from dsel.storage.paths import AnyPath, ObjectPath, create_file, list_names, make_folder, write_bytes
 
 log = logging.getLogger("dsel")
@@ -237,8 +236,4 @@ def _describe(owner: dict[str, Any]) -> str:
 
 
 def _host() -> str:
-    """Return the name of this machine or container, in which process numbers are unique."""
-    try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    return machine()

@@ -20,6 +20,7 @@ from typing import IO, Any
 from uuid import uuid4
 
 from dsel.errors import OptionError
+from dsel.storage.leftovers import temporary_tag
 from dsel.storage.object_store import SCHEMES, FileInfo, ObjectPath
 from dsel.storage.zarr_store import complete_store, object_zarr_store, redescribed_store
 
@@ -184,7 +185,7 @@ def _create_without_links(file: Path, data: bytes) -> bool:
 @contextmanager
 def _temporary_file(file: Path, data: bytes) -> Iterator[Path]:
     """Yield a file with `data` in the folder of `file`, flushed to disk; remove it at the end if it is still there."""
-    temporary = file.with_name(f".{file.name}-{uuid4().hex[:8]}")
+    temporary = file.with_name(f".{file.name}-{temporary_tag()}")
     try:
         with temporary.open("wb") as out:
             out.write(data)
@@ -213,8 +214,9 @@ def open_for_writing(file: AnyPath) -> Iterator[IO[bytes]]:
 def staging_tree(folder: AnyPath, name: str) -> AnyPath:
     """Return a unique path in `folder` at which to write a tree that will be published as `name`."""
     stem, dot, suffix = name.partition(".")
-    token = uuid4().hex[:8]
-    return folder / (f"{stem}-{token}{dot}{suffix}" if isinstance(folder, ObjectPath) else f".{name}-{token}")
+    if isinstance(folder, ObjectPath):
+        return folder / f"{stem}-{uuid4().hex[:8]}{dot}{suffix}"
+    return folder / f".{name}-{temporary_tag()}"
 
 
 def published_name(tree: AnyPath, name: str) -> str:

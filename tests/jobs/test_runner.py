@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -86,6 +87,24 @@ class TestARunFromTheShell:
         code, _, err = call("run", write_job(store))
         assert code == 73
         assert "other data" in err
+
+
+def test_the_log_begins_with_a_header_and_has_no_line_of_dask_and_no_traceback(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "2")
+    (left := store.parent / "job.result" / ".checkpoint.json-0123abcd").parent.mkdir()
+    left.touch()
+    code, _, err = call(
+        "run", write_job(store, method="pposs", options={"iterations": 320}, criterion="statistics:fsum")
+    )
+    log = left.with_name("run.log").read_text().splitlines()
+    assert code == 0, err
+    assert re.search(r"dsel \S+, run \S+, process \d+ on \S+, Slurm job 4711 \(restart 2\); python 3", log[0])
+    assert "removed what a killed run left: .checkpoint.json-0123abcd" in log[1]
+    assert not left.exists()
+    assert not [line for line in [*log, *err.splitlines()] if "distributed" in line or "Traceback" in line]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import numpy as np
 from dsel.errors import OutputError
 from dsel.objective.base import Objective
 from dsel.search.pareto.archive import Subset
+from dsel.storage.leftovers import remove_leftovers, temporary_tag
 from dsel.storage.paths import AnyPath, ObjectPath
 
 #: The first event after this time uploads the journal to object storage.
@@ -84,6 +85,10 @@ class Journal:
                 self.path.unlink(missing_ok=True)
 
 
+#: How copies on disk of journals in object storage are called.
+_COPY = "dsel-journal-"
+
+
 def _write_whole(file: int, line: bytes) -> None:
     """Write the line. A disk that fills up accepts the beginning, and reports an error only for the rest."""
     rest = line[os.write(file, line) :]
@@ -92,8 +97,11 @@ def _write_whole(file: int, line: bytes) -> None:
 
 
 def _fetched(place: ObjectPath) -> Path:
-    """Return a copy on disk of the journal so far."""
-    handle, name = tempfile.mkstemp(prefix="dsel-journal-", suffix=".jsonl")
+    """Return a copy on disk of the journal so far, and remove copies of runs that were killed."""
+    remove_leftovers(Path(tempfile.gettempdir()), pattern=f"{_COPY}*")
+    handle = os.open(
+        name := os.path.join(tempfile.gettempdir(), _COPY + temporary_tag()), os.O_RDWR | os.O_CREAT, 0o600
+    )
     with os.fdopen(handle, "wb") as copy:
         if place.exists():
             copy.write(place.read_bytes())

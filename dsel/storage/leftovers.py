@@ -1,0 +1,80 @@
+"""Names of temporary files and folders that tell who writes them, and the removal of those that killed runs left.
+
+A name ends in a tag of the machine, the number of the process, and a random word: `.job.json-1f3a9c-p4711-5e0d21aa`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import socket
+import time
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+
+#: A file of another machine is left behind if it is older than this.
+_OLD_SECONDS = 7 * 86400.0
+_TAG = re.compile(r"-(?P<machine>[0-9a-f]{6})-p(?P<pid>\d+)-[0-9a-f]{8}(\.\w+)?$")
+#: How earlier releases called them.
+_PLAIN = re.compile(r"^\..+-[0-9a-f]{8}$")
+
+
+def machine() -> str:
+    """Return the name of this machine or container, in which process numbers are unique."""
+    try:
+        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def temporary_tag() -> str:
+    """Return the end of the name of a temporary file that this process writes."""
+    return f"{_digest()}-p{os.getpid()}-{uuid4().hex[:8]}"
+
+
+def remove_leftovers(folder: Path, *, owned: bool = False, pattern: str = ".*") -> list[str]:
+    """Remove temporary files and folders whose writers are dead, and return their names.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to look. It need not exist.
+    owned : bool
+        Whether this run alone writes there, so that whatever an earlier run has left can go.
+    pattern : str
+        The names to look at.
+    """
+    removed = []
+    for path in sorted(folder.glob(pattern)) if folder.is_dir() else []:
+        of_lock = path.name.startswith("..lock")  # another run may be about to try
+        if _is_left(path, owned and not of_lock):
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                removed.append(path.name)
+    return removed
+
+
+def _is_left(path: Path, owned: bool) -> bool:
+    tag = _TAG.search(path.name)
+    if tag is None:
+        return owned and _PLAIN.match(path.name) is not None
+    if int(tag["pid"]) == os.getpid() and tag["machine"] == _digest():
+        return False
+    if owned:
+        return True
+    if tag["machine"] == _digest():
+        return not psutil.pid_exists(int(tag["pid"]))
+    with suppress(OSError):
+        return time.time() - path.stat().st_mtime > _OLD_SECONDS
+    return False
+
+
+@lru_cache(maxsize=1)
+def _digest() -> str:
+    return hashlib.blake2b(machine().encode(), digest_size=3).hexdigest()

@@ -1,0 +1,59 @@
+"""Progress in the log: how often, with how much is left, and that Dask's lines are at debug level."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dsel.engine.dask_logging import dask_logging
+from dsel.jobs import reporting as module
+from dsel.jobs.reporting import Reporter
+from tests.cli_runner import wait_for
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_stage_that_reports_nothing_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.05)
+    reporter, log = Reporter(log_format="json"), tmp_path / "run.log"
+    with reporter.showing(), reporter.logging_to(log):
+        reporter.stage("statistics")
+        wait_for(lambda: "statistics: working" in log.read_text(), 20)
+        reporter.tasks(10, 80)
+        reporter.tasks(20, 80)
+        wait_for(lambda: "20 of 80 tasks, about 0 s left" in log.read_text(), 20)
+    found = lines(log)[-1]
+    assert (found["stage"], found["done"], found["total"]) == ("statistics", 20, 80)
+    assert isinstance(found["seconds_left"], float)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_lines_of_dask_are_at_debug_level_and_in_our_format(
+    debug: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if debug:
+        monkeypatch.setenv(module.LEVEL_VARIABLE, "debug")
+    reporter, log = Reporter(log_format="json"), tmp_path / "run.log"
+    with reporter.showing(), reporter.logging_to(log), dask_logging(), warnings.catch_warnings():
+        warnings.simplefilter("always")
+        try:
+            raise OSError("Stream is closed")
+        except OSError:
+            logging.getLogger("distributed.client").exception("lost")
+        logging.getLogger("tornado.application").error("a callback failed")
+        logging.getLogger("distributed.worker.memory").warning("Worker is at 90% memory usage")
+        warnings.warn("a port is taken:\n use another", stacklevel=1)
+    found = lines(log)
+    assert found == [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["level"] for line in found] == (["DEBUG"] * 2 if debug else []) + ["WARNING"] * 2
+    assert ("traceback" in found[0]) is debug
+    assert "90% memory" in str(found[-2]["message"])
+    assert "a port is taken: use another" in str(found[-1]["message"])
+    assert logging.getLogger("distributed").handlers != []
