@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import plan, select, stability
+    from dsel.api import eigh, plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.growth.append import append
     from dsel.data.ingest import ingest
     from dsel.data.store.reader import open_store
     from dsel.jobs.verify import verify
+    from dsel.planning.eigh import Eigendecomposition
     from dsel.selection.report.page import report
     from dsel.selection.result import Selection
     from dsel.selection.saved import open_selection
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CrossValidated",
+    "Eigendecomposition",
     "Selection",
     "SizeRule",
     "Stability",
     "append",
+    "eigh",
     "ingest",
     "open_selection",
     "open_store",
@@ -36,10 +39,12 @@ __all__ = [
 
 _HOMES = {
     "CrossValidated": "dsel.criteria",
+    "Eigendecomposition": "dsel.planning.eigh",
     "Selection": "dsel.selection.result",
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
     "append": "dsel.data.growth.append",
+    "eigh": "dsel.api",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.saved",
     "open_store": "dsel.data.store.reader",

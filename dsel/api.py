@@ -1,4 +1,4 @@
-"""`dsel.select`, `dsel.plan` and `dsel.stability`."""
+"""`dsel.select`, `dsel.plan`, `dsel.stability` and `dsel.eigh`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
 from dsel.config.size_rule import SizeCriterion, SizeRule
+from dsel.config.sketch import SketchRule, sketch_rule
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.errors import OptionError
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
+from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.selection.context import RunContext
@@ -44,6 +46,7 @@ def select(
     unsupervised: bool = False,
     sample_weight: Any = None,
     criterion: Callable[..., float] | str | None = None,
+    sketch: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
     **options: Any,
 ) -> Selection:
@@ -106,6 +109,9 @@ def select(
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
         subset. Chosen columns that depend on others have coefficient 0. For ``"poss"``, ``"pposs"`` and
         ``"pposs-asy"``. Text names a function as package.module:function.
+    sketch : SketchRule or dict, optional
+        Search on a randomized sketch of X where Y = X, such as ``{"rank": 100}`` or ``{"accuracy": 0.95}``. By default
+        only data for which nothing exact fits in memory are sketched.
     progress : bool, optional
         Show a line that says what runs, on standard error. By default in notebooks and terminals only.
     **options
@@ -147,7 +153,7 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion, **options,
+        unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion, sketch=sketch, **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)
 
@@ -305,6 +311,85 @@ def plan(
         available = available_resources(workers or engine.workers, limit, engine.keeps_values or workers is not None)
     made = plan_selection(dataset, validated, RunContext(), available=available)
     return calibrated(made, dataset) if calibrate else made
+
+
+def eigh(
+    X: Any,
+    *,
+    rank: int | None = None,
+    accuracy: float | None = None,
+    oversampling: int = 10,
+    power_iterations: int = 2,
+    method: EighMethod = "auto",
+    preprocess: Preprocess = "standardize",
+    missing: Missing = "refuse",
+    sample_weight: Any = None,
+    seed: int = 0,
+) -> Eigendecomposition:
+    """Return the leading eigenvalues and eigenvectors of X'X, out of core.
+
+    Parameters
+    ----------
+    X : (m, n) array, sparse matrix, DataFrame, Dask or xarray array, Dataset, or str or Path
+        The data, as for `select`. Targets in a store are not used.
+    rank : int, optional
+        How many eigenvalues at most. By default all of them, which needs an exact method.
+    accuracy : float, optional
+        The share of ||X||^2 to capture, between 0 and 1. The rank is then the least that reaches it, up to `rank` (by
+        default 1000).
+    oversampling : int
+        Further random vectors of the randomized method beyond the rank.
+    power_iterations : int
+        Power iterations of the randomized method. Each one takes two more passes.
+    method : {"auto", "gram", "row-gram", "randomized"}
+        From X'X (n x n) in one pass, from X X' (m x m) in three, or by a randomized sketch in 2 + 2 q passes for q
+        power iterations. "auto": the cheapest that fits in memory.
+    preprocess : {"standardize", "center", "unit", "none"}
+        How columns are centered and scaled.
+    missing : {"refuse", "mean"}
+        Refuse NaN, or replace it by the mean of its column.
+    sample_weight : (m,) array, str or False, optional
+        Weights of the rows, as for `select`.
+    seed : int
+        The seed of the random vectors. They depend neither on the chunks nor on the workers.
+
+    Returns
+    -------
+    Eigendecomposition
+        Values, components, the share that they capture, and a bound on what they miss.
+
+    Raises
+    ------
+    OptionError
+        An argument is wrong.
+    CapacityError
+        No method fits in memory.
+    DataError
+        Values cannot be used.
+
+    Notes
+    -----
+    The randomized method is subspace iteration (Halko, Martinsson and Tropp, SIAM Review 2011, algorithm 4.4). Its
+    result is a projection of X, so that `captured` and the error in the Frobenius norm are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).normal(size=(500, 3))
+    >>> X = Z @ np.random.default_rng(1).normal(size=(3, 40))
+    >>> found = eigh(X, rank=3)
+    >>> found.rank, round(found.captured, 6)
+    (3, 1.0)
+    """
+    rule = None
+    if rank is not None or accuracy is not None:
+        rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
+    dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
+    engine = engine_of(None if dataset.in_memory else active_client())
+    available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+    return decompose(
+        dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
+    )  # fmt: skip
 
 
 def _request(**arguments: Any) -> SelectionRequest:

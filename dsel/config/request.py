@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from dsel.config.size_rule import SizeRule, size_rule
+from dsel.config.sketch import SketchRule
 from dsel.config.types import Bool, Float, Int, first_error
 from dsel.errors import OptionError
 
@@ -121,6 +122,9 @@ class SelectionRequest(BaseModel):
         which `dsel ingest` writes for one-hot columns. Each other column forms a group by itself.
     polish : {"none", "exchange"}
         What follows the search: nothing, or exchanges of one column of the answer until none lowers the error.
+    sketch : SketchRule, optional
+        Search on a randomized sketch of X in place of all of it, where Y = X: its `rank` or `accuracy`, and further
+        keys of a `SketchRule`. By default a sketch is used only where nothing exact fits in memory.
     seed : int
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
@@ -145,6 +149,7 @@ class SelectionRequest(BaseModel):
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
     polish: Polish = "none"
+    sketch: SketchRule | None = None
     seed: Int = Field(0, ge=0, lt=2**63)
     criterion: Callable[..., float] | str | None = None
 

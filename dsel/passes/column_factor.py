@@ -6,7 +6,7 @@ and never stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,9 @@ from dsel.errors import DataError
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.column_statistics import ColumnStatistics, pieces
 from dsel.passes.refit import Fit
+
+#: Singular values of at most this share of the largest are rounding.
+_DEPENDENT = 1e-10
 
 
 class ColumnFactor:
@@ -83,6 +86,18 @@ class ColumnFactor:
         gains, gram = np.square(found.C[:, usable]).sum(axis=1), R.T @ R - lam * np.eye(S.size)
         return Fit(found.left, rss, found.total, np.asarray(w), gains, gram)
 
+    def errors(self, subsets: Sequence[Ints], lam: float, total: float) -> list[tuple[float, float]]:
+        """Return f and the residual sum of squares of several subsets where Y = X. total: ||Z||_F^2.
+
+        One pass serves all subsets, after the chunks of their columns have been read. O(m n u) for u columns in all.
+        """
+        union = np.unique(np.concatenate([*subsets, np.empty(0, np.int64)]))
+        if not union.size:
+            return [(total, total)] * len(subsets)
+        Q, R = np.linalg.qr(self.columns(union))
+        C = self.products(Q)
+        return [_subset_error(R[:, np.searchsorted(union, S)], C, lam, total) for S in subsets]
+
     def row_gram(self) -> Floats:
         """Return (m, m) Z Z', in one pass over columns of full height. O(m^2 n)."""
         found: Floats = self._run(row_gram_pass(self._blocks))
@@ -95,6 +110,18 @@ class ColumnFactor:
 
     def _run(self, one: ColumnPass, shared: Any = None, only: Ints | None = None) -> Any:
         return one.run(self._engine, per_column=self._scaling, shared=shared, only=only)
+
+
+def _subset_error(R: Floats, C: Floats, lam: float, total: float) -> tuple[float, float]:
+    """Return f and the residual sum of squares of columns Q R, from C = Q'Z."""
+    s = R.shape[1]
+    if not s:
+        return total, total
+    U, sizes, _ = scipy.linalg.svd(np.vstack([R, np.sqrt(lam) * np.eye(s)]), full_matrices=False)
+    kept = sizes > _DEPENDENT * sizes[0]
+    explained = np.square(U[: R.shape[0], kept].T @ C).sum(axis=1)
+    f = max(total - float(explained.sum()), 0.0)
+    return f, max(f - lam * float((explained / sizes[kept] ** 2).sum()), 0.0)
 
 
 def chosen_columns_pass(blocks: ColumnBlocks) -> ColumnPass:

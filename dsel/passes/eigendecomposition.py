@@ -14,7 +14,7 @@ over the data follow the order of the blocks: the same chunks give the same bits
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -29,6 +29,8 @@ from dsel.passes.tsqr import orthonormalise
 ROUNDING = 1e-13
 #: Columns of a sketch beyond its rank, and test vectors of its error estimate, which fails with probability 10^-TESTS.
 OVERSAMPLING, TESTS = 10, 10
+#: The first rank that is tried for an accuracy.
+FIRST_RANK = 50
 #: Entries of the test matrix that are made at once.
 _TEST_NUMBERS = 1 << 20
 
@@ -56,6 +58,16 @@ class Eigen:
         """Return r."""
         return int(self.values.size)
 
+    @property
+    def captured(self) -> float:
+        """Return the share of ||Z||_F^2 that U W, a projection of Z, holds."""
+        return min(float(self.values.sum()) / self.total, 1.0) if self.total > 0.0 else 1.0
+
+    def cut(self, rank: int) -> Eigen:
+        """Return the leading part of this rank."""
+        bound = self.error_bound + (float(np.sqrt(self.values[rank])) if rank < self.rank else 0.0)
+        return replace(self, W=self.W[:rank], values=self.values[:rank], U=self.U[:, :rank], error_bound=bound)
+
 
 def exact_eigendecomposition(factor: ColumnFactor) -> Eigen:
     """Decompose through Z Z' (m, m) in two passes.
@@ -76,7 +88,7 @@ def sketch_passes(powers: int) -> int:
 
 
 def randomized_eigendecomposition(
-    factor: ColumnFactor, total: float, rank: int, *, powers: int = 2, seed: int = 0
+    factor: ColumnFactor, total: float, rank: int, *, powers: int = 2, seed: int = 0, oversampling: int = OVERSAMPLING
 ) -> Eigen:
     """Decompose up to a rank by a randomized sketch.
 
@@ -88,7 +100,7 @@ def randomized_eigendecomposition(
     m, n = factor.shape
     if rank < 1:
         raise OptionError(f"rank is {rank}.", "It must be at least 1.")
-    width = min(rank + OVERSAMPLING, m, n)
+    width = min(rank + oversampling, m, n)
     Y = factor.right_products(_test_matrix(seed, n, width))
     tests = normals(seed + 1, 0, m, TESTS)
     bound = np.inf
@@ -105,9 +117,32 @@ def randomized_eigendecomposition(
     kept = min(_rank(s**2), rank, s.size)
     W, signs = signed(s[:kept, None] * Vt[:kept] @ Rt)
     cut = float(s[kept]) if kept < s.size else 0.0
-    return Eigen(
-        W, s[:kept] ** 2, Y @ (U[:, :kept] * signs), total, sketch_passes(powers), powers, bound + cut, 10.0**-TESTS
-    )
+    found = Eigen(W, s[:kept] ** 2, Y @ (U[:, :kept] * signs), total, sketch_passes(powers), powers)
+    missed_norm = float(np.sqrt(max(total * (1.0 - found.captured), 0.0)))  # in the Frobenius norm: always a bound
+    if missed_norm <= bound + cut:
+        return replace(found, error_bound=missed_norm)
+    return replace(found, error_bound=bound + cut, error_chance=10.0**-TESTS)
+
+
+def eigendecomposition_to_accuracy(
+    factor: ColumnFactor, total: float, accuracy: float, most: int, *, powers: int = 2, seed: int = 0,
+    oversampling: int = OVERSAMPLING,
+) -> Eigen:  # fmt: skip
+    """Decompose up to the least rank that captures a share `accuracy` of ||Z||_F^2, or up to the rank `most`.
+
+    The rank is doubled from FIRST_RANK until the share is reached. Each try takes 1 + 2q passes.
+    """
+    rank, passes = min(FIRST_RANK, most), 0
+    while True:
+        found = randomized_eigendecomposition(
+            factor, total, rank, powers=powers, seed=seed, oversampling=oversampling
+        )  # fmt: skip
+        passes += found.passes
+        if found.captured >= accuracy or rank >= most or found.rank < rank:
+            break
+        rank = min(2 * rank, most)
+    enough = np.flatnonzero(np.cumsum(found.values) >= accuracy * total)
+    return replace(found.cut(int(enough[0]) + 1) if enough.size else found, passes=passes)
 
 
 def signed(W: Floats) -> tuple[Floats, Floats]:

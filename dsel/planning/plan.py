@@ -240,7 +240,7 @@ def make_plan(
     OptionError
         If a cache of rows is asked for and the workers share no folder for it.
     """
-    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements)
+    shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.sketch)
     found = candidates(shape, available)
     lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:

@@ -139,10 +139,25 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
             requirements, whole_gram=True, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
         )  # fmt: skip
+    if request.sketch is not None:
+        _check_sketch(dataset, request, requirements, method)
     return ValidatedRequest(
         request, method, options, include, exclude, requirements, criterion, held_out, training, size.rule, partition,
         groups,
     )  # fmt: skip
+
+
+def _check_sketch(dataset: Dataset, request: SelectionRequest, requirements: Requirements, method: Method) -> None:
+    """Raise OptionError if the request cannot run on a sketch."""
+    if dataset.n_targets:
+        raise OptionError("sketch is for data that are their own targets (Y = X).", "Leave it out, or leave Y out.")
+    if requirements.whole_gram:
+        raise OptionError(f"{method.name} needs the whole Gram matrix with these options.", "Leave sketch out.")
+    assert request.sketch is not None
+    if request.sketch.most < request.limit:
+        raise OptionError(
+            f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Ask for a larger rank."
+        )
 
 
 def _options(method: Method, request: SelectionRequest) -> Options:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from dsel.search.greedy.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics
+from dsel.selection.recomputed_front import Errors
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
@@ -44,7 +45,8 @@ class Found:
     columns that could be chosen. outcome: of the search. chosen: columns of the data in their order; dependent: those
     that depend on others, which have no part in the fit. fit: on the chosen columns, from the data. rows: that the
     method scored subsets on. whole: the objective over all columns. curve: along which k was chosen.
-    forward: the path of forward selection, for comparison.
+    forward: the path of forward selection, for comparison. errors: of subsets of the front, from the data, where the
+    objective approximates them.
     """
 
     validated: ValidatedRequest
@@ -59,6 +61,7 @@ class Found:
     rows: DatasetRows | None = None
     curve: SizeCurve | None = None
     forward: tuple[FrontPoint, ...] = ()
+    errors: Errors = field(default_factory=dict)
 
     @property
     def best(self) -> FrontPoint:
@@ -170,6 +173,11 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
             f"Y has {classes} different whole numbers, and they were used as numbers: if they are classes, give a "
             "column of 0 and 1 for each"
         )
+    if "captured" in found.outcome.counts:
+        yield (
+            f"the search ran on a sketch of rank {found.outcome.counts['rank']}, which captures "
+            f"{found.outcome.counts['captured']:.2%} of ||X||^2; the errors of the front are those of the data"
+        )
     if rows is not None and rows.recoded:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
@@ -199,6 +207,9 @@ def _front_row(found: Found, point: FrontPoint, value: float | None) -> FrontRow
         unusable = found.statistics.unusable(found.validated.request.preprocess)
         more = [int(j) for j in found.validated.include if not unusable[j] and int(j) not in objective.included]
         members = [*members, *more]
+    recomputed = found.errors.get(tuple(sorted(members)))
+    if recomputed is not None:
+        return FrontRow(size, recomputed[0], 1.0 - recomputed[1] / found.whole.total, tuple(members), criterion)
     return FrontRow(size, f, explained_share(found.whole, members, f), tuple(members), criterion)
 
 

@@ -28,6 +28,7 @@ from dsel.selection.candidates import answer_of, candidates_of, require_variatio
 from dsel.selection.context import RunContext
 from dsel.selection.forward_reference import forward_reference
 from dsel.selection.left_out_rows import path_rows, scored_rows
+from dsel.selection.recomputed_front import recomputed_front
 from dsel.selection.result import Selection
 from dsel.selection.run_method import run_method
 from dsel.selection.search_sizes import search_sizes
@@ -113,6 +114,7 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
             objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
             front = tuple(replace(point, value=objective.value(point.members)) for point in outcome.front)
             outcome = replace(outcome, front=front)
+        outcome, errors = recomputed_front(outcome, objective, validated, prepared)
         chosen, dependent = _answer(validated, outcome, objective, whole, prepared)
         path = () if choice is None else choice.path
         if rows is not None and choice is None:
@@ -127,7 +129,8 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
         reference = forward_reference(objective, validated.request.limit - validated.included, groups)
     curve = None if choice is None else choice.curve
     found = Found(
-        validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference
+        validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference,
+        errors,
     )  # fmt: skip
     return assemble(dataset, found, notes, timer.seconds, provenance(started))
 

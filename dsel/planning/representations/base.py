@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from dask.utils import format_bytes
 
 from dsel._lib.types import Ints
 from dsel.config.request import SelectionRequest
+from dsel.config.sketch import SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
@@ -69,6 +70,8 @@ class ProblemShape:
         The method needs K, or W with K = W'W, in this process.
     columns_entered : int, optional
         Columns that enter a subset of the search at least, where these are more than k.
+    sketch : SketchRule, optional
+        The sketch that the request asks for.
     """
 
     m: int
@@ -84,6 +87,7 @@ class ProblemShape:
     whole_gram: bool = False
     eigen_factor: bool = False
     columns_entered: int | None = None
+    sketch: SketchRule | None = None
 
     @property
     def least_entered(self) -> int:
@@ -91,7 +95,7 @@ class ProblemShape:
         return self.columns_entered or self.k
 
     @classmethod
-    def of(cls, dataset: Dataset, k: int, requirements: Requirements) -> ProblemShape:
+    def of(cls, dataset: Dataset, k: int, requirements: Requirements, sketch: SketchRule | None = None) -> ProblemShape:
         """Return the shape of a selection of k columns by a method with these requirements."""
         rows = max((block.stop - block.start for block in dataset.blocks), default=0)
         width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
@@ -99,7 +103,7 @@ class ProblemShape:
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
             requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
-            requirements.eigen_factor, requirements.columns_entered,
+            requirements.eigen_factor, requirements.columns_entered, sketch,
         )  # fmt: skip
 
     @property
@@ -199,6 +203,9 @@ class Prepared:
         What the result says about the representation.
     folds : dict, optional
         The statistics of every fold, for cross-validation.
+    errors : callable, optional
+        ``errors(subsets, lam)`` recomputes f and the residual sum of squares of several subsets from the data, where
+        the objective approximates f.
     """
 
     statistics: ColumnScales
@@ -206,6 +213,7 @@ class Prepared:
     fit: Callable[[Ints, float], Fit]
     counts: dict[str, Any] = field(default_factory=dict)
     folds: FoldStatistics | None = None
+    errors: Callable[[Sequence[Ints], float], list[tuple[float, float]]] | None = None
 
 
 class Representation(ABC):

@@ -32,12 +32,14 @@ def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representatio
 def choose(shape: ProblemShape, resources: Resources) -> Representation:
     """Return the first candidate that can be used.
 
-    Errors: CapacityError with the numbers of each where none can.
+    Where a sketch is asked for, it is the only one. Errors: CapacityError with the numbers of each where none can.
     """
     found = candidates(shape, resources)
     for one in found:
-        if not one.obstacle:
+        if not one.obstacle and (one.name == Sketch.name or shape.sketch is None):
             return one
+    if shape.sketch is not None:
+        raise CapacityError(found[-1].obstacle, "Ask for a sketch of smaller rank, or give more memory.")
     first = found[0]
     tried = "".join(f" As {one.name}: {one.shortage}" for one in found[1:] if not one.unsupported)
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))

@@ -6,12 +6,15 @@ Source: eq. (8) of Wan and Schweitzer, AAAI 2021. Exact; for wide data that are 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache as memoize
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dsel._lib.types import Ints
+from dsel.config.request import Preprocess
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
@@ -32,6 +35,11 @@ from dsel.planning.representations.base import (
 )
 from dsel.planning.representations.column_blocks import NEEDS_GRAM, ColumnRepresentation
 from dsel.planning.validation import ValidatedRequest
+
+
+def usable_squares(statistics: ColumnStatistics, preprocess: Preprocess) -> float:
+    """Return ||Z||_F^2 of the columns that vary."""
+    return float(statistics.preprocessed_squares(preprocess)[~statistics.unusable(preprocess)].sum())
 
 
 class EigenReduced(ColumnRepresentation):
@@ -77,8 +85,12 @@ class EigenReduced(ColumnRepresentation):
                 **self._key_options(validated),
             )  # fmt: skip
 
+        counts = {"representation": self.name, "rank": self.rank}
+
         def objective(lam: float) -> OnDemandObjective:
             found = eigen()
+            if not self.exact:
+                counts.update(rank=found.rank, captured=found.captured)
             squares = np.square(found.W)
             return OnDemandObjective(
                 InMemoryFactor(found.W), squares.sum(axis=0), None, found.total, lam, target_operator=found.values,
@@ -86,7 +98,15 @@ class EigenReduced(ColumnRepresentation):
             )  # fmt: skip
 
         fit = self._fit(dataset, validated, statistics, factor, engine)
-        return Prepared(statistics, objective, fit, {"representation": self.name, "rank": self.rank})
+        errors = None if self.exact else self._errors(validated, statistics, factor)
+        return Prepared(statistics, objective, fit, counts, errors=errors)
+
+    def _errors(
+        self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor
+    ) -> Callable[[Sequence[Ints], float], list[tuple[float, float]]]:
+        """Return the function that recomputes the errors of subsets from the data."""
+        total = usable_squares(statistics, validated.request.preprocess)
+        return lambda subsets, lam: factor.errors(subsets, lam, total)
 
     @abstractmethod
     def _key_options(self, validated: ValidatedRequest) -> dict[str, Any]:

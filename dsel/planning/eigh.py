@@ -1,0 +1,228 @@
+"""The eigendecomposition of the data, for users: exact where that is cheap, else randomized."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats
+from dsel.config.request import Missing, Preprocess
+from dsel.config.sketch import SketchRule
+from dsel.data.dataset import Dataset
+from dsel.engine.base import Engine
+from dsel.errors import CapacityError, OptionError
+from dsel.passes.accounting import log_passes
+from dsel.passes.column_blocks import ColumnBlocks
+from dsel.passes.column_factor import ColumnFactor
+from dsel.passes.column_statistics import column_statistics
+from dsel.passes.eigendecomposition import ROUNDING, exact_eigendecomposition
+from dsel.passes.gram import gram_statistics
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.gram import GramMatrix
+from dsel.planning.representations.row_gram import RowGram, usable_squares
+from dsel.planning.representations.sketch import Sketch, randomized
+from dsel.search.method import Requirements
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: How the eigendecomposition is computed.
+EighMethod = Literal["auto", "gram", "row-gram", "randomized"]
+
+
+@dataclass(frozen=True, eq=False)
+class Eigendecomposition:
+    """The leading eigenvalues of X X' and X'X, for the preprocessed X, with what they leave out.
+
+    Parameters
+    ----------
+    values : ndarray of shape (r,)
+        Eigenvalues in descending order.
+    components : ndarray of shape (r, n)
+        Eigenvectors of X'X as orthonormal rows. The largest entry of each is positive.
+    features : ndarray of shape (n,)
+        Labels of the columns.
+    total : float
+        ||X||_F^2, the sum of all eigenvalues.
+    error_bound : float
+        The spectral norm of X less its projection is at most this, with probability 1 - `error_chance`. It is 0 for an
+        exact decomposition of full rank.
+    error_chance : float
+        The probability that `error_bound` fails; 0 if it always holds.
+    method : {"gram", "row-gram", "randomized"}
+        How it was computed.
+    passes : int
+        Passes over X.
+    """
+
+    values: Floats
+    components: Floats
+    features: NDArray[np.object_]
+    total: float
+    error_bound: float
+    error_chance: float
+    method: str
+    passes: int
+
+    @property
+    def rank(self) -> int:
+        """The number r of eigenvalues."""
+        return int(self.values.size)
+
+    @property
+    def captured(self) -> float:
+        """The share of ||X||_F^2 that the components capture."""
+        return min(float(self.values.sum()) / self.total, 1.0) if self.total else 1.0
+
+    @property
+    def relative_error(self) -> float:
+        """The Frobenius norm of X less its projection, as a share of ||X||_F. It follows from `captured`."""
+        return math.sqrt(max(1.0 - self.captured, 0.0))
+
+    @property
+    def reduced(self) -> Floats:
+        """W of shape (r, n): rows of `components` times the roots of `values`, so that W'W is about X'X."""
+        return np.asarray(np.sqrt(self.values)[:, None] * self.components)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return values and components as an xarray Dataset with labels, and the figures as attributes.
+
+        Returns
+        -------
+        Dataset
+            Variables `values` and `components`, with the dimensions component and feature.
+        """
+        import xarray as xr
+
+        figures = {
+            "total": self.total, "captured": self.captured, "relative_error": self.relative_error,
+            "error_bound": self.error_bound, "error_chance": self.error_chance, "method": self.method,
+            "passes": self.passes,
+        }  # fmt: skip
+        variables = {"values": ("component", self.values), "components": (("component", "feature"), self.components)}
+        return xr.Dataset(variables, {"feature": self.features}, figures)
+
+    def __str__(self) -> str:
+        return (
+            f"rank {self.rank} of {self.features.size:,} columns captures {self.captured:.4%} of ||X||^2 "
+            f"(relative error {self.relative_error:.2e}; {self.method}, {self.passes} passes)"
+        )
+
+
+def decompose(
+    dataset: Dataset, rule: SketchRule | None, method: EighMethod, engine: Engine, available: Resources, *,
+    preprocess: Preprocess, missing: Missing, seed: int,
+) -> Eigendecomposition:  # fmt: skip
+    """Return the eigendecomposition of a dataset, without its targets."""
+    _check(dataset, rule, method)
+    shape = ProblemShape.of(dataset, 1, Requirements(), rule)
+    chosen = _choose(shape, available, rule, method)
+    with log_passes() as made:
+        if isinstance(chosen, GramMatrix):
+            values, components, total = _by_gram(dataset, engine, preprocess, missing)
+            bound, chance = 0.0, 0.0
+        else:
+            values, components, total, bound, chance = _by_columns(
+                dataset, chosen, engine, preprocess, missing, rule, seed
+            )
+    names = {Sketch.name: "randomized"}
+    kept = _kept(values, total, rule)
+    if kept < values.size:
+        bound += math.sqrt(values[kept])
+    return Eigendecomposition(
+        values[:kept], components[:kept], np.asarray(dataset.features, object), total, bound, chance,
+        names.get(chosen.name, chosen.name), made.passes,
+    )  # fmt: skip
+
+
+def _check(dataset: Dataset, rule: SketchRule | None, method: EighMethod) -> None:
+    least = min(dataset.m, dataset.n)
+    if rule is not None and rule.rank is not None and rule.rank > least:
+        raise OptionError(f"rank is {rule.rank}, and X is {dataset.m} x {dataset.n}.", f"It is at most {least}.")
+    if method == "randomized" and rule is None:
+        raise OptionError("A randomized eigendecomposition has a limit.", "Give rank or accuracy.")
+    if method not in ("auto", "gram", "row-gram", "randomized"):
+        raise OptionError(f"There is no method {method!r}.", "auto, gram, row-gram or randomized.")
+
+
+def _choose(shape: ProblemShape, available: Resources, rule: SketchRule | None, method: EighMethod) -> Representation:
+    """Return the cheapest way that fits in memory, or the one that is named."""
+    exact: list[Representation] = [GramMatrix(shape, available), RowGram(shape, available)]
+    exact.sort(key=lambda one: _operations(one, shape))
+    every = [*exact, Sketch(shape, available)] if rule is not None else exact
+    if rule is not None and rule.rank is not None and method == "auto":
+        every.sort(key=lambda one: _operations(one, shape))
+    wanted = {"randomized": Sketch.name}.get(method, method)
+    found = [one for one in every if method == "auto" or one.name == wanted]
+    for one in found:
+        if not one.obstacle:
+            return one
+    raise CapacityError(
+        " ".join(one.obstacle for one in found), "Give rank or accuracy, a smaller one, or more memory."
+    )
+
+
+def _operations(one: Representation, shape: ProblemShape) -> float:
+    """Return about how many multiplications one way takes. A pass over the data counts as 50 for each entry."""
+    width = {GramMatrix.name: shape.n / 2, RowGram.name: shape.m}.get(one.name)
+    if width is None:
+        assert isinstance(one, Sketch)
+        width = one.passes * (one.rank + one.rule.oversampling)
+    side = {GramMatrix.name: shape.n, RowGram.name: shape.m}.get(one.name, 0)
+    return float(shape.m * shape.n * (width + 50.0 * one.passes) + 9.0 * side**3)
+
+
+def _by_gram(
+    dataset: Dataset, engine: Engine, preprocess: Preprocess, missing: Missing
+) -> tuple[Floats, Floats, float]:
+    """Return eigenvalues, components and ||X||^2 from X'X, in one pass."""
+    statistics = gram_statistics(dataset, missing=missing, engine=engine)
+    K = statistics.objective(preprocess).K
+    values, V = scipy.linalg.eigh(K)
+    order = values[::-1] > ROUNDING * max(float(values[-1]), 0.0)
+    values, components = values[::-1][order], np.ascontiguousarray(V.T[::-1][order])
+    return values, _signed(components), float(np.trace(K))
+
+
+def _by_columns(
+    dataset: Dataset, chosen: Representation, engine: Engine, preprocess: Preprocess, missing: Missing,
+    rule: SketchRule | None, seed: int,
+) -> tuple[Floats, Floats, float, float, float]:  # fmt: skip
+    """Return eigenvalues, components, ||X||^2 and the error bound with its chance, by passes over column blocks."""
+    blocks = ColumnBlocks(dataset, keep=False)
+    statistics = column_statistics(blocks, missing, engine)
+    factor, total = (
+        ColumnFactor(blocks, statistics, preprocess, missing, engine),
+        usable_squares(statistics, preprocess),
+    )
+    if not total:
+        raise statistics.no_column_varies()
+    if isinstance(chosen, Sketch):
+        assert rule is not None
+        found = randomized(factor, total, rule, chosen.rank, seed)
+    else:
+        found = exact_eigendecomposition(factor)
+    components = found.W / np.sqrt(found.values)[:, None]
+    return found.values, components, total, found.error_bound, found.error_chance
+
+
+def _kept(values: Floats, total: float, rule: SketchRule | None) -> int:
+    """Return how many eigenvalues a rule asks for."""
+    if rule is None:
+        return int(values.size)
+    most = int(min(values.size, rule.most))
+    if rule.accuracy is None:
+        return most
+    enough = np.flatnonzero(np.cumsum(values[:most]) >= rule.accuracy * total)
+    return int(enough[0]) + 1 if enough.size else most
+
+
+def _signed(components: Floats) -> Floats:
+    """Flip the rows so that the entry of largest size is positive."""
+    signs = np.sign(components[np.arange(components.shape[0]), np.abs(components).argmax(axis=1)])
+    return np.asarray(components * signs[:, None])
