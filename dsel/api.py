@@ -385,11 +385,11 @@ def eigh(
     if rank is not None or accuracy is not None:
         rule = sketch_rule(rank=rank, accuracy=accuracy, oversampling=oversampling, power_iterations=power_iterations)
     dataset = as_dataset(X, None, unsupervised=True, sample_weight=sample_weight)
-    engine = engine_of(None if dataset.in_memory else active_client())
-    available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
-    return decompose(
-        dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
-    )  # fmt: skip
+    with engine_of(None if dataset.in_memory else active_client()) as engine:
+        available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+        return decompose(
+            dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
+        )  # fmt: skip
 
 
 def _request(**arguments: Any) -> SelectionRequest:
