@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,25 @@ class Block:
     y: Any
     lazy: bool = False
     w: Any = None
+
+
+def cut_block(block: Block, start: int, stop: int) -> Block:
+    """Return rows [start, stop) of a block that is not loaded."""
+    if (start, stop) == (block.start, block.stop):
+        return block
+    a, b = start - block.start, stop - block.start
+    return replace(block, start=start, stop=stop, x=_cut(block.x, a, b), y=_cut(block.y, a, b), w=_cut(block.w, a, b))
+
+
+def _cut(part: Any, a: int, b: int) -> Any:
+    """Return rows [a, b) of x, y or w of a block."""
+    if part is None:
+        return None
+    if isinstance(part, StoredRows):
+        return replace(part, start=part.start + a, stop=part.start + b)
+    if isinstance(part, PartWeights):
+        return replace(part, weights=_cut(part.weights, a, b), start=part.start + a, stop=part.start + b)
+    return part[a:b]
 
 
 def load_block(part: Any, columns: NDArray[np.int64] | None = None) -> Any:

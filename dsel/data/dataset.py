@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
-from dsel.data.blocks import Block, StoredRows, array_bytes, part_bytes
+from dsel.data.blocks import Block, StoredRows, array_bytes, cut_block, part_bytes
 from dsel.data.in_memory.alignment import align
 from dsel.data.in_memory.inputs import (
     as_matrix,
@@ -33,7 +33,7 @@ from dsel.data.labels import Labels, as_labels, column_list, require_unique, res
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.array import StoredArray, group_tag
 from dsel.data.store.reader import Store, open_store
-from dsel.data.store.segments import Segment
+from dsel.data.store.segments import Segment, segment_ranges
 from dsel.data.store.sparse import ObsColumns, SparseStore, is_sparse, open_sparse
 from dsel.data.weights import Weights, array_weights, store_weights
 from dsel.errors import DataError, MissingInputError, OptionError
@@ -100,6 +100,20 @@ class Dataset:
     def segments(self) -> tuple[Segment, ...]:
         """The rows of each append to the store, in order. Data that are not in a dense store have none."""
         return self.store.segments if isinstance(self.store, Store) else ()
+
+    @property
+    def row_ranges(self) -> tuple[tuple[int, int], ...]:
+        """The rows [start, stop) of each segment; all rows where there are none. Lists no files."""
+        found = segment_ranges(self.store.path) if isinstance(self.store, Store) else None
+        return ((0, self.m),) if found is None else found
+
+    def rows(self, start: int, stop: int) -> tuple[Block, ...]:
+        """Return the row blocks with rows [start, stop), the first and the last one cut."""
+        return tuple(
+            cut_block(block, max(start, block.start), min(stop, block.stop))
+            for block in self.blocks
+            if block.start < stop and block.stop > start
+        )
 
     @property
     def weighted(self) -> bool:

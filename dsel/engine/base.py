@@ -34,13 +34,15 @@ class Engine(Protocol):
     def in_process(self) -> bool:
         """Whether tasks run on threads of this process."""
 
-    def run(self, graph: Any) -> Any:
+    def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a Dask delayed object, or a list of them.
 
         Parameters
         ----------
         graph : Delayed or list of Delayed
             What to compute.
+        before, after : int
+            Tasks of the same pass that were computed before, and that come after, for the progress.
 
         Returns
         -------

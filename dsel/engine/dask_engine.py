@@ -62,7 +62,7 @@ class DaskEngine:
         """Smallest memory limit among the workers in bytes. None: no worker has a limit."""
         return workers_of(self.client)[1]
 
-    def run(self, graph: Any) -> Any:
+    def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a delayed object or a list of them, and release each on the workers once its value is here.
 
         Tasks that fail are tried again, except for errors of dsel: the data do not change.
@@ -81,7 +81,7 @@ class DaskEngine:
         keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
         futures = self.client.compute(wanted, retries=0)
         try:
-            values = [self._wait(keys, future) for future in _released_in_turn(futures)]
+            values = [self._wait(keys, future, before, after) for future in _released_in_turn(futures)]
         except KilledWorker as error:
             raise ClusterError(
                 f"Workers died repeatedly while computing: {error}.",
@@ -98,7 +98,7 @@ class DaskEngine:
             for future in futures:
                 future.release()
         if self.progress is not None:
-            self.progress(len(keys), len(keys))
+            self.progress(before + len(keys), before + len(keys) + after)
         return values if isinstance(graph, list) else values[0]
 
     def keep(self, values: list[Any]) -> list[Any]:
@@ -142,7 +142,7 @@ class DaskEngine:
         on_scheduler_lost(self.client, notify)
         return cluster_errors(self.client)
 
-    def _wait(self, keys: list[str], future: Any) -> Any:
+    def _wait(self, keys: list[str], future: Any, before: int, after: int) -> Any:
         """Wait for the value of a future, and retry a failed task."""
         attempts = 0
         stalled_since: float | None = None
@@ -160,7 +160,7 @@ class DaskEngine:
             if self.progress is not None:
                 from dsel.engine.task_counter import count_finished
 
-                self.progress(count_finished(self.client, keys), len(keys))
+                self.progress(before + count_finished(self.client, keys), before + len(keys) + after)
 
 
 def _released_in_turn(futures: list[Any]) -> Iterator[Any]:

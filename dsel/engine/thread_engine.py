@@ -34,7 +34,7 @@ class ThreadEngine:
     keeps_values = False
     in_process = True
 
-    def run(self, graph: Any) -> Any:
+    def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
         """Compute a delayed object or a list of them, with one BLAS thread per task."""
         import dask
 

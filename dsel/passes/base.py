@@ -108,9 +108,3 @@ def merge_tasks(leaves: int) -> int:
         leaves = -(-leaves // FAN_IN)
         tasks += leaves
     return tasks
-
-
-def own_tasks(graph: Iterable[Any], key: str, token: str) -> int:
-    """Return how many tasks of a Dask graph belong to the pass with this key and token."""
-    names = (str(one) for one in graph)
-    return sum(name.startswith(f"{key}-") and token in name for name in names)

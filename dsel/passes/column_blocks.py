@@ -26,7 +26,9 @@ from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
-from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
+from dsel.passes.base import Pass, PassCost, merge_tasks
+from dsel.passes.pass_checkpoints import identity_of_pass
+from dsel.passes.waves import Executed, Reduction, run_reductions
 
 #: A task takes consecutive column chunks, one at a time. More tasks per pass are never needed.
 MOST_TASKS = 64
@@ -204,7 +206,7 @@ class ColumnPass(Pass):
                 found = [_process_group(*some, common, self._options()) for some in arguments]
             tasks = 0
         else:
-            found, tasks = self._as_graph(arguments, common, engine)
+            found, tasks = self._as_graphs(arguments, common, engine)
         dataset.require_unchanged()
         result = _join_groups(found, self.merge, self.join)
         read += dataset.y_bytes if self.targets else 0
@@ -212,25 +214,34 @@ class ColumnPass(Pass):
         record_pass(PassRecord(self.name, tasks, read, time.perf_counter() - began, whole))
         return result
 
-    def _as_graph(self, arguments: list[tuple[Any, ...]], common: Any, engine: Engine) -> tuple[list[Any], int]:
-        """Run a Dask graph on the engine; return the results of the groups and the number of tasks."""
+    def _as_graphs(self, arguments: list[tuple[Any, ...]], common: Any, engine: Engine) -> tuple[list[Any], int]:
+        """Run Dask graphs on the engine; return the results of the groups, or their sum, and the number of tasks."""
         from dask.delayed import delayed
 
         key, token = self.key, uuid4().hex[:8]
         work = delayed(_process_group if engine.in_process else _process_group_on_worker, pure=False)
         sent = delayed(common, name=f"{key}-shared-{token}", traverse=False)
-        level = [
-            work(*some, sent, self._options(), dask_key_name=f"{key}-{token}-{i}") for i, some in enumerate(arguments)
-        ]
-        join = delayed(_join_groups, pure=False)
-        while self._sums and len(level) > 1:
-            depth = len(level)
-            level = [
-                join(level[i : i + FAN_IN], self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{depth}-{i}")
-                for i in range(0, depth, FAN_IN)
-            ]
-        names = {name for one in level for name in one.__dask_graph__()}
-        return engine.run(level), own_tasks(names, key, token)
+        again = delayed(_join_groups, pure=False)
+
+        def join(children: list[Any], level: int, first: int) -> Any:
+            return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{level}-{first}")
+
+        whole = Reduction(
+            len(arguments),
+            lambda i: work(*arguments[i], sent, self._options(), dask_key_name=f"{key}-{token}-{i}"),
+            join if self._sums else None,
+            (lambda parts: _join_groups(parts, self.merge, self.join, True)) if self._sums else None,
+            lambda: self._identity(arguments, common),
+            self.partial_bytes,
+        )
+        executed = Executed()
+        (found,) = run_reductions([whole], engine, executed)
+        return found, executed.tasks + (1 if executed.tasks else 0)
+
+    def _identity(self, arguments: list[tuple[Any, ...]], common: Any) -> bytes:
+        """Return what the result depends on."""
+        places = [(cells, columns) for cells, _, _, columns in arguments]
+        return identity_of_pass(self.name, self.blocks.dataset.fingerprint, places, common, *self._options())
 
     def _options(self) -> tuple[Any, ...]:
         total = self.join if self._sums else None

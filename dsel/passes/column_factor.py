@@ -23,6 +23,7 @@ from dsel.errors import DataError
 from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.column_statistics import ColumnStatistics, pieces
 from dsel.passes.refit import Fit
+from dsel.passes.stored_values import storable
 
 #: Singular values of at most this share of the largest are rounding.
 _DEPENDENT = 1e-10
@@ -189,6 +190,7 @@ def preprocessed(x: Any, arguments: Arguments) -> Iterator[tuple[int, int, Float
         yield a, b, z
 
 
+@storable
 @dataclass
 class _Residuals:
     """Summed squared residuals and squared norms of some columns Z, and their coefficients C = Q'Z (s, w)."""

@@ -20,6 +20,7 @@ from dsel.passes.finite import require_finite
 from dsel.passes.gram import require_in_range
 from dsel.passes.moments import Present, block_present, merge_present
 from dsel.passes.statistics import ColumnScales, constant_columns
+from dsel.passes.stored_values import storable
 
 #: A cell is processed in pieces of columns of about this many bytes of float64, which stay in a core's cache.
 PIECE_BYTES = 2 << 20
@@ -104,6 +105,7 @@ def target_gram(dataset: Dataset, statistics: ColumnScales, preprocess: Preproce
     return T
 
 
+@storable
 @dataclass
 class _ColumnMoments:
     """Moments of some cells, as `Moments`, but with the diagonal of K alone."""

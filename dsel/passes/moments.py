@@ -16,12 +16,14 @@ from scipy.linalg.blas import dsyrk
 from dsel._lib.types import Floats
 from dsel.data.blocks import dense_rows
 from dsel.passes.finite import require_finite
+from dsel.passes.stored_values import UpperTriangle, storable
 from dsel.passes.tiles import Strip, StripSums
 
 #: A block is processed in pieces of about this many bytes of float64.
 PIECE_BYTES = 16 << 20
 
 
+@storable
 @dataclass
 class Moments:
     """Sufficient statistics of `count` rows of X (n columns) and Y (N columns; N = 0: there is none).
@@ -42,6 +44,11 @@ class Moments:
     high_x: Floats
     low_y: Floats
     high_y: Floats
+
+    def stored_parts(self) -> dict[str, Any]:
+        """Return what a file keeps: of K the upper triangle."""
+        K = self.K if isinstance(self.K, StripSums) else UpperTriangle(self.K)
+        return {**vars(self), "K": K}
 
 
 @np.errstate(over="ignore", invalid="ignore")  # overflow is refused at the end (require_in_range)
@@ -118,6 +125,7 @@ def _shift(K: Any, left: Floats, right: Floats) -> None:
         K += np.outer(left, right)
 
 
+@storable
 @dataclass
 class Present:
     """Per column of X the weight of the values that are not NaN (their number, without weights), and their mean."""

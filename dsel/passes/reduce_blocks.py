@@ -3,16 +3,20 @@
 The shape of the tree depends only on the row blocks, so the workers do not change a bit of the result. Results of
 groups are merged as soon as their neighbours are there, so a worker holds few partial results however many blocks there
 are.
+
+A pass over several ranges of rows, such as the segments of a store, has a tree for each range. The results of the
+ranges are merged from the first to the last. So the result of a range does not depend on the other ranges, and can be
+saved.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 from uuid import uuid4
 
@@ -23,7 +27,10 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
-from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks, own_tasks
+from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks
+from dsel.passes.pass_checkpoints import identity_of_pass
+from dsel.passes.stored_values import storable
+from dsel.passes.waves import Executed, Reduction, run_reductions
 
 #: A task processes blocks of at least this many bytes, so that its partial result is small compared with its input.
 GROUP_BYTES = 32 << 20
@@ -60,6 +67,8 @@ class RowPass(Pass):
         Send the arguments to each worker once, not with every task. For arguments that hold arrays.
     whole : bool
         Whether this counts as a pass over the data.
+    ranges : tuple of (int, int), optional
+        The ranges of rows [start, stop) to read, each with a tree of its own. None: all rows.
 
     Examples
     --------
@@ -84,39 +93,80 @@ class RowPass(Pass):
     columns: Ints | None = None
     share: bool = False
     whole: bool = True
+    ranges: tuple[tuple[int, int], ...] | None = None
 
     def cost(self) -> PassCost:
         """Return the cost of this pass. Nothing is read."""
         tasks = 0
-        if not self.dataset.in_memory:
-            leaves = len(self._groups())
-            tasks = leaves + self.share + merge_tasks(leaves)
-        read = self.dataset.bytes_of_pass(self.columns)
-        return PassCost(self.name, int(self.whole), read, tasks, self.flops, self.partial_bytes)
+        ranges = self._ranges
+        if not self.dataset.in_memory and ranges:
+            tasks = self.share
+            for leaves in (len(self._groups(start, stop)) for start, stop in ranges):
+                tasks += leaves + merge_tasks(leaves)
+        rows = sum(stop - start for start, stop in ranges)
+        flops = self.flops * rows // max(self.dataset.m, 1)
+        return PassCost(self.name, int(self._is_whole), self._bytes(), tasks, flops, self.partial_bytes)
 
     def run(self, engine: Engine = THREADS, **arguments: Any) -> Any:
         """Make the pass and return its merged result. `arguments` are those of `per_block`."""
-        began = time.perf_counter()
+        return reduce(self.merge, self.run_ranges(engine, **arguments))
+
+    def run_ranges(self, engine: Engine = THREADS, **arguments: Any) -> Iterator[Any]:
+        """Make the pass and yield the merged result of each range of rows, in order.
+
+        Parameters
+        ----------
+        engine : Engine
+            Where the tasks run.
+        **arguments
+            Those of `per_block`.
+
+        Notes
+        -----
+        The pass is complete when all results were taken. A result may be overwritten.
+        """
+        began, read, executed = time.perf_counter(), 0, Executed()
         per_block = partial(self.per_block, **arguments)
         if self.dataset.in_memory:
-            found, tasks = self._in_process(per_block), 0
+            results: Iterator[PartialResult] = iter([self._in_process(per_block)])
         else:
-            found, tasks = self._as_graph(per_block, engine)
+            results = self._as_graphs(per_block, engine, executed)
+        for found in results:
+            read += found.bytes_read
+            yield found.value
         self.dataset.require_unchanged()
-        record_pass(PassRecord(self.name, tasks, found.bytes_read, time.perf_counter() - began, self.whole))
-        return found.value
+        tasks = executed.tasks + (self.share if executed.tasks else 0)
+        record_pass(PassRecord(self.name, tasks, read, time.perf_counter() - began, self._is_whole))
 
-    def _groups(self) -> list[tuple[Block, ...]]:
-        """Return the blocks of each task: GROUP_BYTES and 4 partial results at least, yet 32 groups if possible."""
-        blocks = self.dataset.blocks
-        size = self.dataset.nbytes / max(len(blocks), 1)
+    @property
+    def _ranges(self) -> tuple[tuple[int, int], ...]:
+        return ((0, self.dataset.m),) if self.ranges is None else self.ranges
+
+    @property
+    def _is_whole(self) -> bool:
+        """Return whether this is a pass over all of the data."""
+        return self.whole and sum(stop - start for start, stop in self._ranges) == self.dataset.m
+
+    def _bytes(self) -> int:
+        if self._is_whole and len(self._ranges) == 1:
+            return self.dataset.bytes_of_pass(self.columns)
+        blocks = [block for start, stop in self._ranges for block in self.dataset.rows(start, stop)]
+        return replace(self.dataset, blocks=tuple(blocks)).bytes_of_pass(self.columns)
+
+    def _groups(self, start: int, stop: int) -> list[tuple[Block, ...]]:
+        """Return the blocks of each task: GROUP_BYTES and 4 partial results at least, yet 32 groups if possible.
+
+        They depend on the rows [start, stop) alone.
+        """
+        blocks = self.dataset.rows(start, stop)
+        size = self.dataset.nbytes * ((stop - start) / self.dataset.m) / max(len(blocks), 1)
         most = max(1, len(blocks) // 32)
         step = int(min(max(1, -(-max(GROUP_BYTES, 4 * self.partial_bytes) // max(size, 1))), most))
         return [blocks[i : i + step] for i in range(0, len(blocks), step)]
 
     def _in_process(self, per_block: PerBlock) -> PartialResult:
         """Run the tree of tasks on threads of this process, one per core."""
-        groups, targets = self._groups(), self.dataset.target_columns
+        groups, targets = self._groups(0, self.dataset.m), self.dataset.target_columns
 
         def leaf(blocks: tuple[Block, ...]) -> PartialResult:
             parts = [(b.x, b.y, b.w) for b in blocks]
@@ -128,40 +178,66 @@ class RowPass(Pass):
         with one_blas_thread(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             return merge_stream(pool.map(leaf, groups), self.merge)
 
-    def _as_graph(self, per_block: PerBlock, engine: Engine) -> tuple[PartialResult, int]:
-        """Run a Dask graph on the engine; return the result and the number of tasks."""
+    def _as_graphs(self, per_block: PerBlock, engine: Engine, executed: Executed) -> Iterator[PartialResult]:
+        """Run Dask graphs on the engine; yield the result of each range."""
         from dask.delayed import delayed
 
         key, token = self.key, uuid4().hex[:8]
+        function = delayed(per_block, name=f"{key}-arguments-{token}", traverse=False) if self.share else per_block
+        ranges = self._ranges
+        reductions = [self._reduction(i, per_block, function, engine, f"{key}-{token}") for i in range(len(ranges))]
+        for (found,) in run_reductions(reductions, engine, executed):
+            yield found
+
+    def _reduction(self, number: int, per_block: PerBlock, function: Any, engine: Engine, name: str) -> Reduction:
+        """Return how one range of rows is reduced."""
+        from dask.delayed import delayed
+
+        start, stop = self._ranges[number]
+        groups = self._groups(start, stop)
         leaf = delayed(_reduce_group if engine.in_process else _reduce_group_on_worker, pure=False)
         join = delayed(merge_partials, pure=False)
-        function = delayed(per_block, name=f"{key}-arguments-{token}", traverse=False) if self.share else per_block
-        level: list[Any] = []
-        for i, group in enumerate(self._groups()):
-            rows = tuple(Block(b.start, b.stop, None, None) for b in group)
-            parts = [(b.x, b.y, b.w) for b in group]
-            level.append(
-                leaf(
-                    rows, parts, function, self.merge, self.columns, self.dataset.target_columns,
-                    dask_key_name=f"{key}-{token}-{i}",
-                )
-            )  # fmt: skip
-        depth = 0
-        while len(level) > 1:
-            depth += 1
-            level = [
-                join(level[i : i + FAN_IN], self.merge, dask_key_name=f"{key}-merge-{token}-{depth}-{i}")
-                for i in range(0, len(level), FAN_IN)
-            ]
-        return engine.run(level[0]), own_tasks(level[0].__dask_graph__(), key, token)
+        name = name if len(self._ranges) == 1 else f"{name}-{start}"
+
+        def task(i: int) -> Any:
+            rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
+            parts = [(b.x, b.y, b.w) for b in groups[i]]
+            return leaf(
+                rows,
+                parts,
+                function,
+                self.merge,
+                self.columns,
+                self.dataset.target_columns,
+                dask_key_name=f"{name}-{i}",
+            )
+
+        return Reduction(
+            len(groups),
+            task,
+            lambda children, level, first: join(children, self.merge, dask_key_name=f"{name}-merge-{level}-{first}"),
+            lambda parts: merge_partials(parts, self.merge),
+            lambda: self._identity(start, stop, len(groups), per_block),
+            self.partial_bytes,
+        )
+
+    def _identity(self, start: int, stop: int, groups: int, per_block: PerBlock) -> bytes:
+        """Return what the result of a range depends on."""
+        data = (self.dataset.fingerprint, start, stop, groups)
+        return identity_of_pass(self.name, data, self.columns, per_block, self.merge)
 
 
+@storable
 @dataclass
 class PartialResult:
-    """A partial result, and the bytes that were read for it."""
+    """A partial result, and the bytes that were read for it in this run."""
 
     value: Any
     bytes_read: int
+
+    def stored_parts(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps. What an earlier run has read does not count."""
+        return {"value": self.value, "bytes_read": 0}
 
 
 def _reduce_group(

@@ -21,10 +21,12 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
+from dsel.passes.stored_values import storable
 
 _PIECE_BYTES = 32 << 20
 
 
+@storable
 @dataclass
 class QRFactors:
     """The QR factorization of some rows.

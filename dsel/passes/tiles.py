@@ -14,11 +14,13 @@ from scipy.linalg.blas import dgemm
 
 from dsel._lib.types import Floats
 from dsel.errors import CapacityError
+from dsel.passes.stored_values import storable
 
 #: Tiles narrower than this do not reach the speed of BLAS-3.
 NARROWEST = 32
 
 
+@storable
 @dataclass(frozen=True)
 class Strip:
     """Some tiles side by side: rows [top, bottom) and columns [left, right) of K, left >= top."""
@@ -89,6 +91,7 @@ def _pack(n: int, width: int, budget: float) -> Tiling:
     return Tiling(width, tuple(tuple(read) for read in reads))
 
 
+@storable
 class StripSums:
     """The sums of some strips of K over rows."""
 

@@ -86,13 +86,14 @@ class StoredArray:
             raise self._unreadable(handle, start, stop, wanted, error) from error
 
     def bytes_read(self, start: int, stop: int, columns: NDArray[np.integer[Any]] | None = None) -> int:
-        """Return the uncompressed bytes that reading rows [start, stop) needs; columns are read in whole chunks."""
+        """Return the uncompressed bytes of the chunks (or shards) that reading rows [start, stop) needs."""
         handle = open_array(self.path, self.variable)
-        width, across = handle.files[1], (*handle.array.shape, 1)[1]
+        (height, width), (down, across) = handle.files, (*handle.array.shape, 1)[:2]
         if columns is not None:
             touched = np.unique(np.asarray(columns) // width)
             across = int(np.minimum((touched + 1) * width, across).sum() - (touched * width).sum())
-        return (stop - start) * across * int(handle.array.dtype.itemsize)
+        rows = min(-(-stop // height) * height, max(down, stop)) - start // height * height if stop > start else 0
+        return rows * across * int(handle.array.dtype.itemsize)
 
     def _check_range(self, shape: tuple[int, ...], start: int, stop: int, columns: Array | None) -> None:
         m, n = (*shape, 1)[:2]

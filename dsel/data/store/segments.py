@@ -93,6 +93,12 @@ def visible_rows(path: AnyPath) -> int | None:
     return None if recorded is None else int(recorded["segments"][-1]["stop"])
 
 
+def segment_ranges(path: AnyPath) -> tuple[tuple[int, int], ...] | None:
+    """Return the rows [start, stop) of each segment, or None if none are listed. Lists no files."""
+    recorded = _recorded(path)
+    return None if recorded is None else tuple((int(one["start"]), int(one["stop"])) for one in recorded["segments"])
+
+
 def read_segments(path: AnyPath, rows: int, more: Iterable[str] = ()) -> tuple[Segment, ...]:
     """Return the segments of a store in the order of their rows.
 

@@ -1,0 +1,184 @@
+"""Checkpoints of passes: what an interrupted pass has merged so far, so that the next run continues there.
+
+Between checkpoints a pass makes a graph of as many tasks as fit into the interval. The results at the end of each are
+nodes of the tree of merges (`dsel.passes.merge_tree`), so the result of a pass that was interrupted has the same bits.
+A folder holds a file for each node, at most FAN_IN - 1 of a level, and `state.json`, which is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsel._lib.versions import versions
+from dsel.errors import OutputError
+from dsel.passes.merge_tree import Combine, MergeTree, Node, OnDisk
+from dsel.passes.stored_values import UnstorableError, read_header, read_value, write_value
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, make_folder
+
+log = logging.getLogger("dsel")
+
+_STATE = "state.json"
+#: Passes that take less are not saved when they are complete.
+_SHORT_SECONDS = 1.0
+
+
+@dataclass
+class PassCheckpoints:
+    """Where passes save what they have merged so far, and how often.
+
+    Parameters
+    ----------
+    folder : Path or ObjectPath
+        A folder of its own.
+    seconds : float
+        The time between checkpoints.
+    require : callable
+        Raises if the folder may no longer be written. It is called before each checkpoint.
+    keep : bool
+        Whether the results of complete passes stay until `clear`, for a stage of several passes.
+    """
+
+    folder: AnyPath
+    seconds: float
+    require: Callable[[], None] = lambda: None
+    keep: bool = False
+    saved: int = field(default=0, init=False)
+
+    def open(self, identity: bytes, combine: Combine | None) -> SavedTree:
+        """Return the tree of a pass with this identity, with what an earlier run has saved of it."""
+        return SavedTree(self, hashlib.blake2b(identity, digest_size=12).hexdigest(), combine)
+
+    def clear(self) -> None:
+        """Remove all that is saved: the results of the passes are saved elsewhere."""
+        if isinstance(self.folder, ObjectPath):
+            self.folder.remove_tree()
+        else:
+            discard_tree(self.folder)
+
+
+class SavedTree:
+    """The tree of merges of one pass, and its files."""
+
+    def __init__(self, checkpoints: PassCheckpoints, name: str, combine: Combine | None) -> None:
+        self._checkpoints = checkpoints
+        self._folder = checkpoints.folder / f"pass-{name}"
+        self._files: set[str] = set()
+        self._storable = True
+        self._began = time.monotonic()
+        self.tree = MergeTree(combine, self._load())
+
+    def is_due(self) -> bool:
+        """Return whether the time between checkpoints has passed."""
+        return time.monotonic() - self._began >= self._checkpoints.seconds
+
+    def save(self) -> None:
+        """Write the nodes that are not saved yet, then the list of all, then remove those that are merged.
+
+        Where it cannot be written, log a warning: the pass continues without.
+        """
+        if not self._storable:
+            return
+        self._checkpoints.require()
+        names = {_name(node): node for node in self.tree.nodes}
+        try:
+            make_folder(self._folder)
+            for name, node in names.items():
+                if name not in self._files:  # a node that is not saved is in memory
+                    write_value(self._folder / name, {}, node[2])
+            state = {"versions": versions(), "nodes": [[level, first] for level, first, _ in self.tree.nodes]}
+            write_json(self._folder / _STATE, state)
+        except UnstorableError:
+            self._storable = False
+            return
+        except (OSError, OutputError) as error:
+            log.warning("the pass is not saved, an interrupted run starts it again: %s", error)
+            return
+        self.tree.nodes = [(node[0], node[1], self._on_disk(node)) for node in self.tree.nodes]
+        for stale in self._files - names.keys():
+            with suppress(OSError):
+                (self._folder / stale).unlink(missing_ok=True)
+        self._files, self._began = set(names), time.monotonic()
+        self._checkpoints.saved += 1
+        log.debug("saved a pass after %d parts", self.tree.leaves)
+
+    def keep_result(self, seconds: float) -> None:
+        """Save a complete pass that took so many seconds in this run, if results are kept and it was not short."""
+        if self._checkpoints.keep and seconds >= min(_SHORT_SECONDS, self._checkpoints.seconds):
+            self.save()
+
+    def close(self) -> None:
+        """Remove the files of a complete pass, unless results are kept."""
+        if self._files and not self._checkpoints.keep:
+            _remove(self._folder)
+
+    def _on_disk(self, node: Node) -> OnDisk:
+        """Return a node of which no copy stays in memory."""
+        if isinstance(node[2], OnDisk):
+            return node[2]
+        file = self._folder / _name(node)
+
+        def load() -> Any:
+            found = read_value(file)
+            if found is None:
+                raise OutputError(f"{file} was damaged or removed.", "Start the same job again.")
+            return found[1]
+
+        return OnDisk(load)
+
+    def _load(self) -> Iterator[Node]:
+        state = read_json(self._folder / _STATE)
+        if not isinstance(state, dict) or state.get("versions") != versions():
+            return
+        nodes: list[Node] = []
+        for level, first in state["nodes"]:
+            node = (level, first, None)
+            if read_header(self._folder / _name(node)) is None:
+                break
+            nodes.append((level, first, self._on_disk(node)))
+        self._files = {name for name in list_names(self._folder) if name != _STATE}
+        if nodes:
+            log.info("continuing a pass that was interrupted")
+        yield from nodes
+
+
+def _name(node: Node) -> str:
+    return f"node-{node[0]}-{node[1]}.npz"
+
+
+def _remove(folder: AnyPath) -> None:
+    with suppress(OSError):
+        (folder / _STATE).unlink(missing_ok=True)
+        folder.remove_tree() if isinstance(folder, ObjectPath) else discard_tree(folder)
+
+
+_CURRENT: ContextVar[PassCheckpoints | None] = ContextVar("_CURRENT", default=None)
+
+
+@contextmanager
+def checkpoint_passes(checkpoints: PassCheckpoints) -> Iterator[PassCheckpoints]:
+    """Save the passes that this thread makes in the block."""
+    token = _CURRENT.set(checkpoints)
+    try:
+        yield checkpoints
+    finally:
+        _CURRENT.reset(token)
+
+
+def current_checkpoints() -> PassCheckpoints | None:
+    """Return where passes are saved now, or None."""
+    return _CURRENT.get()
+
+
+def identity_of_pass(*parts: Any) -> bytes:
+    """Return bytes that are the same for the same pass over the same data with the same arguments."""
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(parts))

@@ -1,0 +1,185 @@
+"""Run the tasks of passes: all at once, or as many at a time as fit between two checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsel.engine.base import Engine
+from dsel.passes.base import FAN_IN, merge_tasks
+from dsel.passes.merge_tree import Combine, MergeTree, complete_subtrees
+from dsel.passes.pass_checkpoints import PassCheckpoints, SavedTree, current_checkpoints
+
+#: Leaves per worker before the speed of a pass is known, and the largest growth from one wave to the next.
+_FIRST_LEAVES, _GROWTH = 2, 8
+#: The results that one wave returns take at most this many bytes, or there is one.
+_RESULT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The leaves of one tree of merges, and how they become tasks.
+
+    Parameters
+    ----------
+    leaves : int
+        How many leaves there are.
+    leaf : callable
+        ``leaf(i)`` returns the delayed result of leaf i.
+    join : callable, optional
+        ``join(children, level, first)`` returns the delayed result of a node from its delayed children. Without it the
+        results of all leaves are kept.
+    combine : callable, optional
+        The same on results.
+    identity : callable
+        ``identity()`` returns bytes that identify the result, for checkpoints.
+    result_bytes : int
+        Bytes of a result.
+    """
+
+    leaves: int
+    leaf: Callable[[int], Any]
+    join: Callable[[list[Any], int, int], Any] | None
+    combine: Combine | None
+    identity: Callable[[], bytes]
+    result_bytes: int
+
+    def nodes(self, first: int, last: int, whole: bool) -> list[tuple[int, Any]]:
+        """Return level and delayed result of the nodes that cover the leaves [first, last).
+
+        whole: whether the leaves are all, and their merged result is wanted.
+        """
+        if self.join is None:
+            return [(0, self.leaf(i)) for i in range(first, last)]
+        if whole:
+            return [(0, self._node(first, last))]
+        return [(level, self._node(a, a + FAN_IN**level)) for level, a in complete_subtrees(first, last)]
+
+    def _node(self, first: int, last: int) -> Any:
+        assert self.join is not None
+        nodes, level, width = [self.leaf(i) for i in range(first, last)], 0, 1
+        while len(nodes) > 1:
+            level, width = level + 1, width * FAN_IN
+            groups = range(0, len(nodes), FAN_IN)
+            nodes = [self.join(nodes[i : i + FAN_IN], level, first + j * width) for j, i in enumerate(groups)]
+        return nodes[0]
+
+
+@dataclass
+class Executed:
+    """What `run_reductions` has done so far. Leaves that an earlier run has saved do not count."""
+
+    leaves: int = 0
+    merges: int = 0
+
+    @property
+    def tasks(self) -> int:
+        """Return the number of tasks, merges in this process included."""
+        return self.leaves + self.merges
+
+
+class _Open:
+    """A reduction whose leaves are being computed."""
+
+    def __init__(self, reduction: Reduction, checkpoints: PassCheckpoints | None) -> None:
+        self.reduction, self.began = reduction, time.monotonic()
+        self.saved: SavedTree | None = None
+        if checkpoints is not None:
+            self.saved = checkpoints.open(reduction.identity(), reduction.combine)
+        self.tree = MergeTree(reduction.combine) if self.saved is None else self.saved.tree
+        self.next = self.tree.leaves
+
+    def finish(self) -> list[Any]:
+        """Return the result, as a list of one or of all leaves, and settle the checkpoint."""
+        if self.saved is None:
+            return self.tree.finish()
+        self.saved.keep_result(time.monotonic() - self.began)
+        found = self.tree.finish()
+        self.saved.close()
+        return found
+
+
+def run_reductions(reductions: Sequence[Reduction], engine: Engine, executed: Executed) -> Iterator[list[Any]]:
+    """Yield the result of each reduction in order: its merged result as a list of one, or those of all leaves.
+
+    Parameters
+    ----------
+    reductions : sequence of Reduction
+        What to compute. Several may be computed together.
+    engine : Engine
+        Where the tasks run.
+    executed : Executed
+        It is told what was done.
+    """
+    checkpoints = current_checkpoints()
+    total = sum(one.leaves for one in reductions)
+    size, begun = _first_wave(engine, checkpoints), 0
+    opened: _Open | None = None
+    position = 0
+    while position < len(reductions):
+        wave: list[tuple[_Open, int, int]] = []
+        free, room = size, _RESULT_BYTES
+        while position < len(reductions) and free > 0 and (room > 0 or not wave):
+            opened = opened or _Open(reductions[position], checkpoints)
+            first, last = opened.next, _wave_end(opened, free, checkpoints)
+            wave.append((opened, first, last))
+            opened.next, free, room = last, free - (last - first), room - opened.reduction.result_bytes
+            if last < opened.reduction.leaves:
+                break
+            position, opened = position + 1, None
+        began = time.monotonic()
+        _run_wave(wave, engine, executed, total - begun)
+        begun += sum(last - first for _, first, last in wave)
+        if checkpoints is not None:
+            size = _next_wave(size, time.monotonic() - began, wave, checkpoints)
+        for one, _, last in wave:
+            if last == one.reduction.leaves:
+                yield one.finish()
+            elif one.saved is not None and one.saved.is_due():
+                one.saved.save()
+
+
+def _first_wave(engine: Engine, checkpoints: PassCheckpoints | None) -> float:
+    return math.inf if checkpoints is None else _FIRST_LEAVES * max(1, engine.workers)
+
+
+def _next_wave(size: float, seconds: float, wave: list[tuple[_Open, int, int]], checkpoints: PassCheckpoints) -> float:
+    """Return how many leaves take about as long as the time between checkpoints."""
+    done = sum(last - first for _, first, last in wave)
+    if not done:
+        return size
+    return max(1.0, min(done / max(seconds, 1e-6) * checkpoints.seconds, _GROWTH * max(done, size)))
+
+
+def _wave_end(opened: _Open, free: float, checkpoints: PassCheckpoints | None) -> int:
+    """Return where the wave ends in a reduction: at the end of a large node, so that it returns few results."""
+    leaves, first = opened.reduction.leaves, opened.next
+    if checkpoints is None or free >= leaves - first:
+        return leaves
+    width = 1
+    while width * FAN_IN <= free:
+        width *= FAN_IN
+    return int(min(leaves, (first // width + 1) * width))
+
+
+def _run_wave(wave: list[tuple[_Open, int, int]], engine: Engine, executed: Executed, left: int) -> None:
+    """Compute the nodes of a wave as one graph, and add them to their trees."""
+    wanted: list[tuple[_Open, int, bool]] = []
+    graphs: list[Any] = []
+    for one, first, last in wave:
+        whole = one.saved is None and (first, last) == (0, one.reduction.leaves)
+        for level, graph in one.reduction.nodes(first, last, whole):
+            wanted.append((one, level, whole))
+            graphs.append(graph)
+        executed.leaves += last - first
+        if one.reduction.join is not None and last == one.reduction.leaves:
+            executed.merges += merge_tasks(one.reduction.leaves)
+    if not graphs:
+        return
+    here = sum(last - first for _, first, last in wave)
+    values = engine.run(graphs, before=executed.leaves - here, after=left - here)
+    for (one, level, whole), value in zip(wanted, values, strict=True):
+        one.tree.add_whole(value) if whole and one.reduction.join is not None else one.tree.add(level, value)
