@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a search, saved so that an interrupted job continues."""
+"""Checkpoints: the state of passes and of a search, saved so that an interrupted job continues."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dsel.config.job import JobFile
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
+from dsel.passes.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
@@ -50,6 +51,7 @@ class Checkpoints:
         self._every_evaluations = job.checkpoint_evaluations
         self._resumable = method.resumable
         self._last, self._last_evaluations = time.monotonic(), 0
+        self.passes = PassCheckpoints(folder.passes, job.checkpoint_seconds, lock.require, on_save=reporter.saved)
         self._search: AnytimeSearch | None = None
         self.saved = folder.read_checkpoint(identity)
         if self.saved is not None:
@@ -60,6 +62,9 @@ class Checkpoints:
     def on_stage(self, stage: str) -> None:
         """Report a new stage. During a search that can be resumed, signals wait for the end of a slice."""
         self._reporter.stage(stage)
+        if self.passes.keep:  # the statistics are saved elsewhere by now
+            self.passes.clear()
+        self.passes.keep = stage == "statistics"
         self._interrupts.deferred = stage == "search" and self._resumable
         self._interrupts.raise_received()
 

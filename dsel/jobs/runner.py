@@ -30,6 +30,7 @@ from dsel.jobs.locations import (
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.signals import Interrupts
+from dsel.passes.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
@@ -159,12 +160,13 @@ def _run(
         )  # fmt: skip
         if selection is None:
             try:
-                with engine.errors(interrupts.fail):
+                with engine.errors(interrupts.fail), checkpoint_passes(checkpoints.passes):
                     selection = run_selection(dataset, job.request(), context)
             except (CriterionError, ClusterError):
                 checkpoints.save_last()
                 raise
             selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
+            checkpoints.passes.clear()
         if job.certify is not None:
             with engine.errors(interrupts.fail):
                 selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))

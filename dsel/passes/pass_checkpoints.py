@@ -44,12 +44,15 @@ class PassCheckpoints:
         Raises if the folder may no longer be written. It is called before each checkpoint.
     keep : bool
         Whether the results of complete passes stay until `clear`, for a stage of several passes.
+    on_save : callable
+        Called after each checkpoint.
     """
 
     folder: AnyPath
     seconds: float
     require: Callable[[], None] = lambda: None
     keep: bool = False
+    on_save: Callable[[], None] = lambda: None
     saved: int = field(default=0, init=False)
 
     def open(self, identity: bytes, combine: Combine | None) -> SavedTree:
@@ -58,10 +61,8 @@ class PassCheckpoints:
 
     def clear(self) -> None:
         """Remove all that is saved: the results of the passes are saved elsewhere."""
-        if isinstance(self.folder, ObjectPath):
-            self.folder.remove_tree()
-        else:
-            discard_tree(self.folder)
+        if self.folder.exists():
+            self.folder.remove_tree() if isinstance(self.folder, ObjectPath) else discard_tree(self.folder)
 
 
 class SavedTree:
@@ -107,6 +108,7 @@ class SavedTree:
                 (self._folder / stale).unlink(missing_ok=True)
         self._files, self._began = set(names), time.monotonic()
         self._checkpoints.saved += 1
+        self._checkpoints.on_save()
         log.debug("saved a pass after %d parts", self.tree.leaves)
 
     def keep_result(self, seconds: float) -> None:
