@@ -54,7 +54,7 @@ def count_reads() -> Counter[str]:
     """Count the chunk files of X and Y that zarr reads in this process from now on. The patch stays."""
     from zarr.storage import LocalStore
 
-    counter: Counter[str] = getattr(LocalStore, "_test_reads", None) or Counter()
+    counter: Counter[str] = getattr(LocalStore, "_test_reads", Counter())
     if hasattr(LocalStore, "_test_reads"):
         counter.clear()
         return counter

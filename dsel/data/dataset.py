@@ -75,6 +75,8 @@ class Dataset:
         The tag of a store in object storage when it was opened; empty for other data.
     coordinates : dict of str to ndarray of str
         Further labels of the features by name, of data in memory.
+    window : str
+        Which rows of the store these are, as they were asked for; empty for all.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Dataset:
     digest: str | None = None
     tag: str = ""
     coordinates: dict[str, Labels] = field(default_factory=dict)
+    window: str = ""
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -96,6 +96,11 @@ class RowPartition:
                     yield TrainTest((*all_parts[:part], *all_parts[part + 1 :]), (all_parts[part],))
 
     @property
+    def by_row(self) -> bool:
+        """Whether the part of a row stays the same if more rows follow."""
+        return self.labels is None and self.split == "random" and (self.held_out is None or self.m >= _RANKS)
+
+    @property
     def fewest_trained(self) -> int:
         """About how many rows the smallest training set has."""
         if self.held_out is not None:

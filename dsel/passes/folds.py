@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial, reduce
 from typing import Any
@@ -19,6 +20,7 @@ from dsel.engine.thread_engine import THREADS
 from dsel.passes.gram import fill_values, partial_bytes, require_in_range
 from dsel.passes.moments import Moments, block_moments, merge
 from dsel.passes.reduce_blocks import RowPass
+from dsel.passes.segment_sums import Range, SegmentSums, keeps_sums
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import StatisticsCache
 
@@ -49,24 +51,41 @@ def _merge_folds(a: FoldMoments, b: FoldMoments) -> FoldMoments:
     return a
 
 
-def fold_pass(dataset: Dataset, partition: RowPartition) -> RowPass:
-    """Return the pass that sums the moments of every part. Argument: fill."""
+def fold_pass(dataset: Dataset, partition: RowPartition, ranges: tuple[Range, ...] | None = None) -> RowPass:
+    """Return the pass that sums the moments of every part, by default over all segments. Argument: fill."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     per_block = partial(_block_folds, where=dataset.name, partition=partition)
     size = partition.parts * partition.repeats * partial_bytes(dataset)
     flops = partition.repeats * m * n * (n + 2 * N)
-    return RowPass("folds", dataset, per_block, _merge_folds, size, flops, share=partition.labels is not None)
+    return RowPass(
+        "folds", dataset, per_block, _merge_folds, size, flops, share=partition.labels is not None,
+        ranges=dataset.row_ranges if ranges is None else ranges,
+    )  # fmt: skip
+
+
+def fold_sums(
+    dataset: Dataset, partition: RowPartition, missing: Missing, cache: StatisticsCache | None
+) -> SegmentSums:
+    """Return the sums of every part, as far as they are saved. A segment is saved if its rows stay in their parts."""
+    reusable = missing != "mean" and partition.by_row and (dataset.row_part is None or dataset.row_part.by_row)
+    return SegmentSums(dataset, cache, "folds", {"missing": missing}, by_segment=reusable, partition=partition)
 
 
 def fold_statistics(
-    dataset: Dataset, partition: RowPartition, *, missing: Missing = "refuse", engine: Engine = THREADS
-) -> tuple[Statistics, FoldStatistics]:
+    dataset: Dataset, partition: RowPartition, *, missing: Missing = "refuse", engine: Engine = THREADS,
+    cache: StatisticsCache | None = None,
+) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
     """Return the statistics of all rows and those of every part, from one pass (two with `missing="mean"`).
 
-    A worker holds parts x repeats partial sums of n (n + N) float64.
+    A worker holds parts x repeats partial sums of n (n + N) float64. cache: where the sums of each segment of a store
+    are saved.
     """
-    fill = fill_values(dataset, missing, engine)
-    found: FoldMoments = fold_pass(dataset, partition).run(engine, fill=fill)
+
+    def compute(ranges: tuple[Range, ...]) -> Iterator[FoldMoments]:
+        fill = fill_values(dataset, missing, engine, cache)
+        yield from fold_pass(dataset, partition, ranges).run_ranges(engine, fill=fill)
+
+    found: FoldMoments = fold_sums(dataset, partition, missing, cache).total(compute, _merge_folds)
     first = [deepcopy(found[key]) for key in sorted(found) if key[0] == 0]
     moments = reduce(merge, first)
     require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
@@ -89,6 +108,8 @@ def cached_fold_statistics(
     engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
     """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
+    if keeps_sums(dataset, cache):
+        return fold_statistics(dataset, partition, missing=missing, engine=engine, cache=cache)
     if cache is None or dataset.fingerprint is None:
         return fold_statistics(dataset, partition, missing=missing, engine=engine)
     key, places = fold_keys(dataset.fingerprint, missing, partition)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,36 +19,65 @@ from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import RowPass
+from dsel.passes.segment_sums import Range, SegmentSums
 from dsel.passes.statistics import Statistics
 from dsel.passes.tiles import Strip, Tiling, first_column
 
+if TYPE_CHECKING:
+    from dsel.passes.statistics_cache import StatisticsCache
+
 
 def gram_statistics(
-    dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None
-) -> Statistics:
+    dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
+    cache: StatisticsCache | None = None,
+) -> Statistics:  # fmt: skip
     """Return the statistics of a dataset, with the Gram matrix, from one pass.
 
     missing="mean" takes one more pass for the means; a tiling takes a pass for each of its reads. A worker holds one
-    block, a float64 piece of it, and a few partial sums of n (n + N) float64.
+    block, a float64 piece of it, and a few partial sums of n (n + N) float64. cache: where the sums of each segment of
+    a store are saved.
 
     Errors: DataError at the first block with NaN in X (unless missing="mean") or in Y, or with infinite values.
     """
-    fill = fill_values(dataset, missing, engine)
-    moments = gram_pass(dataset).run(engine, fill=fill) if tiling is None else _tiled(dataset, tiling, fill, engine)
+    fill: list[Floats | None] = []
+
+    def compute(ranges: tuple[Range, ...]) -> Iterator[Moments]:
+        fill[:] = fill or [fill_values(dataset, missing, engine, cache)]
+        if tiling is None:
+            yield from gram_pass(dataset, ranges).run_ranges(engine, fill=fill[0])
+        else:
+            for one in ranges:
+                yield _tiled(dataset, tiling, fill[0], engine, one)
+
+    moments = gram_sums(dataset, missing, cache).total(compute, merge)
     require_in_range("X", dataset.features, np.diag(moments.K), moments.mean_x, moments.low_x, moments.high_x)
     require_in_range("Y", dataset.targets, moments.yy, moments.mean_y, moments.low_y, moments.high_y)
     return Statistics.from_moments(moments)
 
 
-def gram_pass(dataset: Dataset) -> RowPass:
-    """Return the pass that sums the Gram matrix. Argument: fill."""
+def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
+    """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
+    return SegmentSums(dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean")
+
+
+def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
+    """Return the sums of the values that are not missing, as far as they are saved."""
+    return SegmentSums(without_targets(dataset), cache, "means", {})
+
+
+def gram_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> RowPass:
+    """Return the pass that sums the Gram matrix, by default over all segments. Argument: fill."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
     per_block = partial(_block_moments, where=dataset.name)
-    return RowPass("Gram matrix", dataset, per_block, merge, partial_bytes(dataset), m * n * (n + 2 * N))
+    return RowPass(
+        "Gram matrix", dataset, per_block, merge, partial_bytes(dataset), m * n * (n + 2 * N),
+        ranges=dataset.row_ranges if ranges is None else ranges,
+    )  # fmt: skip
 
 
-def tile_passes(dataset: Dataset, tiling: Tiling) -> list[RowPass]:
+def tile_passes(dataset: Dataset, tiling: Tiling, ranges: tuple[Range, ...] | None = None) -> list[RowPass]:
     """Return the passes that sum the tiles of the Gram matrix; only the first reads the targets. Argument: fill."""
+    ranges = dataset.row_ranges if ranges is None else ranges
     passes = []
     for i, read in enumerate(tiling.reads):
         columns = _columns_of_read(dataset, read)
@@ -55,19 +85,31 @@ def tile_passes(dataset: Dataset, tiling: Tiling) -> list[RowPass]:
         per_block = partial(_block_moments, where=dataset.name, strips=tuple(strip.moved(first) for strip in read))
         data = dataset if i == 0 else without_targets(dataset)
         size = sum(strip.nbytes for strip in read)
-        passes.append(RowPass("tiles", data, per_block, merge, size, 2 * dataset.m * (size // 8), columns))
+        flops = 2 * dataset.m * (size // 8)
+        passes.append(RowPass("tiles", data, per_block, merge, size, flops, columns, ranges=ranges))
     return passes
 
 
-def means_pass(dataset: Dataset) -> RowPass:
-    """Return the pass that computes the means of the values that are not missing."""
+def means_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> RowPass:
+    """Return the pass that computes the means of the values that are not missing, by default over all segments."""
     per_block = partial(_block_present, where=dataset.name)
-    return RowPass("means", without_targets(dataset), per_block, merge_present, 16 * dataset.n, dataset.m * dataset.n)
+    return RowPass(
+        "means", without_targets(dataset), per_block, merge_present, 16 * dataset.n, dataset.m * dataset.n,
+        ranges=dataset.row_ranges if ranges is None else ranges,
+    )  # fmt: skip
 
 
-def fill_values(dataset: Dataset, missing: Missing, engine: Engine) -> Floats | None:
+def fill_values(
+    dataset: Dataset, missing: Missing, engine: Engine, cache: StatisticsCache | None = None
+) -> Floats | None:
     """Return (n,) the values that replace NaN: the means, from a separate pass, or None."""
-    return np.asarray(means_pass(dataset).run(engine).mean) if missing == "mean" else None
+    if missing != "mean":
+        return None
+
+    def compute(ranges: tuple[Range, ...]) -> Iterator[Present]:
+        return means_pass(dataset, ranges).run_ranges(engine)
+
+    return np.asarray(mean_sums(dataset, cache).total(compute, merge_present).mean)
 
 
 def partial_bytes(dataset: Dataset) -> int:
@@ -102,11 +144,11 @@ def _columns_of_read(dataset: Dataset, read: tuple[Strip, ...]) -> Ints | None:
     return np.arange(first, dataset.n)
 
 
-def _tiled(dataset: Dataset, tiling: Tiling, fill: Floats | None, engine: Engine) -> Moments:
-    """Return moments with K put together from its tiles."""
+def _tiled(dataset: Dataset, tiling: Tiling, fill: Floats | None, engine: Engine, rows: Range) -> Moments:
+    """Return the moments of a range of rows, with K put together from its tiles."""
     first: Moments | None = None
     K = np.zeros((dataset.n, dataset.n), order="F")
-    for one in tile_passes(dataset, tiling):
+    for one in tile_passes(dataset, tiling, (rows,)):
         left = 0 if one.columns is None else int(one.columns[0])
         part = one.run(engine, fill=None if fill is None else fill[left:])
         part.K.place(K, left)

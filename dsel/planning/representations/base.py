@@ -180,11 +180,25 @@ class Resources:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the cache already has, and the bytes on disk of what will be saved."""
+    """What the cache already has.
+
+    Parameters
+    ----------
+    statistics, eigendecomposition : bool
+        Whether they are complete.
+    disk_bytes : int
+        Bytes on disk of what will be saved.
+    missing : tuple of (int, int), optional
+        The rows [start, stop) of the segments whose statistics are not saved. None: all rows.
+    missing_means : tuple of (int, int), optional
+        The same for the means that replace missing values.
+    """
 
     statistics: bool = False
     eigendecomposition: bool = False
     disk_bytes: int = 0
+    missing: tuple[tuple[int, int], ...] | None = None
+    missing_means: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass

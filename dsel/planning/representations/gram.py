@@ -13,8 +13,9 @@ from dsel.engine.base import Engine
 from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
 from dsel.passes.column_statistics import target_gram
-from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass
-from dsel.passes.gram import gram_pass, gram_statistics, means_pass
+from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass, fold_sums
+from dsel.passes.gram import gram_pass, gram_statistics, gram_sums, mean_sums, means_pass
+from dsel.passes.segment_sums import keeps_sums
 from dsel.passes.statistics import Statistics
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.passes.tiles import Tiling
@@ -75,6 +76,8 @@ class GramMatrix(Representation):
     def saved(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the statistics of all rows, and of all folds if the method needs them."""
         request, partition, fingerprint = validated.request, validated.partition, dataset.fingerprint
+        if keeps_sums(dataset, cache):
+            return self._saved_sums(dataset, validated, cache)
         if fingerprint is None:
             return Saved()
         size = 8 * dataset.n * (5 + dataset.n_targets + dataset.n) + HEADER_BYTES
@@ -89,8 +92,8 @@ class GramMatrix(Representation):
         """Return the costs of the Gram pass, and of the pass for the means that replace missing values."""
         if saved.statistics:
             return []
-        means = [means_pass(dataset).cost()] if validated.request.missing == "mean" else []
-        return [*means, self._gram_cost(dataset, validated)]
+        means = [means_pass(dataset, saved.missing_means).cost()] if validated.request.missing == "mean" else []
+        return [*means, self._gram_cost(dataset, validated, saved.missing)]
 
     def prepare(
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None = None
@@ -104,6 +107,19 @@ class GramMatrix(Representation):
         else:
             statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
         return prepare_gram(dataset, request, statistics, engine, folds)
+
+    def _saved_sums(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
+        """Look for the sums of each segment."""
+        missing, partition = validated.request.missing, validated.partition
+        sums = gram_sums(dataset, missing, cache)
+        if partition is not None:
+            sums = fold_sums(dataset, partition, missing, cache)
+        ranges = sums.missing
+        means = mean_sums(dataset, cache).missing if missing == "mean" and ranges else None
+        parts = 1 if partition is None else partition.parts * partition.repeats
+        files = len(ranges) + (1 if ranges and len(dataset.row_ranges) > 1 else 0)
+        size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets)) + HEADER_BYTES
+        return Saved(not ranges, disk_bytes=files * size, missing=ranges, missing_means=means)
 
     def read_samples(self, dataset: Dataset) -> Iterator[Any]:
         """Yield blocks of rows."""
@@ -119,10 +135,12 @@ class GramMatrix(Representation):
         """Return how K is summed in parts; None: at once."""
         return None
 
-    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
+    def _gram_cost(
+        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
+    ) -> PassCost:
         if validated.partition is not None:
-            return fold_pass(dataset, validated.partition).cost()
-        return gram_pass(dataset).cost()
+            return fold_pass(dataset, validated.partition, ranges).cost()
+        return gram_pass(dataset, ranges).cost()
 
 
 def prepare_gram(
@@ -149,7 +167,9 @@ def cached_gram_statistics(
     engine: Engine,
     tiling: Tiling | None = None,
 ) -> Statistics:
-    """Return the statistics with the Gram matrix, from the cache if they are saved there."""
+    """Return the statistics with the Gram matrix, from the cache as far as they are saved there."""
+    if keeps_sums(dataset, cache):
+        return gram_statistics(dataset, missing=request.missing, engine=engine, tiling=tiling, cache=cache)
     return load_or_compute(
         cache, dataset, "gram",
         lambda: gram_statistics(dataset, missing=request.missing, engine=engine, tiling=tiling),

@@ -86,7 +86,10 @@ class TiledGram(GramMatrix):
         """Return the bytes of B, the means and the ranges of the columns."""
         return 8 * self.shape.n * (self.shape.N + 8)
 
-    def _gram_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
+    def _gram_cost(
+        self, dataset: Dataset, validated: ValidatedRequest, ranges: tuple[tuple[int, int], ...] | None
+    ) -> PassCost:
         tiling = self._tiling
-        passes = [] if tiling is None else tile_passes(dataset, tiling)
+        rows = dataset.row_ranges if ranges is None else ranges
+        passes = [] if tiling is None else [one for row in rows for one in tile_passes(dataset, tiling, (row,))]
         return PassCost.total("Gram matrix by tiles", (one.cost() for one in passes))
