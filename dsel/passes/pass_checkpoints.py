@@ -126,12 +126,16 @@ class SavedTree:
         if isinstance(node[2], OnDisk):
             return node[2]
         file = self._folder / _name(node)
+        read = getattr(node[2], "bytes_read", 0)  # in this run; the file does not have it
 
         def load() -> Any:
             found = read_value(file)
             if found is None:
                 raise OutputError(f"{file} was damaged or removed.", "Start the same job again.")
-            return found[1]
+            value = found[1]
+            if read:
+                value.bytes_read = read
+            return value
 
         return OnDisk(load)
 

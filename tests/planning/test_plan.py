@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,7 @@ def test_folds_that_are_saved_need_no_pass_and_no_room(stores: dict[str, Path], 
     there = sum(path.stat().st_size for path in tmp_path.rglob("*.npz"))
     assert (planned().passes, planned().disk_bytes) == (1, 0)
     assert agrees(run_selection(dataset, asked, context))["passes"] == 1
-    shutil.rmtree(next(path for path in tmp_path.iterdir() if path.is_dir()))
+    next(tmp_path.iterdir()).unlink()
     assert planned().passes == 2
     assert there <= planned().disk_bytes <= there + 7 * 4096  # with headers
 

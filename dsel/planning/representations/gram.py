@@ -118,7 +118,7 @@ class GramMatrix(Representation):
         means = mean_sums(dataset, cache).missing if missing == "mean" and ranges else None
         parts = 1 if partition is None else partition.parts * partition.repeats
         files = len(ranges) + (1 if ranges and len(dataset.row_ranges) > 1 else 0)
-        size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets)) + HEADER_BYTES
+        size = parts * (4 * dataset.n * (dataset.n + 11 + 2 * dataset.n_targets) + HEADER_BYTES)
         return Saved(not ranges, disk_bytes=files * size, missing=ranges, missing_means=means)
 
     def read_samples(self, dataset: Dataset) -> Iterator[Any]:

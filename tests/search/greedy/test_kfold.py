@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +121,7 @@ def test_statistics_of_the_folds_are_saved_and_reused(tmp_path: Path) -> None:
     assert again.path == first.path  # bit for bit
     assert run(seed=1).passes == run(folds=4).passes == run(repeats=1).passes == 2
     assert run(seed=1).passes == 1
-    lost = next(path for path in (tmp_path / "artefacts").iterdir() if path.is_dir())
-    shutil.rmtree(lost)
+    next((tmp_path / "artefacts").iterdir()).unlink()
     assert sum(run(**changed).passes for changed in ({}, {"seed": 1}, {"folds": 4}, {"repeats": 1})) == 4 + 1
 
 
