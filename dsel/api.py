@@ -18,6 +18,7 @@ from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
+from dsel.search.placement import Site
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_validated
 from dsel.selection.progress_line import showing_progress
@@ -185,7 +186,8 @@ def select_from(
         As `select` raises them.
     """
     validated = validate(dataset, request)
-    client = None if dataset.in_memory and not validated.method.on_workers else active_client()
+    helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
+    client = active_client() if helps else None
     with showing_progress(RunContext(cache=cache), progress) as (context, line):
         on_tasks = None if line is None else line.tasks
         with engine_of(client, on_tasks) as engine:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
+
+if TYPE_CHECKING:
+    from dsel.search.exact.proof import Runner
 
 
 class Engine(Protocol):
@@ -86,3 +89,6 @@ class Engine(Protocol):
         Executor
             Close it after the search.
         """
+
+    def proof_runner(self) -> Runner | None:
+        """Return what runs branch and bound on the workers; None where they are threads of this process."""

@@ -53,6 +53,10 @@ class ThreadEngine:
 
         return local_executor(work, options)
 
+    def proof_runner(self) -> None:
+        """Return None: branch and bound runs in this process."""
+        return
+
 
 #: The default engine.
 THREADS = ThreadEngine()

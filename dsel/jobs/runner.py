@@ -35,7 +35,6 @@ from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
-from dsel.search.registry import METHODS
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.render import describe_cost
@@ -88,7 +87,7 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
             return saved
         folder.claim(job, identity)
         log.info("job: %s, k = %d, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
-        selection = _run(job, dataset, folder, reporter, interrupts, lock, saved)
+        selection = _run(job, dataset, folder, reporter, interrupts, lock, saved, plan.placement.on_workers)
         for line in describe_cost(selection):
             log.info("%s", line)
         log.info("result in %s", job.out)
@@ -132,12 +131,12 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
 
 def _run(
     job: JobFile, dataset: Dataset, folder: RunFolder, reporter: Reporter, interrupts: Interrupts, lock: Lock,
-    selection: Selection | None,
+    selection: Selection | None, journalled: bool,
 ) -> Selection:  # fmt: skip
     """Search, unless a saved selection only needs its proof; then prove, if the job asks for it."""
     from dsel.engine.metrics import progress_metrics
 
-    journal = Journal(folder.journal) if METHODS[job.method].on_workers else None
+    journal = Journal(folder.journal) if journalled else None
     checkpoints = Checkpoints(job, folder, identity_of(job, dataset), interrupts, reporter, lock, journal)
 
     def on_tasks(done: int, total: int) -> None:

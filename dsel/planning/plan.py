@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,18 @@ from dsel.planning.planned_rounds import (
     round_worker_bytes,
     rounds_are_known,
 )
-from dsel.planning.representations.base import TASK_SHARE, ProblemShape, Representation, Resources, Saved, gib
+from dsel.planning.representations.base import (
+    TASK_SHARE,
+    ProblemShape,
+    Representation,
+    Resources,
+    Saved,
+    gib,
+    worker_limit,
+)
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.placement import HERE, Placement, Site
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,10 @@ class Plan:
         Why the selection cannot run, and what would help. Empty if it can.
     fold_every : int, optional
         Rounds between rewrites of a cache on disk.
+    placement : Placement
+        Where the search runs, and why.
+    search_workers : int
+        The number of workers that the search may use; 0 without a cluster.
     """
 
     chosen: Representation
@@ -88,6 +101,8 @@ class Plan:
     lacks: str = ""
     remedy: str = ""
     fold_every: int | None = None
+    placement: Placement = HERE
+    search_workers: int = 0
 
     @property
     def representation(self) -> str:
@@ -124,6 +139,17 @@ class Plan:
         """Return the multiplications and additions of all passes."""
         return self.total.flops
 
+    @property
+    def worker_search_seconds(self) -> float | None:
+        """Return the estimated duration of the search on the workers, where that of one core is known."""
+        seconds = self.placement.seconds if self.search_seconds is None else self.search_seconds
+        if seconds is None or self.placement.tasks < 2 or not self.search_workers:
+            return None
+        limit = self.iteration_seconds
+        if limit is not None and seconds >= limit:
+            return seconds
+        return seconds / min(self.search_workers, self.placement.tasks)
+
     def require(self) -> Plan:
         """Return this plan if it can run.
 
@@ -139,6 +165,7 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types."""
         values = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "chosen"}
+        values["placement"] = {**asdict(self.placement), "worker_seconds": self.worker_search_seconds}
         values["stages"] = [asdict(stage) for stage in self.stages]
         totals = {"passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks, "flops": self.flops}
         return {"representation": self.representation, "reason": self.reason, **values, **totals,
@@ -149,6 +176,7 @@ class Plan:
         planned = {
             "passes": self.passes, "bytes_read": self.bytes_read, "tasks": self.tasks,
             "worker_memory": int(TASK_SHARE * self.worker_bytes), "seconds": self.seconds, **self.chosen.planned_counts,
+            "search_seconds": self.search_seconds, "search_seconds_on_workers": self.worker_search_seconds,
         }  # fmt: skip
         measured = {
             "passes": log.passes, "bytes_read": log.bytes_read, "tasks": log.tasks, "seconds": log.seconds,
@@ -156,7 +184,7 @@ class Plan:
         }  # fmt: skip
         return {
             "representation": self.representation, "reason": self.reason, "exact": self.exact, "planned": planned,
-            "measured": measured,
+            "measured": measured, "search_on": self.placement.where, "search_reason": self.placement.why,
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -174,10 +202,22 @@ class Plan:
             if self.search_seconds is not None:
                 search = f"about {self.search_seconds:.3g} s for {self.iterations:,} iterations of the search"
             text.append(f"time: {self.seconds:.3g} s for the passes; {search}")
+        text.append(self._placement_line())
         text += [f"note: {note}" for note in self.notes]
         if self.lacks:
             text.append(f"does not fit: {self.lacks} {self.remedy}")
         return text
+
+    def _placement_line(self) -> str:
+        """Return where the search runs, why, and the estimated time in this process and on the workers."""
+        workers = _count(self.search_workers, "worker")
+        where = f"on {workers}" if self.placement.on_workers else "in this process"
+        why = f": {self.placement.why}" if self.placement.why else ""
+        here = self.placement.seconds if self.search_seconds is None else self.search_seconds
+        there = self.worker_search_seconds
+        times = "" if here is None else f"; about {here:.3g} s in this process"
+        times += "" if there is None else f", {there:.3g} s on {workers}"
+        return f"search: {where}{why}{times}"
 
     def _memory_line(self) -> str:
         limit = "no limit known" if self.worker_limit is None else f"a limit of {format_bytes(self.worker_limit)}"
@@ -207,7 +247,7 @@ def available_resources(workers: int = 1, worker_memory: int | None = None, keep
 def make_plan(
     dataset: Dataset, validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
     state: dict[str, Any] | None = None, certified: bool = False,
-    scratch: Path | None = None, isolated_cluster: str = "",
+    scratch: Path | None = None, isolated_cluster: str = "", search_workers: int = 0,
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
 
@@ -229,6 +269,8 @@ def make_plan(
         A folder for a cache of rows on disk.
     isolated_cluster : str
         The kind of a cluster whose workers share no folder with this process.
+    search_workers : int
+        The number of workers that the search may use; 0 without a cluster.
 
     Returns
     -------
@@ -247,7 +289,9 @@ def make_plan(
         chosen = choose(shape, available)
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
+    placement = validated.placed(Site(search_workers > 0, chosen.holds_gram))
     worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated))
+    placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
         rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster)
@@ -263,8 +307,24 @@ def make_plan(
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
         tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes)),
         iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
-        lacks=lack[0], remedy=lack[1], fold_every=rewrite_every,
+        lacks=lack[0], remedy=lack[1], fold_every=rewrite_every, placement=placement, search_workers=search_workers,
     )  # fmt: skip
+
+
+def _with_search(
+    placement: Placement, worker_bytes: int, chosen: Representation, available: Resources
+) -> tuple[Placement, int]:
+    """Return the placement and the memory limit of a worker with what it needs for the search.
+
+    Where workers have too little memory, this process runs the same tasks.
+    """
+    if not placement.on_workers or not placement.tables:
+        return placement, worker_bytes
+    need = worker_limit(chosen.search_bytes + placement.tables)
+    if available.worker_memory is None or need <= available.worker_memory:
+        return placement, max(worker_bytes, need)
+    why = f"a worker needs {gib(need)} for the search and is limited to {gib(available.worker_memory)}"
+    return replace(placement, where="client", why=why), worker_bytes
 
 
 def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]:

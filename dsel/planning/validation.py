@@ -25,6 +25,7 @@ from dsel.passes.cross_validation.rows import check_intercept
 from dsel.planning.automatic_size import plan_size
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 from dsel.search.options import Options
+from dsel.search.placement import Placement, Site
 from dsel.search.registry import find_method, methods_with
 
 
@@ -56,6 +57,8 @@ class ValidatedRequest:
         The parts of the rows whose Gram matrices the pass sums.
     groups : ColumnGroups, optional
         The groups of columns that are chosen together.
+    summary : ProblemSummary
+        The numbers of the problem.
     """
 
     request: SelectionRequest
@@ -64,12 +67,19 @@ class ValidatedRequest:
     include: NDArray[np.int64]
     exclude: NDArray[np.int64]
     requirements: Requirements
+    summary: ProblemSummary
     criterion: Callable[..., float] | None = None
     held_out: Dataset | None = None
     training: Dataset | None = None
     size_rule: SizeRule | None = None
     partition: RowPartition | None = None
     groups: ColumnGroups | None = None
+
+    def placed(self, site: Site) -> Placement:
+        """Return where the search runs."""
+        if self.groups is not None:
+            return Placement(why="groups of columns are searched in this process")
+        return self.method.place(self.summary, self.options, site)
 
     @property
     def included(self) -> int:
@@ -142,8 +152,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
     if request.sketch is not None:
         _check_sketch(dataset, request, requirements, method)
     return ValidatedRequest(
-        request, method, options, include, exclude, requirements, criterion, held_out, training, size.rule, partition,
-        groups,
+        request, method, options, include, exclude, requirements, summary, criterion, held_out, training, size.rule,
+        partition, groups,
     )  # fmt: skip
 
 

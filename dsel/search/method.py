@@ -22,6 +22,7 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.pareto.criterion import Criterion
+from dsel.search.placement import HERE, Placement, Site
 from dsel.storage.paths import AnyPath
 
 OnSlice = Callable[[AnytimeSearch], None]
@@ -55,6 +56,8 @@ class SearchTask:
         Makes the executor that a search on workers submits its tasks to; by default one in this process.
     journal : Journal, optional
         Records the events of a search on workers.
+    runner : callable, optional
+        ``runner(search, stop, on_slice)`` drives a branch and bound on workers, and returns why it ended.
     shared_folder : AnyPath, optional
         A folder that the workers can read. The arrays of the objective are written there. Without one they are sent.
     groups : tuple of arrays of int, optional
@@ -73,6 +76,7 @@ class SearchTask:
     data: Any = None
     executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None
+    runner: Callable[..., str] | None = None
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
 
@@ -196,6 +200,11 @@ def no_requirements(problem: ProblemSummary, options: Any) -> Requirements:
     return Requirements()
 
 
+def in_this_process(problem: ProblemSummary, options: Any, site: Site) -> Placement:
+    """Return the place of a method that does not use workers."""
+    return HERE
+
+
 def whole_gram(problem: ProblemSummary, options: Any) -> Requirements:
     """Return the requirements of a method that needs the whole Gram matrix and nothing else."""
     return Requirements(whole_gram=True)
@@ -224,8 +233,9 @@ class Method:
         The method chooses columns for X itself (Y = X).
     takes_criterion : bool
         The method can minimize a user's criterion f(S) in place of the squared error.
-    on_workers : bool
-        The search sends tasks to workers through ``SearchTask.executor``.
+    place : callable
+        ``place(ProblemSummary, options, Site) -> Placement``: where the search runs. A search on workers sends tasks
+        through ``SearchTask.executor``, or passes itself to ``SearchTask.runner``.
     uses_rows : bool
         The method scores subsets on left-out rows, in rounds. It needs targets. A checkpoint follows each round.
     every_size : bool
@@ -252,7 +262,7 @@ class Method:
     resumable: bool = False
     unsupervised_only: bool = False
     takes_criterion: bool = False
-    on_workers: bool = False
+    place: Callable[[ProblemSummary, Any, Site], Placement] = in_this_process
     uses_rows: bool = False
     every_size: bool = False
     takes_groups: bool = False

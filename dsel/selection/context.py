@@ -39,6 +39,8 @@ class RunContext:
         Folder for a cache that can be made again. It is kept if the run is interrupted.
     isolated_cluster : str
         Kind of the cluster, if its workers share no folder with this process. Empty if they do.
+    search_engine : Engine
+        Where the tasks of the search run. The plan sets it.
     """
 
     engine: Engine = THREADS
@@ -50,3 +52,4 @@ class RunContext:
     shared_folder: AnyPath | None = None
     scratch: Path | None = None
     isolated_cluster: str = ""
+    search_engine: Engine = THREADS

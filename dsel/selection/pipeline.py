@@ -69,6 +69,11 @@ def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunCon
         plan = calibrated(plan, dataset)
     for line in plan.lines():
         log.info("plan: %s", line)
+    validated = replace(validated, options=validated.options.model_copy(update=plan.placement.options))
+    context = replace(
+        context, engine=THREADS if dataset.in_memory else context.engine,
+        search_engine=context.engine if plan.placement.on_workers else THREADS,
+    )  # fmt: skip
     with log_passes() as made, naming_columns(dataset):
         selection = _run(dataset, validated, plan, context)
     compared = plan.compare(made, selection.counts)
@@ -84,12 +89,16 @@ def plan_selection(
     available: workers and memory to plan for, by default those of the engine. certified: whether a proof follows.
     """
     dataset = validated.training or dataset
+    if available is not None and available.keeps_values:
+        search_workers = available.workers
+    else:
+        search_workers = 0 if context.engine.in_process else context.engine.workers
     if available is None:
         engine = THREADS if dataset.in_memory else context.engine  # data in memory need no workers
         available = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     return make_plan(
         dataset, validated, available, cache=context.cache, state=context.state, certified=certified,
-        scratch=context.scratch, isolated_cluster=context.isolated_cluster,
+        scratch=context.scratch, isolated_cluster=context.isolated_cluster, search_workers=search_workers,
     )  # fmt: skip
 
 

@@ -356,6 +356,11 @@ class Representation(ABC):
             columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
         return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
 
+    @property
+    def search_bytes(self) -> int:
+        """Return the bytes of the objective on a worker that runs a part of the search: K, and M where it is kept."""
+        return 8 * self.shape.n * self.shape.n * (2 if self.shape.keeps_moments else 1)
+
     def notes(self) -> Iterator[str]:
         """Yield remarks for the user of the plan."""
         return iter(())

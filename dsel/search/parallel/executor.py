@@ -16,12 +16,14 @@ from dsel.search.pareto.archive import Subset
 class Slice:
     """Iterations [start, stop) from a snapshot of the archive.
 
-    solutions: (subset, f) of the snapshot, oldest first, without the empty set.
+    solutions: (subset, f) of the snapshot, oldest first, without the empty set. target: the slice ends as soon as f is
+    at or below it.
     """
 
     start: int
     stop: int
     solutions: tuple[tuple[Subset, float], ...]
+    target: float | None = None
 
 
 @dataclass(frozen=True)

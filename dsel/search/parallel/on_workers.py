@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -13,15 +13,29 @@ from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.method import SearchTask
-from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome
+from dsel.search.parallel.dispatcher import AskTellSearch, Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, Work
 from dsel.search.parallel.journal import columns_of, journalled_values
-from dsel.search.parallel.synchronous import Pposs
+from dsel.search.parallel.synchronous import AskTellMemo
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, ValueOf
 from dsel.search.pareto.archive import Isolation, IsolationFunction
 from dsel.search.pareto.options import ArchiveOptions
+from dsel.search.placement import SearchOn
+
+
+class SearchOnWorkers(AskTellSearch, Protocol):
+    """A search whose tasks an executor runs, with what its outcome needs."""
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """The improvements of the best subset."""
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """Return the best subset of every size."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of the search."""
 
 
 class WorkerOptions(ArchiveOptions):
@@ -37,10 +51,14 @@ class WorkerOptions(ArchiveOptions):
     processes : int
         Worker processes of this machine, where there is no Dask cluster. They are spawned, so that a script needs
         ``if __name__ == "__main__":``.
+    search_on : {"auto", "client", "workers"}
+        Where the search runs: in this process, or by tasks on the workers of the cluster. "auto": on workers where
+        there are some and the search is long or calls a custom function. `dsel plan` and the result say which.
     """
 
     evaluation_limit: Float | None = Field(None, gt=0)
     processes: Int = Field(1, ge=1)
+    search_on: SearchOn = "auto"
 
     def conflict(self, criterion: bool) -> str:
         if self.evaluation_limit is not None and not self.calls_function(criterion):
@@ -73,7 +91,7 @@ def own_isolation(task: SearchTask) -> IsolationFunction | None:
     return (lambda S: function(tuple(sorted(objective.in_data(S))))) if callable(function) else None
 
 
-def run_evaluations(task: SearchTask, search: Pposs | AsyncPposs, stop: Stop) -> SearchOutcome:
+def run_evaluations(task: SearchTask, search: SearchOnWorkers, stop: Stop) -> SearchOutcome:
     """Run a search whose subsets workers evaluate: by the user's criterion, or f under a custom isolation function."""
     if task.criterion is None:
         with objective_for_workers(task) as objective:
@@ -84,11 +102,11 @@ def run_evaluations(task: SearchTask, search: Pposs | AsyncPposs, stop: Stop) ->
     return run_on_workers(task, search, work, stop)
 
 
-def run_on_workers(task: SearchTask, search: Pposs | AsyncPposs | SlicedPposs, work: Work, stop: Stop) -> SearchOutcome:
+def run_on_workers(task: SearchTask, search: SearchOnWorkers, work: Work, stop: Stop) -> SearchOutcome:
     """Run a search whose tasks an executor runs, and record its events in the journal."""
     options, journal = task.options, task.journal
     if journal is not None:
-        if not isinstance(search, SlicedPposs):
+        if isinstance(search, AskTellMemo):
             search.recall(journalled_values(journal.path))
         event = "started" if task.state is None else "resumed"
         columns = columns_of(task.objective, task.k)

@@ -10,19 +10,22 @@ from dsel.config.types import Int
 from dsel.search.anytime import Stop, drive
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.on_workers import WorkerOptions, isolation_of, own_isolation, run_evaluations
+from dsel.search.parallel.on_workers import isolation_of, own_isolation, run_evaluations
 from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto.search import load_pareto_kernels
 from dsel.search.pareto.warm_start import warm_start
+from dsel.search.placement import ASKED, NO_CLUSTER, Placement, Site
+from dsel.search.slices.options import SliceOptions, place_iterations
+from dsel.search.slices.run import is_sliced, run_by_slices
 
 
-class PpossOptions(WorkerOptions):
+class PpossOptions(SliceOptions):
     """Options of PPOSS, which makes T = floor(2 e k^2 n / processors) rounds.
 
-    Without a custom criterion or isolation function the rounds run in this process: an offspring takes about a
-    microsecond, less than a message to a worker.
+    Without a custom criterion or isolation function an offspring takes about a microsecond, less than a message to a
+    worker. Then workers run slices of whole rounds; a short search runs in this process.
 
     Parameters
     ----------
@@ -34,17 +37,23 @@ class PpossOptions(WorkerOptions):
     processors: Int = Field(32, ge=1, le=100_000)
 
     def conflict(self, criterion: bool) -> str:
-        if self.processes > 1 and not self.calls_function(criterion):
-            return (
-                "processes: only with a custom criterion or isolation function, without which the search runs in this "
-                "process"
-            )
+        if self.calls_function(criterion) and self.slices is not None:
+            return "slices: with a custom criterion or isolation function, use processors"
         return super().conflict(criterion)
 
 
 def requirements(problem: ProblemSummary, options: PpossOptions) -> Requirements:
     """Return what PPOSS needs."""
     return replace(options.requirements(problem), iterations=options.known_iterations(problem))
+
+
+def place(problem: ProblemSummary, options: PpossOptions, site: Site) -> Placement:
+    """Return where PPOSS runs. A round of evaluations never depends on the cluster."""
+    if not options.calls_function(problem.criterion):
+        return place_iterations(problem, options, site)
+    if options.search_on == "client" or not site.cluster:
+        return Placement(why=ASKED if options.search_on == "client" else NO_CLUSTER, tasks=options.processors)
+    return Placement("workers", f"rounds of {options.processors} evaluations", tasks=options.processors)
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -57,6 +66,8 @@ def run(task: SearchTask) -> SearchOutcome:
         else:
             search = Pposs.restore(task.state, own_isolation(task))
         return run_evaluations(task, search, stop)
+    if is_sliced(task):
+        return run_by_slices(task, N)
     every = options.exchange_interval(task.objective)
     load_pareto_kernels(task.objective, every, run_rounds)
     if task.state is None:
@@ -83,6 +94,6 @@ METHOD = Method(
     requirements=requirements,
     resumable=True,
     takes_criterion=True,
-    on_workers=True,
+    place=place,
     every_size=True,
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
@@ -22,8 +23,10 @@ from dsel.search.parallel.on_workers import (
     run_on_workers,
 )
 from dsel.search.parallel.worker_tasks import RunSlices
+from dsel.search.pareto.archive_memory import first_slots, table_bytes
 from dsel.search.pareto.search import load_pareto_kernels
 from dsel.search.pareto.warm_start import warm_start
+from dsel.search.placement import ASKED, NO_CLUSTER, Placement, Site
 
 log = logging.getLogger("dsel")
 
@@ -38,6 +41,19 @@ class PpossAsyOptions(WorkerOptions):
 def requirements(problem: ProblemSummary, options: PpossAsyOptions) -> Requirements:
     """Return what PPOSS-asy needs."""
     return options.requirements(problem)
+
+
+def place(problem: ProblemSummary, options: PpossAsyOptions, site: Site) -> Placement:
+    """Return where PPOSS-asy runs."""
+    if options.search_on == "client" or not site.cluster:
+        return Placement(why=ASKED if options.search_on == "client" else NO_CLUSTER)
+    if options.calls_function(problem.criterion):
+        return Placement("workers", "tasks of some evaluations", tasks=1000)
+    if not site.has_gram:
+        return Placement(why="the rows of a wide matrix are in this process")
+    k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+    return Placement("workers", "slices of iterations", tasks=1000, tables=table_bytes(n, few, k, first_slots(k)))
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -80,6 +96,6 @@ METHOD = Method(
     requirements=requirements,
     resumable=True,
     takes_criterion=True,
-    on_workers=True,
+    place=place,
     every_size=True,
 )

@@ -95,7 +95,7 @@ class EvaluateSubsets:
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the data and the objective."""
         data: tuple[Cleanup, ...] = () if self.data is None else self.data.cleanup()
-        return (*data, *_cleanup_of(self.criterion.objective)) if isinstance(self.criterion, ValueOf) else data
+        return (*data, *objective_cleanup(self.criterion.objective)) if isinstance(self.criterion, ValueOf) else data
 
     def _value(self, criterion: Callable[[Subset], Any], members: Subset) -> float:
         try:
@@ -116,7 +116,8 @@ class ValueOf:
         return opened.value(S)
 
 
-def _cleanup_of(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ...]:
+def objective_cleanup(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ...]:
+    """Return the functions that release an objective that was read from a file."""
     return (partial(unload, objective.digest),) if isinstance(objective, ObjectiveFile) else ()
 
 
@@ -182,4 +183,4 @@ class RunSlices:
 
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the runners and the objective."""
-        return (partial(_release_run, self.run), *_cleanup_of(self.objective))
+        return (partial(_release_run, self.run), *objective_cleanup(self.objective))

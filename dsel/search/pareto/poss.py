@@ -11,21 +11,24 @@ from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.worker_tasks import bind
 from dsel.search.pareto.criterion import Criterion, CriterionPoss
-from dsel.search.pareto.options import ArchiveOptions
 from dsel.search.pareto.search import Poss, load_pareto_kernels
 from dsel.search.pareto.warm_start import warm_start
+from dsel.search.slices.options import SliceOptions, place_iterations
+from dsel.search.slices.run import is_sliced, run_by_slices, run_overlapping
 
 
-class PossOptions(ArchiveOptions):
+class PossOptions(SliceOptions):
     """Options of POSS and POCSS.
 
-    A custom criterion or isolation function is called in this process for each subset. `warm_start` and
-    `exchange_every` cannot be combined with one.
+    `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function.
     """
+
+    def conflict(self, criterion: bool) -> str:
+        return self.conflict_of_workers(criterion) or super().conflict(criterion)
 
     def conflict_with_groups(self) -> str:
         extras = self._asked_extras()
-        return f"{extras} cannot be used for groups of columns" if extras else ""
+        return f"{extras} cannot be used for groups of columns" if extras else super().conflict_with_groups()
 
 
 def requirements(problem: ProblemSummary, options: PossOptions) -> Requirements:
@@ -37,9 +40,12 @@ def run(task: SearchTask) -> SearchOutcome:
     """Run POSS to its end."""
     if task.groups is not None:
         return run_poss(task, GroupedObjective(task.objective, task.groups))
+    function = task.options.calls_function(task.criterion is not None)
+    if is_sliced(task):
+        return run_overlapping(task) if function else run_by_slices(task)
     stop, notes = task.options.stop(task.k, task.objective), task.options.notes(task.objective)
     search: Poss | CriterionPoss
-    if task.options.calls_function(task.criterion is not None):
+    if function:
         search, notes = _criterion_search(task), ()
     else:
         search, stop = _search(task, stop)
@@ -85,6 +91,7 @@ METHOD = Method(
     run,
     options=PossOptions,
     requirements=requirements,
+    place=place_iterations,
     resumable=True,
     takes_criterion=True,
     every_size=True,

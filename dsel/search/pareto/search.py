@@ -301,6 +301,53 @@ class Poss:
         self._flush_trace()
         return archived
 
+    def restart(self, iteration: int, solutions: Sequence[Sequence[int]]) -> None:
+        """Make the archive hold exactly these subsets, oldest first, and continue from an iteration.
+
+        Subsets are of ascending columns, and none dominates another. The empty set is not among them. The tables of
+        subsets that are archived already are kept; those of others are computed from the nearest one.
+        """
+        self._keep_only({tuple(members) for members in solutions})
+        memory, count = self._memory, self._count
+        self._make_room(len(solutions))
+        self.objective.fetch_rows(sorted({int(j) for members in solutions for j in members}))
+        for members in solutions:
+            if self._slot_of(members) < 0 and not engine.merge_external(
+                memory.P, np.asarray(members, np.int64), len(members)
+            ):
+                self._put(int(count[archive.MEMBERS]), list(members))
+        slots = [int(memory[archive.ORDER][0]), *(self._slot_of(members) for members in solutions)]
+        memory[archive.ORDER][: len(slots)] = slots
+        count[archive.TRACED] = 0
+        self._trace = []
+        count[archive.ITERATION] = count[archive.LAST_GAIN] = iteration // self._offspring
+
+    def _slot_of(self, members: Sequence[int]) -> int:
+        """Return the slot of an archived subset, or -1."""
+        slot = int(self._memory[archive.SLOT][self._class_of(members), len(members)])
+        return slot if slot >= 0 and self._point(slot).members == tuple(members) else -1
+
+    def _keep_only(self, solutions: set[tuple[int, ...]]) -> None:
+        """Remove all archived subsets except these and the empty set."""
+        memory, count = self._memory, self._count
+        order, free = memory[archive.ORDER], memory[archive.FREE]
+        kept, changed = [int(order[0])], set()
+        points = [(int(slot), self._point(int(slot))) for slot in order[1 : count[archive.MEMBERS]]]
+        members = int(count[archive.MEMBERS])
+        for slot, point in points:
+            if point.members in solutions:
+                kept.append(slot)
+                continue
+            cls = self._class_of(point.members)
+            memory[archive.SLOT][cls, point.size] = -1
+            free[free.size - members] = slot
+            members -= 1
+            changed.add(cls)
+        order[: len(kept)] = kept
+        count[archive.MEMBERS] = members
+        for cls in changed:
+            engine.refresh_best(memory.P, cls)
+
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """Make one iteration with a given parent (its place in `archived`) and given flips."""
         script = np.asarray([parent, len(flips), *flips], np.int64)

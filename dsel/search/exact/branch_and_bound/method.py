@@ -16,6 +16,7 @@ from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
+from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
 
 
 class BranchAndBoundOptions(Options):
@@ -31,12 +32,17 @@ class BranchAndBoundOptions(Options):
         The lower bound on f; see dsel.search.exact.bounds. Groups of columns have a separate bound.
     memory : int
         Bytes that the tables may take.
+    search_on : {"auto", "client", "workers"}
+        Where nodes are explored. "auto": on the workers of the cluster, if there is one and `nodes` is not given. The
+        first 2000 nodes are always explored in this process. Workers prove the same bound and the same best subset;
+        the number of nodes depends on them, and so does a search that a limit ends.
     """
 
     seconds: Float | None = Field(None, gt=0)
     nodes: Int | None = Field(None, ge=1)
     bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
     memory: Int = Field(8 << 30, gt=0)
+    search_on: SearchOn = "auto"
 
     def conflict_with_groups(self) -> str:
         return f"bound {self.bound} cannot be used for groups of columns" if self.bound != "combined" else ""
@@ -45,6 +51,17 @@ class BranchAndBoundOptions(Options):
 def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Requirements:
     """Return what branch and bound needs."""
     return Requirements(whole_gram=True, seconds=options.seconds)
+
+
+def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -> Placement:
+    """Return where nodes are explored."""
+    if options.search_on == "client":
+        return Placement(why=ASKED)
+    if not site.cluster:
+        return Placement(why=NO_CLUSTER)
+    if options.search_on == "auto" and options.nodes is not None:
+        return Placement(why="so many nodes exactly are explored in one process only")
+    return Placement("workers", "subtrees are tasks, after the first 2,000 nodes")
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -69,7 +86,7 @@ def run(task: SearchTask) -> SearchOutcome:
     elif options.seconds is not None and search.node_seconds() > deadline.remaining:
         ended = "seconds"  # a single node would take longer
     else:
-        ended = drive(search, stop, task.on_slice)
+        ended = (task.runner or drive)(search, stop, task.on_slice)
     if search.done:
         ended = "proven" if search.proven else "contradiction"
     counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
@@ -98,6 +115,7 @@ METHOD = Method(
     run,
     options=BranchAndBoundOptions,
     requirements=requirements,
+    place=place,
     resumable=True,
     takes_groups=True,
 )

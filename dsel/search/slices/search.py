@@ -1,0 +1,251 @@
+"""POSS and PPOSS by slices: the archive on the client, slices of iterations on any workers, the same bits.
+
+Slice q runs the iterations q L to (q + 1) L - 1 from the archive that slices 0 to q - W have left (W slices may be out
+at the same time). Iteration t draws from (seed, t). Slices may end in any order; their solutions are offered to the
+archive in the order of the slices. So the archive is a function of the problem, the seed, W and L. The number of
+workers, their speed and interruptions have no part in it. With W = 1 the search is POSS, iteration by iteration. With
+L = 1 it is PPOSS-asy (Qian et al., IJCAI 2016, end of section 3.4) on W processors of equal speed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+from dsel.errors import OptionError
+from dsel.objective.base import Objective
+from dsel.search.anytime import Stop
+from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.parallel.executor import Slice, Task
+from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
+from dsel.search.slices.runner import SliceResult, SliceRules
+from dsel.search.slices.size import SliceSize
+
+#: (subset, f) of an archive, oldest first, without the empty set.
+Solutions = tuple[tuple[Subset, float], ...]
+
+
+class SlicedSearch:
+    """The client's part of a search by slices, by ask and tell.
+
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over n candidate columns.
+    rules : SliceRules
+        What defines the iterations.
+    size : SliceSize
+        How many slices may be out at the same time, and their length.
+    stop : Stop
+        Stopping rules; `iterations` is required. `target`, `patience` and `bound` are checked after each slice, in the
+        order of the slices, so that they end every run at the same one.
+
+    Attributes
+    ----------
+    iteration : int
+        The iterations of the slices that are merged.
+    """
+
+    #: A slice has a length of its own: the dispatcher's wish does not matter.
+    first_units = 1
+
+    def __init__(self, objective: Objective, rules: SliceRules, size: SliceSize, stop: Stop) -> None:
+        assert stop.iterations is not None
+        whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
+        self.objective, self.rules, self.stop, self.k = objective, rules, stop, rules.k
+        self.size = replace(size, iterations=math.ceil(size.iterations / whole) * whole)
+        self.limit = max(stop.iterations // whole, 1) * whole
+        self.archive = ParetoArchive(rules.k, ISOLATIONS[rules.isolation])
+        self.iteration = self.last_gain = 0
+        self._merged = 0
+        self._snapshots: dict[int, Solutions] = {}
+        self._arrived: dict[int, SliceResult] = {}
+        self._out: dict[str, int] = {}
+        self._trace: list[Improvement] = []
+        self._counts = dict.fromkeys(("looked_up", "valued", "evaluated", "accepted"), 0)
+        self._events: list[tuple[Subset, float]] = []
+        self._ended = False
+        self._name, self._sent = uuid4().hex[:8], 0
+
+    @property
+    def best_value(self) -> float:
+        """Smallest f among the archived subsets of at most k columns, including the empty one."""
+        return self._trace[-1].value if self._trace else self.objective.c
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
+
+    @property
+    def evaluations(self) -> int:
+        """Number of iterations in merged slices; each had one offspring."""
+        return self.iteration
+
+    @property
+    def completed(self) -> int:
+        """Number of iterations in merged slices."""
+        return self.iteration
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """Every improvement of `best_value`."""
+        return tuple(self._trace)
+
+    @property
+    def archived(self) -> list[FrontPoint]:
+        """The archive, oldest solution first, including the empty set."""
+        return [FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]]
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
+        return improving(self.archived)
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of POSS, summed over the slices; they do not depend on the workers."""
+        return {**self._counts, "archive": len(self.archive), "slices": self._merged}
+
+    def offer(self, S: Iterable[int]) -> bool:
+        """Offer the archive a subset from elsewhere before the first slice, and return whether it was archived."""
+        assert not self._merged
+        members = tuple(sorted({int(j) for j in S}))
+        if self.objective.rank(members) < len(members):
+            return False
+        return self._put(members, self.objective.value(members), 0)
+
+    def _put(self, members: Subset, value: float, iteration: int) -> bool:
+        before = self.best_value
+        archived = self.archive.offer(members, value)
+        if archived:
+            self._events.append((members, value))
+            if len(members) <= self.k and value < before:
+                self._trace.append(Improvement(iteration, len(members), value))
+                self.last_gain = iteration
+        return archived
+
+    @property
+    def _slices(self) -> int:
+        """The number of all slices."""
+        return math.ceil(self.limit / self.size.iterations)
+
+    def finished(self, limit: int) -> bool:
+        """Return whether all slices are merged, or a stopping rule has ended the search."""
+        return self._ended or self._merged >= self._slices
+
+    def ask(self, most: int, workers: int, limit: int) -> Task | None:
+        """Return the next slice that is not out, or None if its snapshot is not known yet. No argument matters."""
+        if self._ended:
+            return None
+        taken = set(self._out.values()) | self._arrived.keys()
+        for q in range(self._merged, min(self._merged + self.size.slices, self._slices)):
+            if q not in taken:
+                self._sent += 1
+                task = Task(f"{self._name}-{self._sent}", self._slice(q))
+                self._out[task.key] = q
+                return task
+        return None
+
+    def _slice(self, q: int) -> Slice:
+        start, stop = q * self.size.iterations, min((q + 1) * self.size.iterations, self.limit)
+        if not self._snapshots:  # the first slices all start from the archive as it was offered
+            self._snapshots = dict.fromkeys(range(self.size.slices), self._solutions())
+        return Slice(start, stop, self._snapshots[q], self.stop.target)
+
+    def _solutions(self) -> Solutions:
+        return tuple((z.members, z.value) for z in self.archive.points[1:])
+
+    def tell(self, task: Task, found: Sequence[SliceResult]) -> None:
+        """Merge the result of a slice, and those that waited for it, in the order of the slices."""
+        self._arrived[self._out.pop(task.key)] = found[0]
+        while not self._ended and self._merged in self._arrived:
+            self._merge(self._arrived.pop(self._merged))
+
+    def _merge(self, result: SliceResult) -> None:
+        gains = [gain for gain in result.trace if gain.value < self.best_value]
+        for S, f in result.solutions:
+            if self.archive.offer(S, f):
+                self._events.append((S, f))
+        for gain in gains:
+            self._trace.append(gain)
+            self.last_gain = gain.iteration
+        for name, count in result.counts.items():
+            self._counts[name] += count
+        self._snapshots.pop(self._merged, None)
+        self._snapshots[self._merged + self.size.slices] = self._solutions()
+        self._merged += 1
+        self.iteration = result.iteration
+        self._ended = self.stop.met(self, self.iteration, 0.0) is not None
+
+    def drain_events(self) -> list[tuple[Subset, float]]:
+        """Return what the archive has accepted since the last call, for a journal."""
+        events, self._events = self._events, []
+        return events
+
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """Ask for a lost slice again."""
+        del self._out[task.key]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `restore` needs, as JSON values. Slices that are out are run again."""
+        subsets: dict[tuple[Subset, float], int] = {}
+
+        def places(solutions: Solutions) -> list[int]:
+            return [subsets.setdefault(one, len(subsets)) for one in solutions]
+
+        snapshots = {str(q): places(solutions) for q, solutions in self._snapshots.items()}
+        arrived = {
+            str(q): [places(r.solutions), _rows(r.trace), r.iteration, r.counts] for q, r in self._arrived.items()
+        }
+        return {
+            "n": self.objective.n,
+            "k": self.k,
+            "seed": self.rules.seed,
+            "isolation": self.rules.isolation,
+            "exchange_every": self.rules.exchange_every,
+            "processors": self.rules.processors,
+            "slices": self.size.slices,
+            "slice_iterations": self.size.iterations,
+            "merged": self._merged,
+            "iteration": self.iteration,
+            "last_gain": self.last_gain,
+            "archive": places(self._solutions()),
+            "snapshots": snapshots,
+            "arrived": arrived,
+            "subsets": [[list(S), f] for S, f in subsets],
+            "counts": self._counts,
+            "trace": _rows(self._trace),
+        }
+
+    @classmethod
+    def restore(cls, objective: Objective, state: dict[str, Any], stop: Stop) -> SlicedSearch:
+        """Return the search of a saved state."""
+        if state["n"] != objective.n:
+            raise OptionError(
+                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
+                "Resume with the same data and options, or start a new search.",
+            )
+        settings = {key: state[key] for key in ("k", "seed", "isolation", "exchange_every", "processors")}
+        search = cls(objective, SliceRules(**settings), SliceSize(state["slices"], state["slice_iterations"]), stop)
+        subsets = [(tuple(S), f) for S, f in state["subsets"]]
+
+        def solutions(places: list[int]) -> Solutions:
+            return tuple(subsets[place] for place in places)
+
+        for S, f in solutions(state["archive"]):
+            search.archive.offer(S, f)
+        search._merged, search.iteration, search.last_gain = state["merged"], state["iteration"], state["last_gain"]
+        search._snapshots = {int(q): solutions(places) for q, places in state["snapshots"].items()}
+        search._arrived = {
+            int(q): SliceResult(solutions(places), tuple(Improvement(*row) for row in trace), iteration, counts)
+            for q, (places, trace, iteration, counts) in state["arrived"].items()
+        }
+        search._counts = dict(state["counts"])
+        search._trace = [Improvement(*row) for row in state["trace"]]
+        return search
+
+
+def _rows(trace: Iterable[Improvement]) -> list[list[Any]]:
+    return [[gain.iteration, gain.size, gain.value] for gain in trace]

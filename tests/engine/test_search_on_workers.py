@@ -1,0 +1,190 @@
+"""Where each method runs its iterations, and that the answer does not depend on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, Worker
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+import dsel
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.engine.dask_engine import DaskEngine
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
+from dsel.selection.result import Selection
+from tests.search.exact.cases import hard_case
+from tests.stores import make_store, regression
+
+X, Y = regression(m=300, n=18)
+#: Names of tasks of searches, without those of passes.
+SEARCH = ("dsel", "explore_task")
+
+
+def distance(S: Any) -> float:
+    """Return a criterion that is cheap and is not f."""
+    return float(np.abs(Y[:, 0] - X[:, list(S)].sum(axis=1)).mean())
+
+
+class CountTasks(SchedulerPlugin):
+    """Counts the tasks that workers have finished, by the first part of their keys."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Count a task that a worker has finished."""
+        if start == "processing" and finish == "memory":
+            self.done[str(key).split("-")[0]] += 1
+
+    @property
+    def of_search(self) -> int:
+        """Number of tasks of a search since the last look."""
+        found = sum(self.done[name] for name in SEARCH)
+        self.done.clear()
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:  # type: ignore[no-untyped-call]
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:  # type: ignore[no-untyped-call]
+        yield client
+
+
+@pytest.fixture
+def counted(cluster: LocalCluster) -> Iterator[CountTasks]:
+    plugin = CountTasks()
+    cluster.scheduler.add_plugin(plugin, name="count")  # type: ignore[no-untyped-call]
+    yield plugin
+    cluster.scheduler.remove_plugin("count")  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("data") / "data.zarr", X, Y, chunks=(100, 6))
+
+
+def select(client: Client | None, data: Any, method: str, criterion: Any = None, **options: Any) -> Selection:
+    request = SelectionRequest(k=4, method=method, seed=3, criterion=criterion, options=options)
+    dataset = as_dataset(str(data)) if isinstance(data, Path) else as_dataset(*data)
+    context = RunContext() if client is None else RunContext(DaskEngine(client))
+    return run_selection(dataset, request, context)
+
+
+def answer(selection: Selection) -> tuple[Any, ...]:
+    counts = {name: n for name, n in selection.counts.items() if name in ("evaluated", "accepted", "archive", "slices")}
+    return selection.indices, selection.front, selection.trace, selection.iterations, selection.ended, counts
+
+
+SLICES = {"slices": 6, "slice_iterations": 96, "iterations": 6000}
+SEARCHES = {
+    "poss": ("poss", None, SLICES),
+    "poss, published": ("poss", None, {**SLICES, "warm_start": "none", "exchange_every": 0}),
+    "pposs": ("pposs", None, {**SLICES, "processors": 8}),
+    "poss, criterion": ("poss", distance, {"slices": 20, "iterations": 800}),
+    "pposs, criterion": ("pposs", distance, {"processors": 20, "iterations": 800}),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_answer_is_that_of_this_process_on_any_number_of_workers(
+    search: str, client: Client, cluster: LocalCluster, counted: CountTasks, store: Path
+) -> None:
+    method, criterion, options = SEARCHES[search]
+    here = select(None, store, method, criterion, search_on="client", **options)
+    assert here.plan is not None
+    assert here.plan["search_on"] == "client"
+    for workers in (1, 2, 4):
+        cluster.scale(workers)  # type: ignore[no-untyped-call]
+        client.wait_for_workers(workers)
+        there = select(client, store, method, criterion, **options)
+        assert answer(there) == answer(here)
+        assert there.plan is not None
+        assert there.plan["search_on"] == "workers"
+        assert counted.of_search >= (20 if criterion is None else 5)
+    cluster.scale(2)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("search", ["poss", "poss, criterion"])
+def test_a_worker_that_is_lost_does_not_show(
+    search: str, client: Client, cluster: LocalCluster, counted: CountTasks, store: Path
+) -> None:
+    method, criterion, options = SEARCHES[search]
+    here = select(None, store, method, criterion, search_on="client", **options)
+    lost: list[Worker] = []
+
+    class LoseOne(SchedulerPlugin):
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+            """Close a worker that runs a task of the search."""
+            if not lost and str(key).startswith("dsel") and start == "processing" and counted.done["dsel"] > 3:
+                lost.append(next(iter(cluster.workers.values())))
+                cluster.loop.add_callback(lost[0].close, timeout=0, executor_wait=False, nanny=False, reason="lost")
+
+    cluster.scheduler.add_plugin(LoseOne(), name="lose")  # type: ignore[no-untyped-call]
+    there = select(client, store, method, criterion, **options)
+    cluster.scheduler.remove_plugin("lose")  # type: ignore[no-untyped-call]
+    assert lost
+    assert answer(there) == answer(here)
+    cluster.scale(2)  # type: ignore[no-untyped-call]
+    client.wait_for_workers(2)
+
+
+@pytest.mark.parametrize(
+    ("method", "criterion", "options", "where"),
+    [
+        ("poss", None, {}, "client"),  # it takes milliseconds
+        ("poss", None, {"search_on": "workers"}, "workers"),
+        ("poss", distance, {"iterations": 800}, "workers"),
+        ("poss", distance, {"iterations": 800, "search_on": "client"}, "client"),
+        ("pposs", None, {}, "client"),
+        ("pposs-asy", None, {"iterations": 6000}, "workers"),
+        ("pposs-asy", None, {"iterations": 6000, "search_on": "client"}, "client"),
+        ("astar", None, {}, "client"),
+        ("forward", None, {}, "client"),
+    ],
+)
+def test_tasks_on_workers_are_where_the_plan_says(
+    method: str, criterion: Any, options: dict[str, Any], where: str, client: Client, counted: CountTasks, store: Path
+) -> None:
+    found = select(client, store, method, criterion, **options)
+    assert found.plan is not None
+    assert found.plan["search_on"] == where
+    assert (counted.of_search > 0) == (where == "workers")
+
+
+def test_a_rerun_of_what_the_result_records_is_the_same_without_a_cluster(client: Client, store: Path) -> None:
+    there = select(client, store, "poss", distance, iterations=1200)
+    recorded = {name: there.request.options[name] for name in ("slices", "slice_iterations", "iterations")}
+    assert recorded == {"slices": 12, "slice_iterations": 1, "iterations": 1200}
+    assert answer(dsel.select(X, Y, k=4, seed=3, criterion=distance, **recorded)) == answer(there)
+
+
+def test_branch_and_bound_proves_the_same_on_workers(client: Client, counted: CountTasks) -> None:
+    here = BranchAndBound(hard_case(3, n=40), 7)
+    factor = np.linalg.cholesky(here.objective.K).T
+    assert here.objective.cross is not None
+    target = np.linalg.solve(factor.T, here.objective.cross)
+    data = np.vstack([factor, np.zeros(40)]), np.vstack([target, [[np.sqrt(here.objective.c - (target**2).sum())]]])
+    found = {}
+    for where in ("client", "auto"):
+        request = SelectionRequest(
+            k=7, method="branch-and-bound", preprocess="none", options={"search_on": where}
+        )  # fmt: skip
+        found[where] = run_selection(as_dataset(*data), request, RunContext(DaskEngine(client)))
+        assert found[where].counts["proven"]
+        assert (counted.of_search > 0) == (where == "auto")
+    assert sorted(found["auto"].indices) == sorted(found["client"].indices)
+    assert found["auto"].counts["bound"] == pytest.approx(found["client"].counts["bound"])

@@ -1,0 +1,180 @@
+"""A search by slices: the same archive in whatever order, by whatever workers and after whatever interruptions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dsel.search.anytime import Stop
+from dsel.search.method import SearchTask
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import SerialExecutor
+from dsel.search.parallel.quadratic_rounds import PpossRounds
+from dsel.search.pareto.archive import ParetoArchive
+from dsel.search.pareto.search import Poss
+from dsel.search.registry import METHODS
+from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from dsel.search.slices.search import SlicedSearch
+from dsel.search.slices.size import (
+    LEAST_SECONDS,
+    MOST_SLICES,
+    SliceSize,
+    automatic_size,
+    evaluations_at_a_time,
+    iteration_seconds,
+)
+from tests.search.cases import random_data, regression, self_expression
+from tests.search.parallel.test_dispatcher import Unreliable
+
+X, Y = random_data(7, m=80, n=25)
+OBJECTIVES = {"one target": regression(X, Y), "Y = X": self_expression(X)}
+K, SEED, T = 4, 3, 6000
+STOP = Stop(iterations=T)
+RULES = {
+    "poss": SliceRules(K, SEED), "exchange": SliceRules(K, SEED, exchange_every=200),
+    "isolated": SliceRules(K, SEED, "min-index"), "pposs": SliceRules(K, SEED, processors=8),
+}  # fmt: skip
+
+
+def begun(objective, rules, slices=6, stop=STOP) -> SlicedSearch:
+    return SlicedSearch(objective, rules, SliceSize(slices, 96), stop)
+
+
+def calm(search: SlicedSearch) -> SlicedSearch:
+    work = RunSnapshotSlices(search.objective, search.rules)
+    Dispatcher(search, SerialExecutor(work), search.stop).run()
+    return search
+
+
+def outcome(search: SlicedSearch) -> tuple[object, ...]:
+    return search.archived, search.trace, search.iteration, search.last_gain, search.counts()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_one_slice_at_a_time_is_the_sequential_search(objective, rules) -> None:
+    found = calm(begun(objective, rules, slices=1))
+    sequential = rules.search(objective, 1 << 30)
+    sequential.advance(T)
+    assert found.archived == sequential.archived
+    assert found.trace == sequential.trace
+    assert found.iteration == sequential.iteration == T
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_workers_losses_and_interruptions_do_not_show(rules) -> None:
+    objective = OBJECTIVES["one target"]
+    expected = outcome(calm(begun(objective, rules)))
+    for seed in range(3):
+        search, looks = begun(objective, rules), 0
+
+        def interrupt(_) -> None:
+            nonlocal looks
+            looks += 1
+            if looks % 17 == 0:
+                raise Interrupted
+
+        work = RunSnapshotSlices(objective, rules)
+        while True:
+            executor = Unreliable(work, seed)
+            try:
+                Dispatcher(search, executor, STOP).run(interrupt)
+                break
+            except Interrupted:
+                search = SlicedSearch.restore(objective, json.loads(json.dumps(search.state())), STOP)
+        assert looks > 34
+        assert outcome(search) == expected
+
+
+@pytest.mark.parametrize("rule", ["target", "patience", "bound"])
+def test_a_rule_ends_every_run_at_the_same_slice(rule) -> None:
+    objective = OBJECTIVES["one target"]
+    values = [gain.value for gain in calm(begun(objective, RULES["poss"])).trace]
+    level = {"target": values[-2], "bound": values[-2], "patience": 300}[rule]
+    stop = replace(STOP, **{rule: level})
+    expected = calm(begun(objective, RULES["poss"], stop=stop))
+    assert expected.iteration < T
+    for seed in range(3):
+        search = begun(objective, RULES["poss"], stop=stop)
+        assert Dispatcher(search, Unreliable(RunSnapshotSlices(objective, RULES["poss"]), seed), stop).run() == rule
+        assert outcome(search) == outcome(expected)
+
+
+def test_each_slice_starts_from_the_archive_so_many_slices_before() -> None:
+    search = begun(OBJECTIVES["one target"], RULES["poss"], slices=3)
+    work = RunSnapshotSlices(search.objective, search.rules)
+    first = [search.ask(1, 1, T) for _ in range(3)]
+    assert search.ask(1, 1, T) is None
+    assert [task.payload.start for task in first] == [0, 96, 192]
+    assert {task.payload.solutions for task in first} == {()}
+    search.tell(first[2], work(first[2]).found)
+    search.tell(first[1], work(first[1]).found)
+    assert search.iteration == 0  # both wait for the first one
+    assert search.ask(1, 1, T) is None
+    alone = ParetoArchive(K)
+    for S, f in work(first[0]).found[0].solutions:
+        alone.offer(S, f)
+    search.tell(first[0], work(first[0]).found)
+    assert search.iteration == 288
+    assert search.ask(1, 1, T).payload.solutions == tuple((z.members, z.value) for z in alone.points[1:])
+
+
+def test_subsets_from_elsewhere_are_in_the_first_snapshot_unless_they_depend() -> None:
+    search = begun(OBJECTIVES["one target"], RULES["poss"])
+    assert search.offer((1, 0))
+    assert search.ask(1, 1, T).payload.solutions == (((0, 1), search.objective.value((0, 1))),)
+    twice = regression(X[:, [0, 0, 1]], Y)
+    assert not begun(twice, SliceRules(2, SEED)).offer((0, 1))
+
+
+@pytest.mark.parametrize("name", ["poss", "pposs"])
+def test_the_method_runs_slices_where_they_are_asked_for(name) -> None:
+    method = METHODS[name]
+    options = {"iterations": T, "exchange_every": 0, "warm_start": "none"}
+    sliced = method.run(
+        SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(slices=4, slice_iterations=96, **options))
+    )
+    rules = SliceRules(K, SEED, processors=32 if name == "pposs" else 0)
+    found = calm(SlicedSearch(OBJECTIVES["Y = X"], rules, SliceSize(4, 96), STOP))
+    assert sliced.front == found.front()
+    assert sliced.counts["slices"] == -(-found.limit // 96)
+    plain = method.run(SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(**options)))
+    sequential = PpossRounds(OBJECTIVES["Y = X"], K, seed=SEED, processors=32) if name == "pposs" else None
+    sequential = sequential or Poss(OBJECTIVES["Y = X"], K, seed=SEED)
+    sequential.advance(T)
+    assert plain.front == sequential.front()
+
+
+class TestTheDivision:
+    def test_a_short_search_is_sequential(self) -> None:
+        each = iteration_seconds(60, 8, 1, 1000)
+        assert automatic_size(20_000, each).slices == 1
+        assert automatic_size(10**12, each, seconds=LEAST_SECONDS / 2).slices == 1
+
+    def test_the_longer_the_search_the_more_slices_at_a_time(self) -> None:
+        each = iteration_seconds(2500, 50, 1, 1000)
+        sizes = [automatic_size(10**power, each).slices for power in range(5, 11)]
+        assert sizes == sorted(sizes)
+        assert sizes[0] == 1
+        assert sizes[-1] == MOST_SLICES
+
+    def test_the_cost_model_is_within_a_factor_of_two_of_what_was_measured(self) -> None:
+        """Microseconds on one core, with and without an exchange search every 1000 iterations."""
+        measured = [
+            (60, 8, 1, 0.06, 0.08), (500, 8, 1, 0.06, 0.09), (500, 20, 1, 0.14, 0.35), (2500, 20, 1, 0.19, 1.04),
+            (2500, 50, 1, 0.63, 6.13), (500, 20, 0, 0.19, 0.65), (2500, 50, 0, 0.98, 21.4), (2500, 20, 5, 0.38, 1.64),
+        ]  # fmt: skip
+        for n, k, targets, alone, exchanging in measured:
+            assert 0.5 < 1e6 * iteration_seconds(n, k, targets, 0) / alone < 2.0
+            assert 0.5 < 1e6 * iteration_seconds(n, k, targets, 1000) / exchanging < 2.0
+
+    def test_a_criterion_has_at_least_a_hundred_iterations_for_each_at_a_time(self) -> None:
+        assert evaluations_at_a_time(880) == 8
+        assert evaluations_at_a_time(10) == 1
+        assert evaluations_at_a_time(10**6) == 128
