@@ -45,6 +45,8 @@ class ValidatedRequest:
         Ascending 0-based columns that are always or never chosen.
     requirements : Requirements
         What the method needs for this request.
+    summary : ProblemSummary
+        The numbers of the problem.
     criterion : callable, optional
         The user's criterion.
     held_out : Dataset, optional
@@ -57,8 +59,6 @@ class ValidatedRequest:
         The parts of the rows whose Gram matrices the pass sums.
     groups : ColumnGroups, optional
         The groups of columns that are chosen together.
-    summary : ProblemSummary
-        The numbers of the problem.
     """
 
     request: SelectionRequest

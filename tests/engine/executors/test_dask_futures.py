@@ -21,11 +21,16 @@ from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
 from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions
+from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.journal import Journal
 from dsel.search.parallel.synchronous import Pposs
-from dsel.search.parallel.worker_tasks import RunSlices
+from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
+from dsel.search.slices.criterion import OverlappingPoss
+from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from dsel.search.slices.search import SlicedSearch
+from dsel.search.slices.size import SliceSize
 from tests.engine.executors.cases import (
+    COLUMNS,
     LoggedCriterion,
     T,
     hangs_once,
@@ -157,6 +162,33 @@ class TestWorkers:
         assert killed
         repeated = len(criterion.calls()) - len(set(criterion.calls()))
         assert repeated <= len(killed) * 2 * 16  # two tasks of at most a round for each worker that died
+
+    @pytest.mark.parametrize("kind", ["slices", "evaluations"])
+    def test_a_worker_killed_under_its_task_changes_nothing(self, client, tmp_path, kind) -> None:
+        stop = Stop(iterations=2_000_000 if kind == "slices" else 300)
+        criterion = LoggedCriterion(tmp_path / "calls", 0.01)
+        work = EvaluateSubsets(criterion, None, COLUMNS)
+        if kind == "slices":
+            objective, rules = regression(*random_data(7, m=80, n=25)), SliceRules(4, 2, exchange_every=1000)
+            work = RunSnapshotSlices(save_objective(objective, tmp_path), rules)
+
+        def begun() -> SlicedSearch | OverlappingPoss:
+            if kind == "slices":
+                return SlicedSearch(objective, rules, SliceSize(4, 100_000), stop)
+            return OverlappingPoss(N_COLUMNS, K, slices=8, stop=stop, seed=3)
+
+        calm, search, killed = begun(), begun(), []
+        Dispatcher(calm, SerialExecutor(work), stop).run()
+        pids = list(client.run(os.getpid).values())
+
+        def kill(search) -> None:
+            if not killed and 3 * search.iteration > stop.iterations:
+                killed.append(os.kill(pids[0], signal.SIGKILL))
+
+        Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), stop).run(kill)
+        assert killed
+        assert (search.archived, search.trace, search.counts()) == (calm.archived, calm.trace, calm.counts())
+        client.wait_for_workers(2)
 
     def test_workers_may_join_and_leave(self, client, tmp_path) -> None:
         seen = set()
