@@ -64,7 +64,7 @@ def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
 
 def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
     done = []
-    monkeypatch.setattr(pposs_asy, "load_pareto_kernels", lambda _: True)
+    monkeypatch.setattr(pposs_asy, "load_pareto_kernels", lambda *_: True)
     monkeypatch.setattr(SliceRunner, "run", lambda _, part: done.append((part.start, part.stop)) or ())
     objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
     options = METHODS["pposs-asy"].options(iterations=100)

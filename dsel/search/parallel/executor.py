@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dsel.errors import DselError
@@ -23,7 +23,7 @@ class Slice:
     start: int
     stop: int
     solutions: tuple[tuple[Subset, float], ...]
-    target: float | None = None
+    target: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

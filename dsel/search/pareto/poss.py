@@ -23,9 +23,6 @@ class PossOptions(SliceOptions):
     `warm_start` and `exchange_every` cannot be combined with a custom criterion or isolation function.
     """
 
-    def conflict(self, criterion: bool) -> str:
-        return self.conflict_of_workers(criterion) or super().conflict(criterion)
-
     def conflict_with_groups(self) -> str:
         extras = self._asked_extras()
         return f"{extras} cannot be used for groups of columns" if extras else super().conflict_with_groups()

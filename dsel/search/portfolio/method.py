@@ -30,9 +30,10 @@ from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.on_workers import objective_for_workers
-from dsel.search.pareto.archive_memory import check_tables, first_slots
+from dsel.search.pareto.archive_memory import check_tables, first_slots, table_bytes
 from dsel.search.pareto.search import load_pareto_kernels
 from dsel.search.pareto.warm_start import path_size
+from dsel.search.placement import NO_CLUSTER, Placement, Site
 from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
 
@@ -89,6 +90,17 @@ def requirements(problem: ProblemSummary, options: PortfolioOptions) -> Requirem
     if 0 < k <= free:
         check_tables(free, 0, k, first_slots(k), options.memory)
     return Requirements(table_slots=first_slots(problem.k), seconds=options.seconds)
+
+
+def place(problem: ProblemSummary, options: PortfolioOptions, site: Site) -> Placement:
+    """Return where the searches of the portfolio run."""
+    if not site.cluster:
+        return Placement(why=NO_CLUSTER)
+    if not site.has_gram:
+        return Placement(why="the rows of a wide matrix are in this process")
+    n = problem.n - problem.included - problem.excluded
+    k = max(min(problem.k - problem.included, n), 1)
+    return Placement("workers", "several searches in steps", tables=table_bytes(n, 0, k, first_slots(k)))
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -233,6 +245,6 @@ METHOD = Method(
     options=PortfolioOptions,
     requirements=requirements,
     resumable=True,
-    on_workers=True,
+    place=place,
     every_size=True,
 )

@@ -152,7 +152,7 @@ class SlicedSearch:
         start, stop = q * self.size.iterations, min((q + 1) * self.size.iterations, self.limit)
         if not self._snapshots:  # the first slices all start from the archive as it was offered
             self._snapshots = dict.fromkeys(range(self.size.slices), self._solutions())
-        return Slice(start, stop, self._snapshots[q], self.stop.target)
+        return Slice(start, stop, self._snapshots[q], target=self.stop.target)
 
     def _solutions(self) -> Solutions:
         return tuple((z.members, z.value) for z in self.archive.points[1:])
