@@ -1,4 +1,4 @@
-"""Recompute a table of a paper and compare it with the published one: python -m pipelines.papers TABLE."""
+"""Recompute the tables and figures of the papers, and compare them: python -m pipelines.papers all."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
+from pipelines.papers.contents import PAPERS
 from pipelines.papers.greedy_rls import curves as greedy_rls_curves
 from pipelines.papers.greedy_rls import mnist5_all
 from pipelines.papers.heuristic_search import tables as heuristic_tables
 from pipelines.papers.pocss import table_1 as pocss_table_1
 from pipelines.papers.poss import optima as poss_optima
 from pipelines.papers.poss import table_2 as poss_table_2
+from pipelines.papers.report.document import Document
+from pipelines.papers.report.saved import make_parts
+from pipelines.papers.report.settings import Settings
+from pipelines.papers.report.write import write
+from pipelines.table import json_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -23,8 +29,33 @@ Processes = Annotated[int, typer.Option(min=1, help="Number of processes, one BL
 def _known(only: list[str] | None, names: list[str]) -> list[str]:
     for name in only or []:
         if name not in names:
-            raise typer.BadParameter(f"{name} is not in this table: {', '.join(names)}.")
+            raise typer.BadParameter(f"{name} is not here. Known: {', '.join(names)}.")
     return only or []
+
+
+@app.command("all")
+def everything(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the report and its saved parts.")] = Path("papers"),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Make this part again and leave the others. Repeat for several.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few runs and small data, to see that it works.")] = False,
+    processes: Processes = 2,
+) -> None:
+    """Write one report of all papers. A part that is already saved in the folder is not made again."""
+    parts = [part for paper in PAPERS for part in paper.parts]
+    settings = Settings(folder, quick, processes)
+    again = _known(only, [part.name for part in parts])
+    made = make_parts(parts, settings, again, lambda line: print(line, flush=True))
+    document = Document.of(PAPERS, made, quick)
+    html, markdown = write(document, folder)
+    print(f"{html}\n{markdown}")
+    confirmed, claims = document.claims
+    failed = [name for name, part in made.items() if part.content is None]
+    figures = {"parts": len(made), "failed": failed, **document.counts, "claims": claims, "confirmed": confirmed}
+    print(json_line({**figures, "seconds": document.seconds}))
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command("poss-table-2")

@@ -59,14 +59,14 @@ def test_a_fold_that_was_saved_is_not_computed_again(tmp_path: Path, monkeypatch
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 5))
     monkeypatch.setattr(greedy_rls_curves, "problem", lambda name: (X, np.where(X[:, :1] > 0, 1.0, -1.0)))
-    first = greedy_rls_curves._saved_fold(("sonar", 2, None, 0, tmp_path))
+    first = greedy_rls_curves.saved_fold(("sonar", 2, None, 0, tmp_path))
     assert first.test.size == 5
     monkeypatch.setattr(greedy_rls_curves, "fold_curves", None)
-    again = greedy_rls_curves._saved_fold(("sonar", 2, None, 0, tmp_path))
+    again = greedy_rls_curves.saved_fold(("sonar", 2, None, 0, tmp_path))
     assert again.loo.tolist() == first.loo.tolist()
     assert again.lam == first.lam
     with pytest.raises(TypeError):  # another number of features is another fold
-        greedy_rls_curves._saved_fold(("sonar", 2, 3, 0, tmp_path))
+        greedy_rls_curves.saved_fold(("sonar", 2, 3, 0, tmp_path))
 
 
 def test_the_least_number_of_features_as_accurate_as_all() -> None:

@@ -79,7 +79,7 @@ def run(names: list[str], folds: int, most: int | None, processes: int, folder: 
             print(missing(SETS[name][0]))
             continue
         tasks = [(name, fold, most, seed, folder / "folds") for fold in range(folds)]
-        each = map_processes(_saved_fold, tasks, processes)
+        each = map_processes(saved_fold, tasks, processes)
         found[name] = mean_curves(each)
         _draw(name, found[name], folder)
         lines.append(findings(name, found[name], optimism_error(each)))
@@ -167,7 +167,7 @@ def stratified(y: Floats, folds: int, seed: int) -> Ints:
     return fold
 
 
-def _saved_fold(task: tuple[str, int, int | None, int, Path]) -> Curves:
+def saved_fold(task: tuple[str, int, int | None, int, Path]) -> Curves:
     """Return the curves of one fold, from its file if it exists."""
     name, number, most, seed, folder = task
     path = folder / f"{name}-fold-{number}-seed-{seed}-most-{most or 'all'}.npz"

@@ -147,7 +147,7 @@ def other_methods(problem: Case, seconds: float) -> dict[str, float | None]:
 
     if problem.Y.shape[1] > 1:
         return {"SOMP": error(omp), "ISOLS": error(forward)}
-    poss = Poss(objective, k)
+    poss = Poss(objective, k, exchange_every=0)
     poss.advance(paper_iterations(k, objective.n))
     return {
         "Forward": error(forward), "Backward": error(backward), "Leaps": _leaps(objective, k, seconds),
@@ -162,12 +162,12 @@ def one_row(name: str, k: int, seconds: float, proof_seconds: float) -> dict[str
         return None
     certificate = optimum(problem, proof_seconds)
     row: dict[str, Any] = {"data": name, "k": k, "optimum": certificate.as_dict()}
-    row["search"] = {_label(gamma): best_first(problem, gamma, seconds) for gamma in PAPER[name, k]}
+    row["search"] = {label(gamma): best_first(problem, gamma, seconds) for gamma in PAPER[name, k]}
     row["compared"] = other_methods(problem, proof_seconds)
     return row
 
 
-def _label(gamma: float) -> str:
+def label(gamma: float) -> str:
     if gamma == 0.0:
         return "f=l"
     return "f=u" if math.isinf(gamma) else f"f=l+{'' if gamma == 1.0 else f'{gamma:g}'}u"
@@ -263,9 +263,9 @@ def _print_row(row: dict[str, Any]) -> None:
     note = f"{state}, {best['nodes']:,} nodes"
     lines = [["optimum", _number(best["value"]), f"{best['relative_gap']:.3f}", "", "", note]]
     for gamma, paper in PAPER[row["data"], row["k"]].items():
-        found = row["search"][_label(gamma)]
+        found = row["search"][label(gamma)]
         theirs = ("-", "-") if paper is None else (_number(paper[0]), "" if paper[1] is None else f"{paper[1]:.3f}")
-        lines.append([_label(gamma), _number(found["error"]), f"{found['bound']:.3f}", *theirs, _nodes(found)])
+        lines.append([label(gamma), _number(found["error"]), f"{found['bound']:.3f}", *theirs, _nodes(found)])
     theirs_too = PAPER_COMPARED[row["data"], row["k"]]
     for (method, error), paper_error in zip(row["compared"].items(), theirs_too, strict=True):
         mine = "-" if error is None else _number(error)

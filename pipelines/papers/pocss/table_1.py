@@ -27,18 +27,18 @@ K = 50
 RUNS_IN_PAPER = 10
 
 
-def pocss(objective: DenseObjective, seed: int) -> float:
-    """Return f of the best subset after the paper's number of iterations."""
-    search = Poss(objective, K, seed=seed)
-    search.advance(paper_iterations(K, objective.n))
+def pocss(objective: DenseObjective, k: int, seed: int) -> float:
+    """Return f of the best subset after the paper's number of iterations, without exchange searches."""
+    search = Poss(objective, k, seed=seed, exchange_every=0)
+    search.advance(paper_iterations(k, objective.n))
     return search.best_value
 
 
-METHODS: dict[str, Callable[[DenseObjective, int], float]] = {
-    "Two-stage": lambda objective, seed: two_stage(objective, K, seed).best(K).value,
-    "ApproxSVD": lambda objective, seed: approx_svd(objective, K).best(K).value,
-    "Greedy": lambda objective, seed: forward(objective, K).best(K).value,
-    "IterFS": lambda objective, seed: exchange(objective, K, seed).best(K).value,
+METHODS: dict[str, Callable[[DenseObjective, int, int], float]] = {
+    "Two-stage": lambda objective, k, seed: two_stage(objective, k, seed).best(k).value,
+    "ApproxSVD": lambda objective, k, seed: approx_svd(objective, k).best(k).value,
+    "Greedy": lambda objective, k, seed: forward(objective, k).best(k).value,
+    "IterFS": lambda objective, k, seed: exchange(objective, k, seed).best(k).value,
     "POCSS": pocss,
 }
 #: Methods whose result depends on the seed.
@@ -85,14 +85,18 @@ def prepared(name: str) -> Floats | None:
     return unit_columns(between_minus_one_and_one(X) if name == "sonar" else X)
 
 
-def one_run(task: tuple[str, str, int]) -> float:
-    """Return the error ratio of one run; task: (data set, method, seed)."""
-    name, method, seed = task
+def one_run(task: tuple[str, str, int, int]) -> float:
+    """Return the error ratio of one run; task: (data set, method, k, seed)."""
+    name, method, k, seed = task
     X = prepared(name)
     assert X is not None
     objective = self_expression(X)
-    rest = float(np.linalg.eigvalsh(objective.K)[: objective.n - K].sum())
-    return METHODS[method](objective, seed) / rest
+    return METHODS[method](objective, k, seed) / least_error(objective, k)
+
+
+def least_error(objective: DenseObjective, k: int) -> float:
+    """Return ||A - A_k||^2."""
+    return float(np.linalg.eigvalsh(objective.K)[: objective.n - k].sum())
 
 
 def compare(name: str, method: str, runs: list[float]) -> dict[str, Any]:
@@ -119,11 +123,13 @@ def run(runs: int, only: Sequence[str], processes: int) -> None:
     start = time.monotonic()
     rows: list[dict[str, Any]] = []
     names = [name for name in only or PAPER if _present(name)]
-    plan = [(name, method, s) for name in names for method in METHODS for s in range(runs if method in RANDOM else 1)]
+    plan = [
+        (name, method, K, s) for name in names for method in METHODS for s in range(runs if method in RANDOM else 1)
+    ]
     ratios = map_processes(one_run, plan, processes)
     for name in names:
         for method in ORDER:
-            mine = [r for r, (data, used, _) in zip(ratios, plan, strict=True) if (data, used) == (name, method)]
+            mine = [r for r, (data, used, _, _) in zip(ratios, plan, strict=True) if (data, used) == (name, method)]
             if mine:
                 rows.append(compare(name, method, mine))
             else:

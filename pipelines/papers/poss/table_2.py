@@ -20,9 +20,10 @@ from dsel.search.greedy.omp import omp
 from dsel.search.greedy.rfe import rfe
 from dsel.search.outcome import SearchOutcome
 from dsel.search.pareto.search import Poss, paper_iterations
-from pipelines.papers.datasets import load, missing
+from pipelines.papers.datasets import missing
 from pipelines.papers.poss import penalized
-from pipelines.papers.preprocess import regression, standardized
+from pipelines.papers.poss.halves import rows_and_target, training_half
+from pipelines.papers.preprocess import regression
 from pipelines.processes import map_processes
 from pipelines.table import json_line, text_table
 
@@ -70,31 +71,22 @@ PAPER: dict[str, dict[str, tuple[float, float]]] = {
 }  # fmt: skip
 
 
-def rows_and_target(name: str) -> tuple[Floats, Floats] | None:
-    """Return X (m, n) and y (m, 1) with the paper's rows: all 367 of eunite2001, the first 5822 of coil2000."""
-    arrays = load(name)
-    if arrays is None:
-        return None
-    X, y = arrays["X"], arrays["Y"][:, :1]
-    if name == "eunite2001":
-        X, y = np.vstack([X, arrays["X_test"]]), np.vstack([y, arrays["Y_test"][:, :1]])
-    return (X[:5822], y[:5822]) if name == "coil2000" else (X, y)
-
-
 def one_split(task: tuple[str, int, int]) -> dict[str, float]:
     """Return R^2 of every method on the training half of one split; task: (data set, split, seed)."""
+    return greedy_split(task, PENALISED)
+
+
+def greedy_split(task: tuple[str, int, int], penalised: Sequence[str] = ()) -> dict[str, float]:
+    """Return R^2 of the searches, and of those of the penalized methods that are installed."""
     name, split, seed = task
-    data = rows_and_target(name)
-    assert data is not None
-    half = np.random.default_rng([seed, split]).permutation(data[0].shape[0])[: data[0].shape[0] // 2]
-    X, y = standardized(data[0][half]), standardized(data[1][half])
+    X, y = training_half(name, split, seed)
     objective = regression(X, y)
     k = min(K, objective.n)
-    search = Poss(objective, k, seed=split)
+    search = Poss(objective, k, seed=split, exchange_every=0)
     search.advance(paper_iterations(k, objective.n))
     errors = {"POSS": search.best_value}
     errors |= {method: find(objective, k).best(k).value for method, find in GREEDY.items()}
-    for method in filter(penalized.installed, PENALISED):
+    for method in filter(penalized.installed, penalised):
         errors[method] = objective.value(penalized.last_support(method, X, y.ravel(), k))
     return {method: 1.0 - f / objective.c for method, f in errors.items()}
 
