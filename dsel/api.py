@@ -71,6 +71,7 @@ def select(
         One of
 
         - ``"poss"``: Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X),
+        - ``"portfolio"``: several searches that share what they find, for a given time, and a proof,
         - ``"pposs"``, ``"pposs-asy"``: the same on workers, reproducible or without waiting,
         - ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"rfe"``, ``"exchange"``: greedy methods,
         - ``"greedy-rls"``, ``"kfold"``: greedy, by the leave-one-out or K-fold error of ridge regression,
@@ -95,7 +96,8 @@ def select(
         "exchange": after the search, replace one column by a better one until none helps. The answer and the best
         subsets of smaller sizes never get worse. Not for methods that use rows, nor with a criterion.
     seed : int
-        The seed of all random numbers. The same seed gives the same selection, except for ``"pposs-asy"``.
+        The seed of all random numbers. The same seed gives the same selection, except for ``"pposs-asy"`` and limits
+        of time.
     missing : {"refuse", "mean"}
         Refuse missing values in X (NaN or masked), or replace them by the mean of their column.
     targets : sequence of str or int, optional
