@@ -30,7 +30,7 @@ def warm(methods: Sequence[str] = ()) -> list[str]:
     Parameters
     ----------
     methods : sequence of str, optional
-        Names of methods. By default, all of them and the proof of a certificate.
+        Names of methods. By default, all that need no extra, and the proof of a certificate.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def warm(methods: Sequence[str] = ()) -> list[str]:
     Each method selects from tiny random data, with one target, with several, and without. The compiled code is for
     processors like this machine's.
     """
-    names = [find_method(name).name for name in methods] or list(METHODS)
+    names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
         load_kernels(run_pareto, run_rounds, look_ahead, merge_external, begin, explore, *DELETION_KERNELS)
         Proof.begin(_objective(), _CHOSEN).run(nodes=10)

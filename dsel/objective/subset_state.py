@@ -82,6 +82,10 @@ class SubsetState:
         """Return (n,) |x_j' R|^2, R the residuals of the targets on S: the criterion of OMP; 0 for members."""
         return np.where(self._outside(), np.maximum(self._neighbours[layout.MOMENT], 0.0), 0.0)
 
+    def residual_norms(self) -> Floats:
+        """Return (n,) the squared norm of what S leaves of each column; 0 for members and columns that depend on S."""
+        return np.where(self.insertable(), self._neighbours[layout.TOLERANCE], 0.0)
+
     def insert(self, j: int) -> bool:
         """Insert column j; return False and do nothing if S depends on it or it on S. Errors: OptionError."""
         if not self._outside()[j]:

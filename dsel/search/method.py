@@ -242,6 +242,8 @@ class Method:
         One run for k columns finds a subset of each size up to k. For ``k="auto"``, other methods run for each size.
     takes_groups : bool
         The method can choose groups of columns.
+    extra : str
+        The extra of dsel with the packages that the method needs.
 
     Examples
     --------
@@ -266,3 +268,4 @@ class Method:
     uses_rows: bool = False
     every_size: bool = False
     takes_groups: bool = False
+    extra: str = ""

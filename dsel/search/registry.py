@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
+from dsel.search.exact import exhaustive
 from dsel.search.exact.astar import method as astar
 from dsel.search.exact.branch_and_bound import method as branch_and_bound
 from dsel.search.greedy import (
@@ -15,13 +16,17 @@ from dsel.search.greedy import (
     forward,
     greedy_rls,
     kfold,
+    leverage,
     omp,
+    pivoted_qr,
+    random_subset,
     rfe,
     two_stage,
 )
 from dsel.search.method import Method
 from dsel.search.parallel import pposs, pposs_asy
 from dsel.search.pareto import poss
+from dsel.search.penalized import lasso, mcp, scad
 from dsel.search.portfolio import method as portfolio
 
 #: The entry-point group in which a package lists its methods.
@@ -29,7 +34,8 @@ GROUP = "dsel.methods"
 
 _MODULES = (
     poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, exchange, branch_and_bound, astar,
-    greedy_rls, kfold, two_stage, approx_svd, portfolio,
+    greedy_rls, kfold, two_stage, approx_svd, leverage, pivoted_qr, random_subset, lasso, mcp, scad,
+    exhaustive, portfolio,
 )  # fmt: skip
 
 
@@ -38,15 +44,13 @@ METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for
 
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {
-    "lasso": "dsel chooses subsets instead of shrinking coefficients: 'poss', or 'forward' for a first look.",
-    "elasticnet": "dsel chooses subsets instead of shrinking coefficients: 'poss' with a ridge penalty lam.",
+    "elasticnet": "Use 'lasso' with a ridge penalty lam, or 'poss'.",
     "lars": "Use 'omp' or 'forward'.",
     "sfs": "Use 'forward' or 'backward'; 'kfold' for steps by the cross-validated error.",
     "stepwise": "Use 'forward', 'foba' or 'backward'; 'kfold' for steps by the cross-validated error.",
     "rfecv": "Use 'kfold' with direction='backward'.",
     "bnb": "Use 'branch-and-bound'.",
     "best-subset": "Use 'branch-and-bound', or 'poss' and then a certificate.",
-    "exhaustive": "Use 'branch-and-bound'.",
     "genetic": "Use 'poss'.",
     "mrmr": "Use 'poss' or 'omp'.",
 }
