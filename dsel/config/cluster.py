@@ -266,12 +266,19 @@ class KubernetesSection(_Made):
         As for kubectl.
     secrets : list of str
         Names of Secrets whose keys become environment variables of the pods, such as the credentials of a bucket.
+    image_pull_secrets : list of str
+        Names of Secrets with the credentials of the image's registry.
     claims : dict
-        PersistentVolumeClaims, and the path where each is mounted.
+        PersistentVolumeClaims, and the path where each is mounted, read-only.
     resources : dict
         Further requests and limits of a worker, next to the memory and CPUs that follow from `memory` and `threads`.
     node_selector : dict
         Labels of the nodes that the pods run on.
+    tolerations : list of dict
+        Taints of nodes that the pods tolerate, as in a pod: key, operator, value, effect.
+    idle_timeout : str or float
+        The operator deletes a cluster without a task for this time, where its driver was lost. A search in the driver
+        has no tasks: it must be shorter.
     scheduler_memory : str
         The memory limit of the scheduler.
     job_name, job_uid : str, optional
@@ -285,9 +292,12 @@ class KubernetesSection(_Made):
     namespace: str | None = None
     service_account: str | None = None
     secrets: list[str] = Field(default_factory=list)
+    image_pull_secrets: list[str] = Field(default_factory=list)
     claims: dict[str, str] = Field(default_factory=dict)
     resources: dict[str, dict[str, str]] = Field(default_factory=dict)
     node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: list[dict[str, str | int]] = Field(default_factory=list)
+    idle_timeout: Duration = "6h"
     scheduler_memory: _Bytes = "2GiB"
     job_name: _Expanded | None = None
     job_uid: _Expanded | None = None

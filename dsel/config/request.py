@@ -129,7 +129,8 @@ class SelectionRequest(BaseModel):
         The seed of all random numbers, 0 <= seed < 2^63.
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, or f(S, data), which is minimized in place of the squared
-        error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function.
+        error. It returns +inf for a subset that is not allowed. A job file names it as package.module:function. That is
+        code, which runs with the rights of the job.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

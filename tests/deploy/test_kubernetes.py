@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,12 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
 import dsel
 from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters.kubernetes import cluster_manifest
+from dsel.engine.metrics import _GAUGES
 from tests.deploy.programs import ROOT, commands, slow_reads
 from tests.stores import make_store, regression
 
@@ -28,7 +31,28 @@ pytest.importorskip("kopf")
 from tests.deploy.crds import problems  # noqa: E402
 
 DEPLOY = ROOT / "deploy" / "kubernetes"
-VARIANTS = ("job", "cronjob", "daskjob")
+VARIANTS = ("job", "cronjob", "daskjob", "ingest")
+COMPONENTS = ("registry", "nodes", "monitoring", "retention")
+#: What the manifests for the Prometheus operator use of its definitions.
+_NAMES = {"type": "object", "additionalProperties": {"type": "string"}}
+_RULE = {
+    "type": "object", "required": ["alert", "expr", "labels", "annotations"], "additionalProperties": False,
+    "properties": {"alert": {"pattern": "^Dsel[A-Za-z]+$"}, "expr": {"type": "string"},
+                   "for": {"pattern": "^[0-9]+[smh]$"},
+                   "labels": _NAMES, "annotations": _NAMES},
+}  # fmt: skip
+MONITORING: dict[str, Any] = {
+    "PodMonitor": {
+        "type": "object", "required": ["selector", "podMetricsEndpoints"], "additionalProperties": False,
+        "properties": {"selector": {"type": "object"}, "podMetricsEndpoints": {"type": "array", "items": {
+            "type": "object", "required": ["port"], "additionalProperties": False,
+            "properties": {"port": {"enum": ["http-dashboard"]}, "path": {"enum": ["/metrics"]}, "interval": {}},
+        }}},
+    },
+    "PrometheusRule": {"type": "object", "required": ["groups"], "properties": {"groups": {"type": "array", "items": {
+        "type": "object", "required": ["name", "rules"], "properties": {"rules": {"type": "array", "items": _RULE}},
+    }}}},
+}  # fmt: skip
 KUBECTL = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH')}")
 X, Y = regression(m=3000)
 SEARCH = {"iterations": 200_000}
@@ -47,6 +71,9 @@ def wrong(manifest: Any) -> list[str]:
     """What a current Kubernetes, with the operator's definitions, has against a manifest."""
     if manifest["apiVersion"].startswith("kubernetes.dask.org/"):
         return problems(manifest)
+    if manifest["kind"] in MONITORING:
+        found = jsonschema.Draft7Validator(MONITORING[manifest["kind"]]).iter_errors(manifest["spec"])
+        return [f"{'.'.join(map(str, e.absolute_path))}: {e.message}" for e in found]
     try:
         validator.validate(manifest, validator.latest_version(), strict=True)
     except (validator.ValidationError, validator.SchemaNotFoundError) as error:
@@ -70,13 +97,17 @@ def manifests(request: pytest.FixtureRequest) -> list[Any]:
 
 def test_every_manifest_passes_its_schema(manifests: list[Any]) -> None:
     assert {m["kind"]: wrong(m) for m in manifests if wrong(m)} == {}
-    assert {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "NetworkPolicy"} < {m["kind"] for m in manifests}
+    kinds = {m["kind"] for m in manifests}
+    assert {"ServiceAccount", "Role", "RoleBinding", "ConfigMap", "NetworkPolicy"} < kinds or "ingest" in str(manifests)
 
 
 def test_pods_have_few_rights_and_limits(manifests: list[Any]) -> None:
     pods = [pod for manifest in manifests for pod in pod_specs(manifest)]
     assert pods
-    for pod in [*pods, *pod_specs(cluster_manifest(SECTION, "c"))]:
+    made = cluster_manifest(SECTION, "c")
+    for pod in [*pods, *pod_specs(made)]:
+        writes = {m["mountPath"] for c in pod["containers"] for m in c["volumeMounts"] if not m.get("readOnly")}
+        assert writes <= {"/tmp", "/results"} or pod["containers"][0]["name"] == "ingest"
         assert pod["securityContext"]["runAsNonRoot"] is True
         for container in pod["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
@@ -108,7 +139,9 @@ def test_wrong_manifests_are_refused() -> None:
 SECTION = KubernetesSection(
     workers=3, memory="2GiB", threads=2, image="dsel:1", secrets=["bucket"], claims={"data": "/data"},
     environment={"MODE": "x"}, job_name="nightly", job_uid="u-1", service_account="reader",
-    resources={"limits": {"ephemeral-storage": "10Gi"}}, node_selector={"pool": "cpu"},
+    resources={"limits": {"ephemeral-storage": "10Gi"}}, node_selector={"pool": "cpu"}, idle_timeout="90m",
+    tolerations=[{"key": "pool", "operator": "Equal", "value": "cpu", "effect": "NoSchedule"}],
+    image_pull_secrets=["registry"],
 )  # fmt: skip
 
 
@@ -121,17 +154,24 @@ def test_the_cluster_that_a_driver_makes_passes_the_operators_schema() -> None:
     assert container["resources"]["limits"] == {"cpu": "2", "memory": "2304Mi", "ephemeral-storage": "10Gi"}
     assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
     assert manifest["metadata"]["ownerReferences"][0]["uid"] == "u-1"
+    assert manifest["spec"]["idleTimeout"] == 5400
+    for pod in pod_specs(manifest):
+        assert pod["imagePullSecrets"] == [{"name": "registry"}]
+        assert pod["tolerations"][0]["key"] == "pool"
 
 
 def installation(folder: Path, variant: str, job: dict[str, Any]) -> Path:
     """A copy of deploy/kubernetes with an operator's values."""
     shutil.copytree(DEPLOY, folder)
+    (folder / variant / "config").mkdir(exist_ok=True)
     (folder / variant / "config" / "job.yaml").write_text(yaml.safe_dump(job))
-    for name in (f"{variant}/kustomization.yaml", f"{variant}/config/cluster.yaml"):
+    for name in (f"{variant}/kustomization.yaml", f"{variant}/config/cluster.yaml", "values/values.env"):
         path = folder / name
-        text = path.read_text().replace("registry.example.org/dsel, newTag: 0.1.0", "here/dsel, newTag: 7.0.0")
-        text = text.replace("workers: 4", "workers: 2").replace("memory: 4GiB", "memory: 700MiB")
-        path.write_text(text.replace("replicas, value: 4", "replicas, value: 2").replace('"0 3 * * *"', '"5 4 * * 1"'))
+        if path.exists():
+            text = path.read_text().replace("workers: 4", "workers: 2").replace("memory: 4GiB", "memory: 700MiB")
+            text = text.replace("replicas, value: 4", "replicas, value: 2").replace("0 3 * * *", "5 4 * * 1")
+            text = text.replace("registry.example.org/dsel:0.1.0", "here/dsel:7.0.0").replace("172800", "3600")
+            path.write_text(text.replace("Etc/UTC", "Europe/Oslo").replace("CLAIM=dsel-data", "CLAIM=mine"))
     return folder / variant
 
 
@@ -141,7 +181,13 @@ def test_image_size_schedule_and_job_file_are_values(tmp_path: Path, variant: st
     by_kind = {m["kind"]: m for m in manifests}
     images = {c["image"] for m in manifests for pod in pod_specs(m) for c in pod["containers"]}
     assert images == {"here/dsel:7.0.0"}
-    config = by_kind["ConfigMap"]["data"]
+    claims = {v["persistentVolumeClaim"]["claimName"] for m in manifests for pod in pod_specs(m) for v in pod["volumes"]
+              if "persistentVolumeClaim" in v}  # fmt: skip
+    assert claims <= {"mine", "dsel-results"}
+    assert "'activeDeadlineSeconds': 3600" in str(manifests)
+    if variant == "ingest":
+        return
+    config = next(m["data"] for m in manifests if m["kind"] == "ConfigMap" and "job.yaml" in m["data"])
     assert yaml.safe_load(config["job.yaml"]) == {"store": "s3://bucket/data.zarr", "k": 3}
     assert "workers: 2" in config["cluster.yaml"]
     if variant == "daskjob":
@@ -151,6 +197,54 @@ def test_image_size_schedule_and_job_file_are_values(tmp_path: Path, variant: st
         assert {"name": "DSEL_IMAGE", "value": "here/dsel:7.0.0"} in container["env"]
     if variant == "cronjob":
         assert by_kind["CronJob"]["spec"]["schedule"] == "5 4 * * 1"
+        assert by_kind["CronJob"]["spec"]["timeZone"] == "Europe/Oslo"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_components_are_added_by_a_line(tmp_path: Path, variant: str) -> None:
+    folder = installation(tmp_path / "k", variant, {"store": "s3://bucket/data.zarr", "k": 3})
+    text = (folder / "kustomization.yaml").read_text()
+    listed = ", ".join(["../values", *(f"../components/{name}" for name in COMPONENTS)])
+    (folder / "kustomization.yaml").write_text(text.replace("components: [../values]", f"components: [{listed}]"))
+    manifests = rendered(folder)
+    assert {m["metadata"]["name"]: wrong(m) for m in manifests if wrong(m)} == {}
+    by_name = {(m["kind"], m["metadata"]["name"]): m for m in manifests}
+    for manifest in manifests:
+        for pod in pod_specs(manifest):
+            if manifest["metadata"]["name"] != "dsel-retention":
+                assert pod["imagePullSecrets"] == [{"name": "dsel-registry"}]
+                assert pod["tolerations"][0]["value"] == pod["nodeSelector"]["dsel-pool"] == "batch"
+            assert all(container["image"] == "here/dsel:7.0.0" for container in pod["containers"])
+    policy = by_name["NetworkPolicy", "dsel-metrics"]["spec"]["ingress"][0]
+    assert policy["from"][0]["namespaceSelector"]["matchExpressions"][0]["values"] == ["monitoring"]
+    assert by_name["CronJob", "dsel-retention"]["spec"]["timeZone"] == "Europe/Oslo"
+
+
+def test_alerts_use_metrics_that_exist() -> None:
+    rules = yaml.safe_load((DEPLOY / "components" / "monitoring" / "alerts.yaml").read_text())
+    used = set(re.findall(r"\bdsel_\w+", str(rules["spec"]["groups"])))
+    assert used
+    assert used <= {name for name, _ in _GAUGES.values()}
+
+
+def test_retention_removes_old_results_alone(tmp_path: Path) -> None:
+    job = yaml.safe_load((DEPLOY / "components" / "retention" / "retention.yaml").read_text())
+    (container,) = next(pod_specs(job))["containers"]
+    for name in ("old", "new", "artefacts"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ("statistics" if name == "artefacts" else "job.json")).touch()
+    for path in (
+        *(tmp_path / "old").iterdir(),
+        tmp_path / "old",
+        *(tmp_path / "artefacts").iterdir(),
+        tmp_path / "artefacts",
+    ):
+        os.utime(path, (0, 0))
+    script = [word.replace("/results", str(tmp_path)) for word in container["args"]]
+    environment = {**os.environ, "KEEP_RESULTS_DAYS": "90"}
+    found = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=20)
+    assert found.returncode == 0, found.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "artefacts"}
 
 
 #: The names of the stand-in's services lead to this machine.
@@ -277,7 +371,8 @@ def test_on_a_stand_in_a_driver_makes_its_own_cluster_within_its_role(
     pod = by_kind["Job"]["spec"]["template"]  # the stand-in runs pods; the controller of Jobs is not in it
     labels = {"batch.kubernetes.io/job-name": "dsel-7", "batch.kubernetes.io/controller-uid": "uid-7"}
     pod = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "dsel-7-a", "labels": labels}}
-    cluster.create([by_kind["ConfigMap"], pod])
+    config = next(m for m in manifests if m["kind"] == "ConfigMap" and "job.yaml" in m["data"])
+    cluster.create([config, pod])
     cluster.wait_for(lambda: cluster.get("daskclusters")["items"])
     assert cluster.get("daskclusters")["items"][0]["metadata"]["name"] == "dsel-7"
     ended = cluster.wait_for(lambda: cluster.get("pod", "dsel-7-a")["status"]["phase"] in ("Succeeded", "Failed"))

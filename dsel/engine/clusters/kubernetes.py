@@ -11,6 +11,7 @@ from typing import Any
 from dask.utils import parse_bytes
 
 from dsel.config.cluster import KubernetesSection
+from dsel.config.types import parse_duration
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import RemoteCluster
 from dsel.engine.clusters.readiness import check_same_software, wait_for_workers
@@ -84,6 +85,7 @@ def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:
         "kind": "DaskCluster",
         "metadata": metadata,
         "spec": {
+            "idleTimeout": math.ceil(parse_duration(section.idle_timeout)),
             "worker": {"replicas": low, "spec": _pod(section, _worker(section))},
             "scheduler": {"spec": _pod(section, _scheduler(section)), "service": _service(name)},
         },
@@ -127,7 +129,7 @@ def _service(name: str) -> dict[str, Any]:
 
 def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any]:
     variables = {**dask_settings.worker_environment(), **section.environment}
-    mounts = [{"name": claim, "mountPath": path} for claim, path in section.claims.items()]
+    mounts = [{"name": claim, "mountPath": path, "readOnly": True} for claim, path in section.claims.items()]
     container = {
         **container,
         "image": section.image,
@@ -138,7 +140,9 @@ def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         },
     }  # fmt: skip
-    claims = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in section.claims]
+    claims = [
+        {"name": claim, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}} for claim in section.claims
+    ]
     pod: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -149,4 +153,8 @@ def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any
         pod["serviceAccountName"] = section.service_account
     if section.node_selector:
         pod["nodeSelector"] = section.node_selector
+    if section.tolerations:
+        pod["tolerations"] = section.tolerations
+    if section.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in section.image_pull_secrets]
     return pod

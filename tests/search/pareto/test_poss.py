@@ -449,7 +449,7 @@ def test_the_seed_must_be_in_range(seed: int) -> None:
 
 
 def test_tables_that_do_not_fit_are_refused_with_their_size() -> None:
-    with pytest.raises(CapacityError, match=r"The archive's tables need .* GiB for 13 subsets of up to 9 of 16"):
+    with pytest.raises(CapacityError, match=r"The archive's tables need .* bytes for 13 subsets of up to 9 of 16"):
         Poss(problem(0, 1), 5, memory_limit=1000)
 
 
