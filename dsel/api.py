@@ -10,6 +10,7 @@ from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRe
 from dsel.config.size_rule import SizeCriterion, SizeRule
 from dsel.config.sketch import SketchRule, sketch_rule
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
 from dsel.errors import OptionError
@@ -46,6 +47,7 @@ def select(
     targets: Sequence[Column] | None = None,
     unsupervised: bool = False,
     sample_weight: Any = None,
+    rows: dict[str, Any] | None = None,
     criterion: Callable[..., float] | str | None = None,
     sketch: SketchRule | dict[str, Any] | None = None,
     progress: bool | None = None,
@@ -107,6 +109,10 @@ def select(
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows in every sum. For a store or a Dataset: the name of a variable, by default ``weight``
         where there is one, or False for no weights.
+    rows : dict, optional
+        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for the
+        last fifth of the rows, ``{"first": ...}`` likewise, or ``{"time": ["2026-08-01", None]}`` for the rows between
+        two values of a variable over the samples (from the first value on, up to but without the second).
     criterion : callable or str, optional
         A function f(S) of the ascending columns chosen, which is minimized in place of the squared error. With a second
         parameter it is called as f(S, data) with a `dsel.data.criterion_data.ColumnData`. It is called once for each
@@ -156,7 +162,8 @@ def select(
     request = _request(
         k=k, max_k=max_k, choose_k=choose_k, method=method, lam=lam, preprocess=preprocess, include=include,
         exclude=exclude, groups=groups, polish=polish, seed=seed, missing=missing, targets=targets,
-        unsupervised=unsupervised, sample_weight=sample_weight, criterion=criterion, sketch=sketch, **options,
+        unsupervised=unsupervised, sample_weight=sample_weight, rows=rows, criterion=criterion, sketch=sketch,
+        **options,
     )  # fmt: skip
     return select_from(_dataset(X, Y, request), request, progress=progress)
 
@@ -406,6 +413,7 @@ def _request(**arguments: Any) -> SelectionRequest:
 
 
 def _dataset(X: Any, Y: Any, request: SelectionRequest) -> Dataset:
-    return as_dataset(
+    dataset = as_dataset(
         X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
     )
+    return select_rows(dataset, request.rows)

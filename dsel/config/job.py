@@ -140,6 +140,7 @@ class JobFile(SelectionRequest):
         later = (
             "certify",
             "sample_weight",
+            "rows",
             "max_k",
             "choose_k",
             "groups",

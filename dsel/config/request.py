@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from dsel.config.row_window import RowWindow
 from dsel.config.size_rule import SizeRule, size_rule
 from dsel.config.sketch import SketchRule
 from dsel.config.types import Bool, Float, Int, first_error
@@ -108,6 +109,9 @@ class SelectionRequest(BaseModel):
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows; for a store or Dataset the name of a variable, by default `weight` where there is
         one, and False for none.
+    rows : dict, optional
+        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for a
+        share of the rows, ``{"first": ...}`` likewise, or ``{"time": [from, to]}`` by a variable over the samples.
     lam : float
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}
@@ -146,6 +150,7 @@ class SelectionRequest(BaseModel):
     lam: Float = Field(0.0, ge=0, allow_inf_nan=False)
     preprocess: Preprocess = "standardize"
     missing: Missing = "refuse"
+    rows: RowWindow = None
     include: Columns = ()
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None

@@ -77,6 +77,8 @@ class Dataset:
         Further labels of the features by name, of data in memory.
     window : str
         Which rows of the store these are, as they were asked for; empty for all.
+    first_row : int
+        The number in the store of the first of these rows.
     """
 
     name: str
@@ -98,17 +100,25 @@ class Dataset:
     tag: str = ""
     coordinates: dict[str, Labels] = field(default_factory=dict)
     window: str = ""
+    first_row: int = 0
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The rows of each append to the store, in order. Data that are not in a dense store have none."""
-        return self.store.segments if isinstance(self.store, Store) else ()
+        """The rows of each append to the store, in order. Data that are not in a dense store have none.
+
+        Of a segment that begins before the window or ends after it, it is the part inside.
+        """
+        found = self.store.segments if isinstance(self.store, Store) else ()
+        inside = (one.part(self.first_row, self.first_row + self.m) for one in found)
+        return tuple(one.moved(-self.first_row) for one in inside if one.rows > 0)
 
     @property
     def row_ranges(self) -> tuple[tuple[int, int], ...]:
         """The rows [start, stop) of each segment; all rows where there are none. Lists no files."""
-        found = segment_ranges(self.store.path) if isinstance(self.store, Store) else None
-        return ((0, self.m),) if found is None else found
+        found = None if self.store is None else segment_ranges(self.store.path)
+        first, last = self.first_row, self.first_row + self.m
+        inside = ((max(a, first) - first, min(b, last) - first) for a, b in found or ((first, last),))
+        return tuple((a, b) for a, b in inside if a < b)
 
     def rows(self, start: int, stop: int) -> tuple[Block, ...]:
         """Return the row blocks with rows [start, stop), the first and the last one cut."""
@@ -173,9 +183,10 @@ class Dataset:
 
     @property
     def _part_digest(self) -> str:
+        window = f"-rows:{self.first_row}:{self.first_row + self.m}" if self.window else ""
         if self.row_part is None:
-            return ""
-        return f"-{'held-out' if self.held_out else 'training'}:{json.dumps(self.row_part.key, sort_keys=True)}"
+            return window
+        return f"{window}-{'held-out' if self.held_out else 'training'}:{json.dumps(self.row_part.key, sort_keys=True)}"
 
     def _stored_fingerprint(self, store: Store | SparseStore) -> str:
         chosen = "" if self.target_columns is None else "-" + "-".join(map(str, self.target_columns.tolist()))

@@ -78,14 +78,15 @@ def _stored_groups(dataset: Dataset, name: str) -> NDArray[Any]:
             raise OptionError(
                 f"row_groups: {store.path} has no column {name!r} in obs.", f"It has {shorten(store.obs)}."
             )
-        return StoredArray(str(store.path), store.column(name, "row_groups").variable).read(0, dataset.m)
+        array = StoredArray(str(store.path), store.column(name, "row_groups").variable)
+        return array.read(dataset.first_row, dataset.first_row + dataset.m)
     if not isinstance(store, Store):
         raise OptionError(f"row_groups is {name!r}.", "For data in memory it is one label for each row.")
-    found = read_labels(store.path, name, dataset.m) if "/" not in name else None
+    found = read_labels(store.path, name, store.shape[0]) if "/" not in name else None
     if found is None:
         there = sorted(part for part in list_names(store.path) if "." not in part)
         raise OptionError(f"row_groups: {store.path} has no variable {name!r}.", f"It has {shorten(there)}.")
-    return found
+    return found[dataset.first_row : dataset.first_row + dataset.m]
 
 
 def _parts_of_groups(codes: Ints, parts: int, seed: int, repeats: int, held_out: float | None) -> NDArray[Any]:

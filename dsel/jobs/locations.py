@@ -8,6 +8,7 @@ from typing import Any
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import Dataset, as_dataset
+from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
 from dsel.passes.cross_validation.held_out import held_out_store
@@ -23,9 +24,10 @@ def job_dataset(job: JobFile) -> Dataset:
     MissingInputError, DataError, OptionError
         The store cannot be used, or has no such targets or weights.
     """
-    return as_dataset(
+    dataset = as_dataset(
         str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
     )
+    return select_rows(dataset, job.rows)
 
 
 def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:

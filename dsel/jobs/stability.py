@@ -8,6 +8,7 @@ from typing import Any
 from dsel.config.cluster import ClusterSection
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
+from dsel.data.row_window import select_rows
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.workers import engine_on
 from dsel.selection.context import RunContext
@@ -52,6 +53,7 @@ def stability_run(
     dataset = as_dataset(
         str(store), targets=request.targets, unsupervised=request.unsupervised, sample_weight=request.sample_weight
     )
+    dataset = select_rows(dataset, request.rows)
     reporter = reporter or Reporter.for_terminal()
     with engine_on(cluster, reporter, "stability") as engine:
         found = run_stability(dataset, request, RunContext(engine), **sampling)

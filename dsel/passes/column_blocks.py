@@ -281,14 +281,15 @@ def stored_cells(dataset: Dataset) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _StoredCell:
-    """A cell of a stored array, read where it is needed."""
+    """A cell of a stored array, read where it is needed. first_row: the row of the array that is row 0 of the data."""
 
     array: StoredArray
     cell: Cell
+    first_row: int
 
     def read(self) -> NDArray[Any]:
         c = self.cell
-        return self.array.read(c.start, c.stop, np.arange(c.left, c.right))
+        return self.array.read(self.first_row + c.start, self.first_row + c.stop, np.arange(c.left, c.right))
 
 
 @dataclass(frozen=True)
@@ -415,7 +416,7 @@ def _column_edges(dataset: Dataset) -> list[int]:
 
 def _part(dataset: Dataset, cell: Cell, block: Block) -> Any:
     if isinstance(block.x, StoredRows):
-        return _StoredCell(block.x.array, cell)
+        return _StoredCell(block.x.array, cell, dataset.first_row)
     if block.lazy or (cell.left, cell.right) == (0, dataset.n):
         return block.x
     return block.x[:, cell.left : cell.right]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
@@ -79,6 +79,18 @@ class Segment:
     def rows(self) -> int:
         """Return the number of rows."""
         return self.stop - self.start
+
+    def part(self, start: int, stop: int) -> Segment:
+        """Return the rows of this segment that are in [start, stop), known by their place in it."""
+        a, b = max(self.start, start), min(self.stop, stop)
+        if (a, b) == (self.start, self.stop):
+            return self
+        place = f"[{a - self.start}:{b - self.start}]"
+        return replace(self, start=a, stop=b, known={name: known + place for name, known in self.known.items()})
+
+    def moved(self, by: int) -> Segment:
+        """Return the same rows with other numbers."""
+        return replace(self, start=self.start + by, stop=self.stop + by)
 
     def fingerprint(self, *variables: str) -> str:
         """Return a digest that changes with the rows of these variables, by default of all that are known."""

@@ -1,0 +1,179 @@
+"""A window is the same as a store of its rows alone, and no row outside it is read."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+import xarray as xr
+import zarr
+
+import dsel
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.data.ingest import ingest_arrays
+from dsel.data.row_window import select_rows
+from dsel.errors import DataError, OptionError
+from dsel.passes.column_blocks import ColumnBlocks
+from dsel.passes.column_statistics import column_statistics
+from dsel.passes.gram import gram_statistics
+from dsel.passes.statistics_cache import StatisticsCache
+from tests.data.test_sparse import write
+from tests.stores import append_rows, count_reads, make_store, regression
+
+X, Y = regression(m=500)
+NIGHTS = [300, 320, 341, 400, 460, 500]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_store(tmp_path_factory.mktemp("window") / "s.zarr", X[:300], Y[:300], chunks=(20, 7))
+    for rows in NIGHTS[1:]:
+        append_rows(path, X[:rows], Y[:rows])
+    group = zarr.open_group(path)
+    minutes = np.arange(500) * 30
+    times = group.create_array("time", data=minutes, dimension_names=["sample"])
+    times.attrs.update({"units": "minutes since 2026-08-01", "calendar": "proleptic_gregorian"})
+    group.create_array("batch", data=np.arange(500) // 50, dimension_names=["sample"])
+    group.create_array("mixed", data=np.arange(500) % 50, dimension_names=["sample"])
+    named = group.create_array("day", shape=(500,), dtype="str", dimension_names=["sample"])
+    named[:] = np.array([f"2026-08-{1 + i // 48:02d}" for i in range(500)], dtype=object)
+    return path
+
+
+def rows_of(store: Path, rows: Any) -> tuple[int, int]:
+    window = SelectionRequest(k=1, rows=rows).rows
+    found = select_rows(as_dataset(str(store)), window)
+    return found.first_row, found.first_row + found.m
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ({"last": 1}, (460, 500)), ({"last": 3}, (341, 500)), ({"last": 6}, (0, 500)), ({"last": 90}, (0, 500)),
+        ({"first": 1}, (0, 300)), ({"first": 4}, (0, 400)), ({"first": 7}, (0, 500)),
+        ({"last": 0.2}, (400, 500)), ({"first": 0.2}, (0, 100)), ({"last": 0.001}, (499, 500)),
+        ({"batch": [4, 6]}, (200, 300)), ({"batch": [None, 1]}, (0, 50)), ({"batch": [8.5, None]}, (450, 500)),
+        ({"day": ["2026-08-02", "2026-08-03"]}, (48, 96)), ({"day": ["2026-08-09", None]}, (384, 500)),
+        ({"time": ["2026-08-02", None]}, (48, 500)), ({"time": [None, "2026-08-01T01:00:00Z"]}, (0, 2)),
+        ({"time": [date(2026, 8, 2), date(2026, 8, 3)]}, (48, 96)),
+    ],
+)  # fmt: skip
+def test_the_rows_of_a_window(store: Path, rows: Any, expected: tuple[int, int]) -> None:
+    assert rows_of(store, rows) == expected
+
+
+@pytest.mark.parametrize("method", ["poss", "forward", "greedy-rls", "kfold"])
+@pytest.mark.parametrize("rows", [{"last": 3}, {"batch": [1, 9]}])
+def test_a_selection_on_a_window_is_one_on_its_rows(store: Path, rows: Any, method: str) -> None:
+    options = {"iterations": 2000} if method == "poss" else {"lam": 1.0}
+    start, stop = rows_of(store, rows)
+    found = dsel.select(store, k=3, rows=rows, method=method, **options)  # type: ignore[arg-type]
+    expected = dsel.select(X[start:stop], Y[start:stop], k=3, method=method, **options)  # type: ignore[arg-type]
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-10)
+
+
+def test_column_blocks_have_windows_too(store: Path) -> None:
+    found = column_statistics(ColumnBlocks(select_rows(as_dataset(str(store)), {"batch": [1, 9]})))
+    expected = column_statistics(ColumnBlocks(as_dataset(X[50:450], Y[50:450])))
+    np.testing.assert_allclose(found.squared, expected.squared, rtol=1e-12)
+    np.testing.assert_allclose(found.B, expected.B, rtol=1e-10, atol=1e-10)
+
+
+def test_folds_of_groups_are_those_of_the_window(store: Path) -> None:
+    rule: Any = {"by": "folds", "row_groups": "mixed", "folds": 3}
+    found = dsel.select(store, k="auto", choose_k=rule, rows={"last": 0.4}, max_k=4, method="forward")
+    rule = {**rule, "row_groups": np.arange(500)[300:] % 50}
+    expected = dsel.select(X[300:], Y[300:], k="auto", choose_k=rule, max_k=4, method="forward")
+    assert found.indices == expected.indices
+
+
+def test_a_sparse_store_has_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsel.data.store.sparse.BLOCK_BYTES", 1000)
+    sparse = scipy.sparse.random(90, 12, density=0.3, random_state=0, format="csr")
+    y = np.asarray(sparse[:, [3]].todense()).ravel() + np.arange(90) / 90
+    path = write(tmp_path / "s.zarr", sparse, chunk=50, y=y)
+    found = dsel.select(path, k=2, rows={"last": 0.4}, method="forward", targets=["y"])
+    expected = dsel.select(sparse[54:], y[54:], k=2, method="forward")
+    assert found.indices == expected.indices
+    assert found.error == pytest.approx(expected.error, rel=1e-10)
+
+
+def test_a_rolling_window_reads_only_new_segments(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.zarr", X[:100], Y[:100], chunks=(20, 24))
+    cache = StatisticsCache(tmp_path / "artefacts")
+    for rows in (140, 180, 220, 260):
+        append_rows(path, X[:rows], Y[:rows])
+        data = select_rows(as_dataset(str(path)), {"last": 3})
+        count = count_reads()
+        found = gram_statistics(data, cache=cache)
+        read = sorted(int(key.split("/")[2]) for key in count if key.startswith("X/"))
+        assert read == ([0, 1, 2, 3, 4, 5, 6] if rows == 140 else [rows // 20 - 2, rows // 20 - 1])
+        np.testing.assert_array_equal(found.K, gram_statistics(data).K)
+        np.testing.assert_allclose(
+            found.K, gram_statistics(as_dataset(X[data.first_row : rows])).K, rtol=1e-11, atol=1e-9
+        )
+
+
+def test_a_window_and_all_rows_share_what_is_saved(store: Path, tmp_path: Path) -> None:
+    cache = StatisticsCache(tmp_path / "artefacts")
+    gram_statistics(as_dataset(str(store)), cache=cache)
+    count = count_reads()
+    gram_statistics(select_rows(as_dataset(str(store)), {"last": 4}), cache=cache)
+    assert not [key for key in count if key.startswith("X/")]
+
+
+def test_weights_and_fingerprints_are_those_of_the_window(tmp_path: Path) -> None:
+    w = np.linspace(0.5, 2.0, 500)
+    path = tmp_path / "s.zarr"
+    ingest_arrays(X, path, y=Y, weight=w, chunks=(20, 24))
+    found = dsel.select(path, k=3, rows={"last": 0.31}, method="forward")
+    expected = dsel.select(X[345:], Y[345:], k=3, sample_weight=w[345:], method="forward")
+    assert (found.indices, found.error) == (expected.indices, pytest.approx(expected.error, rel=1e-12))
+    whole = as_dataset(str(path))
+    prints = {whole.fingerprint, *(select_rows(whole, rows).fingerprint for rows in ({"last": 0.3}, {"last": 0.4}))}
+    assert len(prints) == 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"last": 0}, "at least 1 segment"), ({"last": 1.5}, "share of the rows"), ({"last": True}, "a number of"),
+        ({"last": 3, "first": 2}, "one key"), (90, "one key"), ({"time": "2026"}, "from, to"),
+        ({"time": [None, None]}, "one of the two ends"), ({"time": [1, "b"]}, "both ends"),
+        ({"time": [[1], None]}, "neither a number"),
+    ],
+)  # fmt: skip
+def test_a_window_that_makes_no_sense_is_refused(rows: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        SelectionRequest.of(k=1, rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"tim": [1, None]}, "no variable 'tim'. It has .*batch"), ({"X": [1, None]}, "shape"),
+        ({"batch": ["a", None]}, "numbers"),
+        ({"day": [3, None]}, "text"), ({"time": ["soon", None]}, "not a time"), ({"batch": [100, None]}, "no row"),
+    ],
+)  # fmt: skip
+def test_a_window_that_the_store_does_not_have_is_refused(store: Path, rows: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        dsel.select(store, k=1, rows=rows)
+
+
+def test_rows_out_of_order_are_refused(store: Path) -> None:
+    with pytest.raises(DataError, match="row 50 has 0 after 49"):
+        dsel.select(store, k=1, rows={"mixed": [3, None]})
+
+
+def test_data_in_memory_have_no_windows() -> None:
+    with pytest.raises(OptionError, match="not in a store"):
+        dsel.select(X, Y, k=1, rows={"last": 2})
+    with pytest.raises(OptionError, match="not in a store"):
+        dsel.select(xr.DataArray(X, dims=("sample", "feature")), Y, k=1, rows={"last": 2})
