@@ -129,6 +129,13 @@ class CriterionError(DselError):
     exit_code = 70
 
 
+class SelectionChanged(DselError):
+    """The selection differs from that of the previous run, and the command was asked to end so. It is saved."""
+
+    kind = "changed"
+    exit_code = 80
+
+
 class Interrupted(DselError):
     """A signal stopped the run after it wrote a checkpoint. Start the same job again; it continues."""
 

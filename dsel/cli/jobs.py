@@ -39,18 +39,29 @@ def run(
     k: K = None,
     max_k: MaxK = None,
     choose_k: ChooseK = None,
+    fail_on_change: Annotated[
+        bool,
+        typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one."),
+    ] = False,
     log_format: Log = LogFormat.text,
     json: Json = False,
 ) -> None:
-    """Run a job. An interrupted job continues; a finished one is not run again."""
+    """Run a job. An interrupted job continues; a finished one is not run again.
+
+    With out: {folder: runs} in the job file, each run on changed data gets its own folder.
+    """
+    from dsel.cli.history import require_no_change
     from dsel.config.job import read_job
+    from dsel.jobs.locations import out_folder
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import run_job
+    from dsel.storage.latest import resolve_run
     from dsel.storage.paths import as_path
 
     asked = read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k))
-    selection = run_job(asked, Reporter.for_terminal(log_format.value))
-    print_selection(selection, json, footer=f"Saved in {asked.out} (details in run.log)")
+    with require_no_change(asked, fail_on_change):
+        selection = run_job(asked, Reporter.for_terminal(log_format.value))
+        print_selection(selection, json, footer=f"Saved in {resolve_run(out_folder(asked))} (details in run.log)")
 
 
 @app.command(epilog=examples("dsel plan job.yaml", "dsel plan job.yaml --json"))

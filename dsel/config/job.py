@@ -67,6 +67,41 @@ class CertifySection(BaseModel):
         return parse_duration(self.time)
 
 
+class RunSeries(BaseModel):
+    """A folder with a folder for each run of a job that runs again and again.
+
+    Parameters
+    ----------
+    folder : Place
+        The folder of the runs. `latest` in it points to the last good one.
+    keep : int
+        How many good runs are kept. Older ones are removed after a good run.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: _Place
+    keep: Int = Field(30, ge=1)
+
+
+def _out(value: Any) -> AnyPath | RunSeries | None:
+    if value is None or isinstance(value, RunSeries):
+        return value
+    if not isinstance(value, dict):
+        return _place(value)
+    try:
+        return RunSeries.model_validate(value)
+    except ValidationError as error:
+        raise ValueError(first_error(error, RunSeries)) from None
+
+
+_Out = Annotated[
+    AnyPath | RunSeries | None,
+    PlainValidator(_out),
+    PlainSerializer(lambda out: out.model_dump(mode="json") if isinstance(out, RunSeries) else out and str(out)),
+]
+
+
 class JobFile(SelectionRequest):
     """A request, with the data, the workers and the result it is for. The keys of a job file are its fields.
 
@@ -78,8 +113,9 @@ class JobFile(SelectionRequest):
         A store made by `dsel ingest`, or any Zarr v3 group with X and perhaps Y.
     cluster : ClusterSection
         Where the passes over the data run; by default on local workers.
-    out : Place, optional
-        The folder of the result; by default the name of the job file with .result in place of its suffix.
+    out : Place or RunSeries, optional
+        The folder of the result; by default the name of the job file with .result in place of its suffix. Or
+        ``{folder: runs, keep: 30}`` for a job that runs again and again: each run gets a folder of its own there.
     artefacts : Place, optional
         A folder of statistics that later runs on the same data reuse; by default next to the store, or in `out` where
         that is in another bucket.
@@ -93,7 +129,7 @@ class JobFile(SelectionRequest):
 
     store: _Place
     cluster: ClusterSection = ClusterSection()
-    out: _Place | None = None
+    out: _Out = None
     artefacts: _Place | None = None
     checkpoint_seconds: Float = Field(30.0, gt=0)
     checkpoint_evaluations: Int | None = Field(None, ge=1)
@@ -196,7 +232,8 @@ def read_job(
     except ValidationError as error:
         raise OptionError(f"{path}: {first_error(error, JobFile, _OPTIONS)}") from error
     folder = path.absolute().parent
-    named = {name: getattr(job, name) for name in ("store", "artefacts", "out") if getattr(job, name)}
+    named = {name: getattr(job, name) for name in ("store", "artefacts", "out")}
+    named = {name: value for name, value in named.items() if isinstance(value, AnyPath)}
     resolved: dict[str, Any] = {name: _from_folder(folder, value) for name, value in named.items()}
     if isinstance(job.options.get("held_out"), str):  # a store, too
         held_out = _from_folder(folder, as_path(job.options["held_out"]))
@@ -208,6 +245,9 @@ def read_job(
     job = job.model_copy(update=resolved)
     if out is not None:
         job = job.model_copy(update={"out": out.absolute()})
+    if isinstance(job.out, RunSeries):
+        series = job.out.model_copy(update={"folder": _from_folder(folder, job.out.folder)})
+        job = job.model_copy(update={"out": series})
     if job.out is None:
         job = job.model_copy(update={"out": folder / f"{path.stem}.result"})
     return job

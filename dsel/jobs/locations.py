@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dsel.config.job import JobFile
+from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
 from dsel.passes.cross_validation.held_out import held_out_store
 from dsel.passes.statistics_cache import StatisticsCache
-from dsel.storage.paths import ObjectPath, is_inside
+from dsel.storage.paths import AnyPath, ObjectPath, is_inside
 
 
 def job_dataset(job: JobFile) -> Dataset:
@@ -30,9 +30,17 @@ def job_dataset(job: JobFile) -> Dataset:
     return select_rows(dataset, job.rows)
 
 
-def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
-    """Return everything that the result depends on: what was asked, and the fingerprints of the data."""
+def out_folder(job: JobFile) -> AnyPath:
+    """Return the folder of the result; of a job that runs again and again, that of all runs."""
+    assert job.out is not None
+    return job.out.folder if isinstance(job.out, RunSeries) else job.out
+
+
+def identity_of(job: JobFile, dataset: Dataset, previous: str | None = None) -> dict[str, Any]:
+    """Return everything that the result depends on: what was asked, the data's fingerprints, and the previous run."""
     identity = {"job": job.identity(), "fingerprint": dataset.fingerprint}
+    if previous is not None:
+        identity["previous"] = previous
     held_out = job.options.get("held_out")
     if job.choose_k is not None and held_out is None:
         held_out = job.choose_k.held_out
@@ -43,36 +51,37 @@ def identity_of(job: JobFile, dataset: Dataset) -> dict[str, Any]:
 
 def require_separate(job: JobFile) -> None:
     """Refuse a job that would write into the store that it reads, or to a file, with an OutputError."""
-    assert job.out is not None
-    for name, place in (("out", job.out), ("artefacts", job.artefacts)):
+    out = out_folder(job)
+    for name, place in (("out", out), ("artefacts", job.artefacts)):
         if place is not None and is_inside(place, job.store):
             raise OutputError(f"{name} ({place}) lies inside the store {job.store}.", "Choose a folder outside it.")
         if isinstance(place, Path):
             there = next((parent for parent in (place, *place.parents) if parent.exists()), place)
             if there.exists() and not there.is_dir():
                 raise OutputError(f"{name} ({place}) cannot be a folder: {there} is a file.", "Choose another place.")
-    if is_inside(job.store, job.out / "selection.zarr"):
-        raise OutputError(f"The result in {job.out} would replace the store {job.store}.", "Choose another out.")
+    if is_inside(job.store, out / "selection.zarr"):
+        raise OutputError(f"The result in {out} would replace the store {job.store}.", "Choose another out.")
 
 
 def statistics_cache(job: JobFile) -> StatisticsCache:
     """Return the cache of statistics: where the job says, else next to the store, else in `out`."""
-    assert job.out is not None
+    out = out_folder(job)
     if job.artefacts is not None:
         return StatisticsCache(job.artefacts)
     sibling = job.store.with_name(job.store.name + ".artefacts")
     if isinstance(sibling, ObjectPath):  # buckets of data are often read-only
         bucket = (sibling.scheme, sibling.bucket)
-        writable = isinstance(job.out, ObjectPath) and (job.out.scheme, job.out.bucket) == bucket
+        writable = isinstance(out, ObjectPath) and (out.scheme, out.bucket) == bucket
     else:
         writable = os.access(sibling if sibling.exists() else sibling.parent, os.W_OK)
-    return StatisticsCache(sibling if writable else job.out / "artefacts")
+    return StatisticsCache(sibling if writable else out / "artefacts")
 
 
 def scratch_folder(job: JobFile) -> Path | None:
     """Return the folder for a cache of rows, or None if there is none that the workers share."""
     shared = cluster_of(job.cluster).shares_files
-    return job.out / "cache" if shared and isinstance(job.out, Path) else None
+    out = out_folder(job)
+    return out / "cache" if shared and isinstance(out, Path) else None
 
 
 def isolated_cluster(job: JobFile) -> str:

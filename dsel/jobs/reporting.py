@@ -98,6 +98,7 @@ class Reporter:
         self._bars = bars
         self._task: Any = None
         self._stage = ""
+        self._showing = False
         self._last = 0.0
         self._start = 0.0
         self._saved: float | None = None
@@ -119,8 +120,12 @@ class Reporter:
     def showing(self) -> Iterator[None]:
         """Show the bars, or write the log lines of dsel to standard error, during the block.
 
-        Next to bars, only warnings and errors are written: the details go to the log file.
+        Next to bars, only warnings and errors are written: the details go to the log file. Within such a block another
+        one changes nothing.
         """
+        if self._showing:
+            yield
+            return
         if self._bars is None:
             handler = self._formatted(logging.StreamHandler())
         else:
@@ -128,6 +133,7 @@ class Reporter:
 
             handler = RichHandler(logging.WARNING, console=self._bars.console, show_path=False)
             handler.setFormatter(_Lines(self.run, "%(message)s"))
+        self._showing = True
         before = log.level, log.propagate
         log.setLevel(_level())
         log.propagate = False
@@ -139,6 +145,7 @@ class Reporter:
                 else:
                     yield
         finally:
+            self._showing = False
             log.setLevel(before[0])
             log.propagate = before[1]
 

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from typing import Any
 
 from dask.utils import format_bytes
 
-from dsel.config.job import JobFile
+from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
@@ -23,6 +24,7 @@ from dsel.jobs.locations import (
     identity_of,
     isolated_cluster,
     job_dataset,
+    out_folder,
     require_separate,
     scratch_folder,
     statistics_cache,
@@ -35,11 +37,16 @@ from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
+from dsel.selection.changes.compare import comparing, with_bound
+from dsel.selection.changes.describe import describe_changes
+from dsel.selection.changes.previous import PreviousRun
+from dsel.selection.changes.runs import is_series
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import plan_selection, run_selection
 from dsel.selection.render import describe_cost
 from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
+from dsel.storage.latest import resolve_run
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath
 
@@ -72,23 +79,43 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
     a fixed seed it ends with the same selection as an undisturbed run. The selection is saved before its proof begins,
     so that an interrupted or failed proof does not lose it. The same job then only continues the proof.
     """
-    assert job.out is not None
+    if isinstance(job.out, RunSeries):
+        from dsel.jobs.series.run import run_series  # it calls this module
+
+        return run_series(job, reporter)
     require_separate(job)
-    dataset = job_dataset(job)
-    plan = _plan(job, dataset, *cluster_of(job.cluster).promised())
+    return run_in_folder(job, reporter or Reporter.for_terminal(), job_dataset(job))
+
+
+def run_in_folder(
+    job: JobFile, reporter: Reporter, dataset: Dataset, previous: PreviousRun | None = None, *, in_series: bool = False
+) -> Selection:
+    """Run a job in its folder `job.out`, and compare its result with that of the previous run, if there is one.
+
+    in_series: whether a later run may be compared with this one.
+    """
+    folder, identity = (
+        RunFolder(out_folder(job)),
+        identity_of(job, dataset, None if previous is None else previous.name),
+    )
+    plan = _plan(job, dataset, identity, *cluster_of(job.cluster).promised())
     plan.require()
-    reporter, folder = reporter or Reporter.for_terminal(), RunFolder(job.out)
     reporter.expect(plan.iterations, plan.iteration_seconds)
+    compare = comparing(folder.path, previous) if in_series else None
+    start = () if previous is None else previous.subsets(dataset.features)
     with folder.hold(reporter) as (lock, interrupts):
-        identity = identity_of(job, dataset)
         saved = folder.finished(identity)
-        if saved is not None and _is_certified(job, folder, saved):
+        if saved is not None and is_complete(job, folder, saved):
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
         folder.claim(job, identity)
         log.info("job: %s, k = %d, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
-        selection = _run(job, dataset, folder, reporter, interrupts, lock, saved, plan.placement.on_workers)
+        extra = RunContext(start=start, compare=compare)
+        journalled = plan.placement.on_workers
+        selection = _run(job, dataset, folder, identity, extra, reporter, interrupts, lock, saved, journalled)
         for line in describe_cost(selection):
+            log.info("%s", line)
+        for line in describe_changes(selection.changes) if selection.changes else ():
             log.info("%s", line)
         log.info("result in %s", job.out)
         return selection
@@ -96,8 +123,16 @@ def run_job(job: JobFile, reporter: Reporter | None = None) -> Selection:
 
 def resume_job(folder: AnyPath, reporter: Reporter | None = None) -> Selection:
     """Continue the job that `folder` was written by, or raise MissingInputError if there is none."""
-    _, job = RunFolder(folder).job()
-    return run_job(job, reporter)
+    folder = resolve_run(folder)
+    identity, job = RunFolder(folder).job()
+    require_separate(job)
+    name, previous = identity.get("previous"), None
+    if name is not None:
+        previous = PreviousRun.open(folder.absolute().parent / name)
+    in_series = is_series(folder.absolute().parent) or previous is not None
+    return run_in_folder(
+        job, reporter or Reporter.for_terminal(), job_dataset(job), previous, in_series=in_series
+    )  # fmt: skip
 
 
 def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
@@ -109,18 +144,17 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
     require_separate(job)
     dataset = job_dataset(job)
     workers, memory = cluster_of(job.cluster).current()
-    plan = _plan(job, dataset, workers, memory)
+    plan = _plan(job, dataset, identity_of(job, dataset), workers, memory)
     if memory is None:
         note = "the memory of a worker is not known before the cluster starts; the job then plans again"
         plan = replace(plan, notes=(*plan.notes, note))
     return plan, dataset
 
 
-def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> Plan:
-    assert job.out is not None
+def _plan(job: JobFile, dataset: Dataset, identity: dict[str, Any], workers: int, memory: int | None) -> Plan:
     validated = validate(dataset, job.request())
     context = RunContext(
-        cache=statistics_cache(job), state=RunFolder(job.out).read_checkpoint(identity_of(job, dataset)),
+        cache=statistics_cache(job), state=RunFolder(out_folder(job)).read_checkpoint(identity),
         scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
     )  # fmt: skip
     return plan_selection(
@@ -130,14 +164,14 @@ def _plan(job: JobFile, dataset: Dataset, workers: int, memory: int | None) -> P
 
 
 def _run(
-    job: JobFile, dataset: Dataset, folder: RunFolder, reporter: Reporter, interrupts: Interrupts, lock: Lock,
-    selection: Selection | None, journalled: bool,
+    job: JobFile, dataset: Dataset, folder: RunFolder, identity: dict[str, Any], extra: RunContext,
+    reporter: Reporter, interrupts: Interrupts, lock: Lock, selection: Selection | None, journalled: bool,
 ) -> Selection:  # fmt: skip
     """Search, unless a saved selection only needs its proof; then prove, if the job asks for it."""
     from dsel.engine.metrics import progress_metrics
 
     journal = Journal(folder.journal) if journalled else None
-    checkpoints = Checkpoints(job, folder, identity_of(job, dataset), interrupts, reporter, lock, journal)
+    checkpoints = Checkpoints(job, folder, identity, interrupts, reporter, lock, journal)
 
     def on_tasks(done: int, total: int) -> None:
         reporter.tasks(done, total)
@@ -155,7 +189,7 @@ def _run(
         context = RunContext(
             engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
             on_stage=checkpoints.on_stage, journal=journal, shared_folder=folder.path, scratch=scratch_folder(job),
-            isolated_cluster=isolated_cluster(job),
+            isolated_cluster=isolated_cluster(job), start=extra.start, compare=extra.compare,
         )  # fmt: skip
         if selection is None:
             try:
@@ -169,13 +203,13 @@ def _run(
         if job.certify is not None:
             with engine.errors(interrupts.fail):
                 selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))
-            selection = _save(folder, _with_peak(selection, engine.peak_memory()), lock)
+            selection = _save(folder, with_bound(_with_peak(selection, engine.peak_memory())), lock)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return selection
 
 
-def _is_certified(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
+def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
     """Return whether the selection has the certificate, and the proof log, that the job asks for."""
     if job.certify is None:
         return True
@@ -211,7 +245,7 @@ def _certified(
     reporter.stage("certificate")
     interrupts.deferred = True
     context = replace(context, on_slice=_proof_slice(reporter, interrupts))
-    return certify_selection(dataset, job.request(), selection, budget, context, job.out, runner)
+    return certify_selection(dataset, job.request(), selection, budget, context, out_folder(job), runner)
 
 
 def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[AnytimeSearch], None]:

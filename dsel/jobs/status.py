@@ -16,7 +16,9 @@ import psutil
 
 from dsel._lib.text import printable
 from dsel.errors import AccessError, DselError, MissingInputError, StorageError
+from dsel.selection.changes.runs import run_names
 from dsel.storage.json_files import read_json, write_json
+from dsel.storage.latest import resolve_run
 from dsel.storage.paths import AnyPath, ObjectPath
 
 log = logging.getLogger("dsel")
@@ -196,7 +198,7 @@ def read_status(folder: AnyPath) -> RunStatus:
     Parameters
     ----------
     folder : Path or ObjectPath
-        The result folder of a job.
+        The result folder of a job. A folder of runs stands for the newest one, `latest` in it for the last good one.
 
     Returns
     -------
@@ -208,6 +210,8 @@ def read_status(folder: AnyPath) -> RunStatus:
     MissingInputError
         The folder holds no job.
     """
+    names = [] if (folder / "job.json").is_file() else run_names(folder)
+    folder = folder / names[-1] if names else resolve_run(folder)
     manifest = read_json(folder / "job.json")
     found = read_json(folder / STATUS)
     result = read_json(folder / "selection.json")

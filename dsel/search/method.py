@@ -63,6 +63,8 @@ class SearchTask:
     groups : tuple of arrays of int, optional
         The local columns of each group, for a method that takes groups. Then k counts groups, and so do the sizes of
         the outcome; members are still columns.
+    start : tuple of tuple of int
+        Subsets that a method with an archive is offered first, or that an exact method may start from.
     """
 
     objective: Objective
@@ -79,6 +81,7 @@ class SearchTask:
     runner: Callable[..., str] | None = None
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
+    start: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dsel.engine.thread_engine import THREADS
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.method import OnSlice
 from dsel.search.parallel.journal import Journal
+from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath
 
 
@@ -41,6 +42,11 @@ class RunContext:
         Kind of the cluster, if its workers share no folder with this process. Empty if they do.
     search_engine : Engine
         Where the tasks of the search run. The plan sets it.
+    start : tuple of tuple of int
+        Subsets of columns of the data that the search evaluates first, such as those of the previous run.
+    compare : callable, optional
+        Called after the final check as ``compare(dataset, validated, statistics, objective, fit, selection, engine)``.
+        It returns the selection with what changed since the previous run.
     """
 
     engine: Engine = THREADS
@@ -53,3 +59,5 @@ class RunContext:
     scratch: Path | None = None
     isolated_cluster: str = ""
     search_engine: Engine = THREADS
+    start: tuple[tuple[int, ...], ...] = ()
+    compare: Callable[..., Selection] | None = None

@@ -141,7 +141,12 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
         validated, prepared.statistics, objective, outcome, chosen, dependent, fit, whole, path, rows, curve, reference,
         errors,
     )  # fmt: skip
-    return assemble(dataset, found, notes, timer.seconds, provenance(started))
+    selection = assemble(dataset, found, notes, timer.seconds, provenance(started))
+    if context.compare is None:
+        return selection
+    with timer.stage("comparison"):
+        selection = context.compare(dataset, validated, prepared.statistics, whole, fit, selection, context.engine)
+    return replace(selection, seconds=timer.seconds)
 
 
 def _answer(

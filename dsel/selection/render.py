@@ -8,6 +8,7 @@ from typing import Any
 
 from dsel._lib.text import printable
 from dsel.search.exact.certificate import GROUPS, claim
+from dsel.selection.changes.describe import describe_changes
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
 from dsel.selection.size_curve import SizeCurve
@@ -61,6 +62,8 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
         console.print(f"Their columns: {_join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate, selection.lam > 0.0))
+    for line in describe_changes(selection.changes) if selection.changes else ():
+        console.print(printable(line))
     for line in describe_cost(selection) if details else ():
         console.print(line)
     for note in selection.notes:

@@ -107,6 +107,9 @@ class Selection:
     groups : dict of str to tuple of int
         The chosen groups of columns, in order of gain, with their columns. Empty without groups. Then k, and the sizes
         of `front`, `trace` and `size_curve`, count groups.
+    changes : dict, optional
+        What changed since the previous run of a job with a folder of runs: columns that entered and left, the previous
+        selection's error, whether the new one is better, and drift.
     """
 
     indices: tuple[int, ...]
@@ -145,6 +148,7 @@ class Selection:
     provenance: dict[str, str] = field(default_factory=dict)
     column_labels: dict[int, str] = field(default_factory=dict)
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    changes: dict[str, Any] | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Selection):
@@ -389,4 +393,6 @@ class Selection:
             if few and array is not None:
                 values[name] = array.tolist()
         del values["trace"], values["statistics"]
+        if self.changes is None:
+            del values["changes"]
         return {"format": FORMAT, **values, "request": self.request.model_dump()}

@@ -35,6 +35,7 @@ def run_method(
         objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=rows, data=data, executor=engine.executor, journal=context.journal,
         runner=engine.proof_runner(), shared_folder=None if engine.in_process else context.shared_folder, groups=groups,
+        start=_start(objective, context),
     )  # fmt: skip
     if groups is None:
         return _run(task, validated)
@@ -47,3 +48,14 @@ def _run(task: SearchTask, validated: ValidatedRequest) -> SearchOutcome:
     if validated.request.polish == "none":
         return outcome
     return polish(task.objective, task.k, outcome, task.groups)
+
+
+def _start(objective: Objective, context: RunContext) -> tuple[tuple[int, ...], ...]:
+    """Return the subsets to start from in local columns. One with a column that may not be chosen is left out."""
+    if not context.start:
+        return ()
+    place = {int(j): i for i, j in enumerate(objective.columns)}
+    included = {int(j) for j in objective.included}
+    found = (tuple(j for j in subset if j not in included) for subset in context.start)
+    subsets = (tuple(sorted(place[j] for j in subset)) for subset in found if all(j in place for j in subset))
+    return tuple(dict.fromkeys(subset for subset in subsets if subset))

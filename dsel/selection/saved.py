@@ -15,6 +15,7 @@ from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
 from dsel.selection.use.tables import write_group
 from dsel.storage.json_files import read_json, valid_json
+from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
     as_path,
@@ -66,7 +67,7 @@ def open_selection(path: str | AnyPath) -> Selection:
     Parameters
     ----------
     path : str, Path or ObjectPath
-        The folder, or the selection.json in it.
+        The folder, or the selection.json in it. A folder of runs, or `latest` in it, stands for the last good run.
 
     Returns
     -------
@@ -81,8 +82,7 @@ def open_selection(path: str | AnyPath) -> Selection:
         If it is damaged or incomplete.
     """
     folder = as_path(path)
-    if folder.name == SELECTION:
-        folder = folder.parent
+    folder = folder.parent if folder.name == SELECTION else resolve_run(folder)
     if not (folder / SELECTION).is_file():
         if (folder / "job.json").is_file():
             raise MissingInputError(

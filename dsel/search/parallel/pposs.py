@@ -79,7 +79,7 @@ def run(task: SearchTask) -> SearchOutcome:
         rounds = PpossRounds.restore(task.objective, task.state, options.memory)
     rounds.warm_up()
     if task.state is None:
-        stop = warm_start(rounds, options, task.seed, stop)
+        stop = warm_start(rounds, options, task.seed, stop, task.start)
     whole_rounds = Stop(max(stop.iterations // N, 1) * N, stop.seconds, stop.target, stop.patience, stop.bound)
     ended = drive(rounds, whole_rounds, task.on_slice)
     notes = options.notes(task.objective)

@@ -71,7 +71,7 @@ def run(task: SearchTask) -> SearchOutcome:
         _compile_slices(every)
     if task.state is None:
         sliced = SlicedPposs(objective, task.k, seed=task.seed, isolation=options.isolation)
-        stop = warm_start(sliced, options, task.seed, stop)
+        stop = warm_start(sliced, options, task.seed, stop, task.start)
     else:
         sliced = SlicedPposs.restore(objective, task.state)
     if not objective.has_gram:

@@ -63,7 +63,7 @@ def _search(task: SearchTask, stop: Stop) -> tuple[Poss, Stop]:
             memory_limit=options.memory,
         )  # fmt: skip
     search.warm_up()
-    return search, stop if task.state is not None else warm_start(search, options, task.seed, stop)
+    return search, stop if task.state is not None else warm_start(search, options, task.seed, stop, task.start)
 
 
 def _criterion_search(task: SearchTask) -> CriterionPoss:

@@ -6,7 +6,7 @@ published algorithm holds, and the result is never worse than the subsets offere
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -30,8 +30,14 @@ class Offerable(Protocol):
         """Offer the archive a subset, and return whether it was archived."""
 
 
-def warm_start(search: Offerable, options: Any, seed: int, stop: Stop) -> Stop:
-    """Offer the archive what the option `warm_start` names, and return the rules with the time that is left."""
+def warm_start(search: Offerable, options: Any, seed: int, stop: Stop, start: Sequence[tuple[int, ...]] = ()) -> Stop:
+    """Offer the archive the subsets `start` and what the option `warm_start` names; return the rules for the time left.
+
+    Subsets of 2k columns and more are never archived, so they are not offered.
+    """
+    for members in start:
+        if 1 <= len(members) < 2 * search.k:
+            search.offer(members)
     if options.warm_start == "none":
         return stop
     load_subset_kernels(deletes=options.warm_start == "exchange")

@@ -73,6 +73,8 @@ def run(task: SearchTask) -> SearchOutcome:
         search = BranchAndBound.restore(objective, task.state, options.memory)
     else:
         start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
+        given = [tuple(members) for members in task.start if len(members) <= task.k]
+        start = min((start, *given), key=objective.value)  # the first one where several have the same error
         try:
             search = BranchAndBound(
                 objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory

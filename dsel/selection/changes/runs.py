@@ -1,0 +1,183 @@
+"""The summaries of the runs in a folder of runs, and the table that `dsel history` prints."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from dask.utils import format_bytes
+
+from dsel._lib.text import printable, shorten
+from dsel.errors import MissingInputError
+from dsel.selection.result import Selection
+from dsel.storage.json_files import read_json, write_json
+from dsel.storage.latest import LATEST
+from dsel.storage.paths import AnyPath, list_names
+
+#: It is written when a run is complete, so a run without one is unfinished.
+SUMMARY = "summary.json"
+_NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+_ENDLESS = 1_000_000
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One good run.
+
+    Parameters
+    ----------
+    run : str
+        The name of its folder.
+    started, finished : str
+        When, ISO 8601, UTC.
+    rows : int
+        The rows of the data.
+    k : int
+        The columns that were chosen.
+    error, r2 : float
+        How good they are.
+    bound : float, optional
+        The certified lower bound on the error.
+    columns : list of str
+        The labels of the chosen columns.
+    entered, left : list of str
+        What changed since the previous run.
+    changed : bool
+        Whether anything did. False for the first run.
+    previous : str, optional
+        The previous run.
+    new_rows : int, optional
+        The rows that came since then.
+    previous_error, new_rows_r2 : float, optional
+        Of the previous columns on these data, and of the previous coefficients on the new rows alone.
+    beyond_splitting : bool, optional
+        Whether the new columns are better beyond what splitting the rows explains.
+    largest_shift : float, optional
+        The largest drift of a mean, in standard deviations.
+    seconds : float
+        The duration.
+    bytes_read : int
+        What was read of the data.
+    """
+
+    run: str
+    started: str
+    finished: str
+    rows: int
+    k: int
+    error: float
+    r2: float
+    bound: float | None
+    columns: list[str]
+    entered: list[str]
+    left: list[str]
+    changed: bool
+    previous: str | None
+    new_rows: int | None
+    previous_error: float | None
+    new_rows_r2: float | None
+    beyond_splitting: bool | None
+    largest_shift: float | None
+    seconds: float
+    bytes_read: int
+
+    @classmethod
+    def of(cls, run: str, selection: Selection) -> RunSummary:
+        """Return the summary of a run."""
+        changes = selection.changes or {}
+        rows = [row for row in selection.certificate if row["size"] == selection.k]
+        drift, comparison = changes.get("drift") or {}, changes.get("comparison") or {}
+        return cls(
+            run, selection.provenance.get("started", ""), selection.provenance.get("finished", ""),
+            selection.shape[0], len(selection), selection.error, selection.r2,
+            float(rows[0]["bound"]) if rows else None, list(selection.labels), list(changes.get("entered", ())),
+            list(changes.get("left", ())), bool(changes.get("changed")), changes.get("run"), changes.get("new_rows"),
+            changes.get("previous_error"), (changes.get("on_new_rows") or {}).get("r2"),
+            comparison.get("beyond_splitting"), drift.get("largest_shift"),
+            float(sum(selection.seconds.values())), selection.bytes_read,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary, ready for JSON."""
+        return asdict(self)
+
+    def save(self, folder: AnyPath) -> None:
+        """Write the summary into the folder of its run."""
+        write_json(folder / SUMMARY, self.as_dict())
+
+    @classmethod
+    def open(cls, folder: AnyPath) -> RunSummary | None:
+        """Return the summary in the folder of a run, or None if the run is unfinished."""
+        found = read_json(folder / SUMMARY)
+        names = {field.name for field in fields(cls)}
+        if not isinstance(found, dict) or not names <= set(found):
+            return None
+        return cls(**{name: found[name] for name in names})
+
+
+def run_names(folder: AnyPath) -> list[str]:
+    """Return the names of the runs in a folder, oldest first."""
+    return sorted((name for name in list_names(folder) if _NAME.fullmatch(name)), key=_order)
+
+
+def _order(name: str) -> tuple[str, int]:
+    time, _, number = name.partition("-")
+    return time, int(number or 0)
+
+
+def read_history(folder: AnyPath) -> list[RunSummary]:
+    """Return the summaries of the good runs in a folder, oldest first.
+
+    Raises
+    ------
+    MissingInputError
+        If there is none.
+    """
+    found = [summary for name in run_names(folder) if (summary := RunSummary.open(folder / name)) is not None]
+    if not found:
+        raise MissingInputError(
+            f"{folder} has no finished runs.", "Name the folder of a job with out: {folder: ..., keep: ...}."
+        )
+    return found
+
+
+def is_series(folder: AnyPath) -> bool:
+    """Return whether a folder holds runs."""
+    return LATEST in list_names(folder)
+
+
+def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
+    """Return a table of runs, one row each, oldest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("run", "rows", "k", "error", "R2", "bound", "time", "read"):
+        table.add_column(name, justify="left" if name == "run" else "right", no_wrap=True)
+    table.add_column("changes", overflow="fold")
+    for one in runs:
+        bound = "" if one.bound is None else f"{one.bound:.6g}"
+        table.add_row(
+            one.run, f"{one.rows:,}", str(one.k), f"{one.error:.6g}", f"{one.r2:.6f}", bound, f"{one.seconds:.1f} s",
+            format_bytes(one.bytes_read), printable(_changes(one)),
+        )  # fmt: skip
+    console = Console(
+        width=width or _ENDLESS, record=True, file=io.StringIO(), markup=False, emoji=False, highlight=False,
+        force_jupyter=False,
+    )  # fmt: skip
+    console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+
+
+def _changes(one: RunSummary) -> str:
+    if one.previous is None:
+        return "first run"
+    if not one.changed:
+        return "none"
+    parts = [f"+ {shorten(one.entered, 8)}"] if one.entered else []
+    parts += [f"- {shorten(one.left, 8)}"] if one.left else []
+    beyond = {True: "better beyond splitting", False: "within splitting", None: ""}[one.beyond_splitting]
+    return "  ".join(parts) + (f" ({beyond})" if beyond else "")

@@ -1,0 +1,463 @@
+"""A job that runs again and again on a store that grows: folders, warm starts, what changed, and interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+import dsel
+from dsel.config.job import JobFile, RunSeries, read_job
+from dsel.data.dataset import as_dataset
+from dsel.engine import metrics
+from dsel.engine.thread_engine import ThreadEngine
+from dsel.errors import MissingInputError, OptionError, OutputError
+from dsel.jobs import locations, runner
+from dsel.jobs.reporting import Reporter
+from dsel.jobs.runner import resume_job, run_job
+from dsel.jobs.series.folders import RunFolders
+from dsel.selection.changes.previous import PreviousRun
+from dsel.selection.changes.resampling import part_sums
+from dsel.selection.changes.runs import read_history, run_names
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
+from dsel.selection.result import Selection
+from dsel.storage.latest import latest_name
+from dsel.storage.locks import locked
+from tests.cli_runner import call
+from tests.stores import count_reads, reads_so_far
+
+N, K = 10, 3
+LABELS = [f"c{j}" for j in range(N)]
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a scheduler with a worker in this process."""
+    from distributed import LocalCluster
+
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def night(number: int, rows: int = 23, shifted: bool = False) -> pd.DataFrame:
+    """The rows of one night. From night 3 on, c9 explains most of the target."""
+    rng = np.random.default_rng(number)
+    X = rng.normal(size=(rows, N)) + (2.0 if shifted else 0.0)
+    beta = np.zeros(N)
+    beta[[1, 4, 7]] = 3.0, 2.0, 1.0
+    beta[9] = 12.0 if number >= 3 else 0.0
+    frame = pd.DataFrame(X, columns=LABELS)
+    frame["y"] = X @ beta + rng.normal(size=rows)
+    return frame
+
+
+def first_store(store: Any) -> None:
+    dsel.ingest(night(0, 100), store, target="y", chunk_rows=40)
+
+
+@dataclass
+class Job:
+    """A job on a store, in a folder of runs."""
+
+    folder: Any
+    address: str
+    keys: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Any:
+        return f"{self.folder}/data.zarr"
+
+    @property
+    def runs(self) -> Any:
+        from dsel.storage.paths import as_path
+
+        return as_path(f"{self.folder}/runs")
+
+    def file(self, **keys: Any) -> JobFile:
+        out = {"folder": str(self.runs), "keep": keys.pop("keep", 30)}
+        values = {"store": self.store, "k": K, "out": out, "cluster": {"address": self.address}, "seed": 5}
+        return JobFile.model_validate({**values, **self.keys, **keys})
+
+    def run(self, **keys: Any) -> Selection:
+        return run_job(self.file(**keys))
+
+
+@pytest.fixture
+def job(tmp_path: Path, scheduler: str) -> Job:
+    first_store(tmp_path / "data.zarr")
+    return Job(tmp_path, scheduler)
+
+
+def from_the_beginning(store: Any, previous: Path | None, **keys: Any) -> Selection:
+    """A run without any statistics that were saved, from the same previous front."""
+    dataset = as_dataset(str(store))
+    start = () if previous is None else PreviousRun.open(previous).subsets(dataset.features)
+    request = JobFile.model_validate({"store": str(store), "k": K, "seed": 5, **keys}).request()
+    return run_selection(dataset, request, RunContext(start=start))
+
+
+def answer(selection: Selection) -> tuple[Any, ...]:
+    return selection.indices, selection.error, selection.r2, selection.front, selection.coefficients.tobytes()
+
+
+# --- folders ---
+
+
+def test_each_run_gets_a_folder_and_latest_points_to_the_last_good_one(job: Job) -> None:
+    first = job.run()
+    assert job.run().indices == first.indices  # nothing is new
+    assert len(run_names(job.runs)) == 1
+    for number in (1, 2, 3):
+        dsel.append(night(number), job.store)
+        selection = job.run(keep=3)
+    names = run_names(job.runs)
+    assert len(names) == 3  # the oldest one is removed
+    assert names == sorted(names)
+    assert latest_name(job.runs) == names[-1]
+    for place in (job.runs, job.runs / "latest", job.runs / names[-1]):
+        assert dsel.open_selection(place) == selection
+    assert (job.runs / "latest").is_symlink()
+    assert selection.changes is not None
+    assert selection.changes["run"] == names[-2]
+
+
+def test_an_unchanged_store_is_not_read(job: Job) -> None:
+    expected = job.run()
+    count_reads()
+    assert job.run() == expected
+    assert not [key for key in reads_so_far() if key.startswith(("X/", "Y/"))]
+
+
+def test_names_are_in_the_order_of_time_even_if_the_clock_goes_back(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    folders, moment = RunFolders(tmp_path), datetime(2026, 8, 1, 2, 0, tzinfo=UTC)
+    for expected in ("20260801T020000Z", "20260801T020000Z-1", "20260801T020000Z-2"):
+        assert folders.new(moment) == expected
+        (tmp_path / expected).mkdir()
+    assert folders.new(moment.replace(year=2025)) == "20260801T020000Z-3"
+    assert folders.new(moment.replace(day=2)) == "20260802T020000Z"
+    assert run_names(tmp_path)[-1] == "20260801T020000Z-2"
+
+
+def test_one_run_at_a_time(job: Job) -> None:
+    job.runs.mkdir()
+    with locked(job.runs, "other"), pytest.raises(OutputError, match="Another run is writing to"):
+        job.run()
+
+
+def test_a_job_file_names_the_folder(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({"store": "s.zarr", "k": 2, "out": {"folder": "runs", "keep": 7}}))
+    out = read_job(path).out
+    assert out == RunSeries(folder=tmp_path / "runs", keep=7)
+    assert JobFile.model_validate(read_job(path).model_dump(mode="json")).out == out
+    for wrong, words in (({"folder": "runs", "keep": 0}, "keep"), ({"keep": 3}, "folder"), ({"foldr": "r"}, "fold")):
+        path.write_text(yaml.safe_dump({"store": "s.zarr", "k": 2, "out": wrong}))
+        with pytest.raises(OptionError, match=words):
+            read_job(path)
+
+
+# --- warm starts ---
+
+
+def test_the_next_run_starts_from_the_previous_front(job: Job) -> None:
+    job.run()
+    previous = PreviousRun.open(job.runs / "latest")
+    dsel.append(night(1), job.store)
+    options = {"iterations": 1, "warm_start": "none", "exchange_every": 0}
+    found = job.run(options=options)
+    cold = run_selection(as_dataset(job.store), job.file(options=options).request())
+    assert found.error < cold.error
+    assert found.indices == previous.selection.indices
+    assert set(previous.subsets(as_dataset(job.store).features)) >= {tuple(sorted(previous.selection.indices))}
+
+
+@pytest.mark.parametrize("method", ["pposs", "forward", "branch-and-bound"])
+def test_other_methods_run_again_too(job: Job, method: str) -> None:
+    job.keys = {"method": method}
+    job.run()
+    before = PreviousRun.open(job.runs / "latest").name
+    dsel.append(night(1), job.store)
+    found = job.run()
+    assert answer(found) == answer(from_the_beginning(job.store, job.runs / before, method=method))
+    assert found.changes is not None
+
+
+# --- what changed ---
+
+
+def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    job.run()
+    dsel.append(night(1), job.store)
+    changes = job.run(certify={"time": "5s"}).changes
+    assert changes is not None
+    assert (changes["entered"], changes["left"], changes["changed"]) == ([], [], False)
+    assert (changes["rows_before"], changes["rows"], changes["new_rows"]) == (100, 123, 23)
+    assert 0.8 < changes["on_new_rows"]["r2"] < 1.0
+    assert changes["comparison"] is None
+    assert changes["distance"] == pytest.approx(0.0, abs=1e-6)
+
+    dsel.append(night(3, 60), job.store)
+    selection = run_job(job.file(certify={"time": "5s"}), Reporter(log_format="json"))
+    changes = selection.changes
+    assert changes is not None
+    assert (changes["entered"], changes["left"]) == (["c9"], ["c7"])
+    old = ["c1", "c4", "c7"]
+    X, Y = night(0, 100), night(1)
+    data = pd.concat([X, Y, night(3, 60)])
+    Z = (data[old] - data[old].mean()) / data[old].std(ddof=0)
+    y = ((data["y"] - data["y"].mean()) / data["y"].std(ddof=0)).to_numpy()
+    rest = y - Z.to_numpy() @ np.linalg.lstsq(Z.to_numpy(), y, rcond=None)[0]
+    assert changes["previous_error"] == pytest.approx(rest @ rest, rel=1e-9)
+    assert changes["distance"] == pytest.approx(changes["previous_error"] - changes["bound"], rel=1e-9)
+    comparison = changes["comparison"]
+    assert comparison["gain"] == pytest.approx((changes["previous_error"] - selection.error) / len(y), rel=1e-6)
+    assert comparison["beyond_splitting"]
+    assert comparison["low"] < comparison["gain"] < comparison["high"]
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    event = next(line for line in lines if line.get("event") == "run-finished")
+    assert event["level"] == "WARNING"
+    assert (event["changed"], event["entered"]) == (True, ["c9"])
+
+
+def test_the_error_on_the_new_rows_is_that_of_the_previous_coefficients(job: Job) -> None:
+    before = job.run()
+    new = night(1)
+    dsel.append(new, job.store)
+    after = job.run().changes
+    assert after is not None
+    predicted = before.predict(new[LABELS].to_numpy()).ravel()
+    y = new["y"].to_numpy()
+    scale = pd.concat([night(0, 100), new])["y"].std(ddof=0)
+    assert after["on_new_rows"]["error"] == pytest.approx(float(np.sum((y - predicted) ** 2)) / scale**2, rel=1e-9)
+    assert after["on_new_rows"]["r2"] == pytest.approx(1 - np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
+
+
+def test_drift_is_measured_on_the_new_rows(job: Job) -> None:
+    job.run()
+    old, new = night(0, 100)[LABELS], night(1, 50, shifted=True)[LABELS]
+    dsel.append(night(1, 50, shifted=True), job.store)
+    selection = job.run()
+    assert selection.changes is not None
+    found = selection.changes["drift"]
+    assert found["rows"] == "new"
+    shift = (new.mean() - old.mean()) / old.std(ddof=0)
+    assert found["largest_shift"] == pytest.approx(shift.abs().max(), rel=1e-9)
+    for one in found["columns"]:
+        assert one["shift"] == pytest.approx(shift[one["label"]], rel=1e-9)
+        assert one["scale_ratio"] == pytest.approx((new.std(ddof=0) / old.std(ddof=0))[one["label"]], rel=1e-9)
+    assert "Means that moved by 1 standard deviation" in (job.runs / "latest/run.log").read_text()
+
+
+def test_splitting_the_rows_explains_a_difference_between_equally_good_columns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(400, 4))
+    y = X[:, 0] + X[:, 1] + rng.normal(size=400)
+    dataset = as_dataset(X, y)
+    from dsel.passes.gram import gram_statistics
+
+    scaling = gram_statistics(dataset).scaling("standardize")
+    from dsel.engine.thread_engine import THREADS
+
+    sums = part_sums(
+        dataset, np.arange(4), scaling, first_new=400, only_new=False, centered=True, lam=0.0, fill=None,
+        engine=THREADS,
+    )  # fmt: skip
+    assert not sums.compare([0], [1], 0)["beyond_splitting"]
+    assert not sums.compare([1], [0], 0)["beyond_splitting"]
+    assert sums.compare([2], [0, 1], 0)["beyond_splitting"]
+    assert sums.compare([2], [0, 1], 0) == sums.compare([2], [0, 1], 0)
+    assert sums.error([0, 1], sums.parts.sum(axis=0)) == pytest.approx(
+        dsel.select(X, y, k=2, method="forward", exclude=[2, 3]).error, rel=1e-9
+    )
+
+
+def test_a_previous_run_that_cannot_be_read_is_no_obstacle(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    job.run()
+    (job.runs / "latest/selection.json").write_text("{")
+    dsel.append(night(1), job.store)
+    selection = job.run()
+    assert selection.changes is None
+    assert "cannot be compared with" in capsys.readouterr().err
+
+
+# --- commands ---
+
+
+def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    keys = {"store": "data.zarr", "k": K, "cluster": {"address": job.address}, "seed": 5}
+    path.write_text(yaml.safe_dump({**keys, "out": {"folder": "runs", "keep": 5}}))
+    codes = [call("run", path, "--fail-on-change")[0]]
+    for number in (1, 3):
+        dsel.append(night(number, 60), job.store)
+        code, out, err = call("run", path, "--fail-on-change")
+        codes.append(code)
+    assert codes == [0, 0, 80]
+    assert "The selection changed since run" in err
+    assert "entered c9; left c7" in err
+    assert str(job.runs) in out
+    assert call("run", path, "--fail-on-change")[0] == 0  # nothing is new
+    code, out, err = call("history", job.runs)
+    assert code == 0, err
+    assert [line.split()[0] for line in out.splitlines()[1:]] == run_names(job.runs)
+    assert "+ c9  - c7 (better beyond splitting)" in out
+    found = json.loads(call("history", job.runs, "--json")[1])
+    assert [one["rows"] for one in found] == [100, 160, 220]
+    assert [one["changed"] for one in found] == [False, False, True]
+    assert found[-1]["columns"] == list(dsel.open_selection(job.runs).labels)
+    assert "Changed since run" in call("show", job.runs)[1]
+    assert call("status", job.runs)[0] == 0
+    assert call("history", tmp_path)[0] == MissingInputError.exit_code
+    path.write_text(yaml.safe_dump(keys))
+    code, _, err = call("run", path, "--fail-on-change")
+    assert (code, "needs a folder of runs" in err) == (64, True)
+
+
+# --- interruptions ---
+
+
+class EngineHere(ThreadEngine):
+    """The engine of a job without a cluster."""
+
+    def peak_memory(self) -> dict[str, tuple[int, int]]:
+        return {}
+
+    def errors(self, fail: Any) -> Any:
+        return nullcontext()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A job whose passes run in this process: starting workers for each of many runs would take the most time."""
+    cluster = SimpleNamespace(
+        promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
+        own_hosts=False,
+    )  # fmt: skip
+    for module in (runner, locations):
+        monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
+    monkeypatch.setattr(runner, "DaskEngine", lambda *arguments: EngineHere())
+    monkeypatch.setattr(metrics, "progress_metrics", lambda client, run: nullcontext())
+    first_store(tmp_path / "data.zarr")
+    return Job(tmp_path, "tcp://nowhere:1")
+
+
+class Killed(BaseException):
+    """The process is dead."""
+
+
+class Killer:
+    """Ends the work before it replaces a file for the nth time, as if the process were dead."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left, self._real = -1, os.replace
+        monkeypatch.setattr(os, "replace", self._replace)
+
+    def _replace(self, source: Any, target: Any, **options: Any) -> None:
+        if not str(target).endswith("status.json") and ".lock" not in str(target):
+            if self.left == 0:
+                raise Killed
+            self.left -= 1
+        self._real(source, target, **options)
+
+    def interrupt(self, after: int, work: Callable[[], Any]) -> bool:
+        """Do the work until it has replaced so many files; return whether it was ended."""
+        self.left = after
+        try:
+            work()
+        except Killed:
+            return True
+        finally:
+            self.left = -1
+        return False
+
+
+def nights(job: Job, interrupt: Callable[[int, Callable[[], Any]], bool], count: int, seed: int) -> list[bool]:
+    """Append a segment each night and run, both interrupted at random; each answer is that of a run from scratch."""
+    rng, ended = random.Random(seed), []
+    for number in range(1, count + 1):
+        file = night(number, 5 + number % 7)
+        source = Path(os.environ["NIGHTS"]) / f"{number}.csv"
+        file.to_csv(source, index=False)
+        while interrupt(rng.randrange(12), lambda: dsel.append(source, job.store)):  # noqa: B023
+            ended.append(True)
+        previous = None if latest_name(job.runs) is None else job.runs / str(latest_name(job.runs))
+        expected = from_the_beginning(job.store, previous)
+        for _ in range(2):
+            if not interrupt(rng.randrange(40), job.run):
+                break
+            ended.append(True)
+        found = job.run()
+        assert answer(found) == answer(expected)
+        assert found.shape[0] == dsel.open_store(job.store).shape[0]
+        assert dsel.open_selection(job.runs) == found
+    assert len(dsel.open_store(job.store).segments) == count + 1
+    assert len(read_history(job.runs)) == count
+    return ended
+
+
+def test_thirty_nights_with_interruptions_give_what_runs_from_the_beginning_give(
+    here: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIGHTS", str(tmp_path))
+    ended = nights(here, Killer(monkeypatch).interrupt, 30, 1)
+    assert len(ended) > 30
+
+
+def test_an_unfinished_run_continues_and_one_of_older_data_is_left_behind(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killer = Killer(monkeypatch)
+    assert killer.interrupt(3, job.run)
+    unfinished = run_names(job.runs)
+    assert len(unfinished) == 1
+    job.run()
+    assert run_names(job.runs) == unfinished
+    dsel.append(night(1), job.store)
+    assert killer.interrupt(3, job.run)
+    left = run_names(job.runs)[-1]
+    dsel.append(night(2), job.store)
+    selection = job.run()
+    assert selection.shape[0] == 146
+    assert selection.changes is not None
+    assert selection.changes["run"] == unfinished[0]
+    assert left not in run_names(job.runs)
+
+
+def test_a_run_that_lacks_only_its_summary_counts(job: Job) -> None:
+    job.run()
+    dsel.append(night(1), job.store)
+    job.run()
+    first, second = run_names(job.runs)
+    (job.runs / second / "summary.json").unlink()
+    dsel.append(night(2), job.store)
+    selection = job.run()
+    assert selection.changes is not None
+    assert selection.changes["run"] == second
+    assert [one.run for one in read_history(job.runs)][:2] == [first, second]
+
+
+def test_resume_continues_a_run_of_a_series(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.run()
+    dsel.append(night(1), job.store)
+    assert Killer(monkeypatch).interrupt(4, job.run)
+    name = run_names(job.runs)[-1]
+    found = resume_job(job.runs / name)
+    assert answer(job.run()) == answer(found)
+    assert run_names(job.runs)[-1] == name
+    assert [one.run for one in read_history(job.runs)][-1] == name
