@@ -17,7 +17,7 @@ from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
 from dsel.planning.representations.gram import cached_gram_statistics
 from dsel.planning.validation import ValidatedRequest, validate
-from dsel.search.anytime import Deadline
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, nothing_to_choose
 from dsel.search.exact.proof import Runner
@@ -172,7 +172,7 @@ def _prove(
             log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
         interrupted = False
         try:
-            proof = store.open(incumbents[size], validated.request.seed, deadline.seconds)
+            proof = store.open(incumbents[size], validated.request.seed, deadline)
             try:
                 proof.run(deadline.left, nodes, store.saving(proof, context.on_slice), runner)
             except Interrupted:
@@ -182,6 +182,10 @@ def _prove(
             finally:
                 store.save(proof)
                 proof.finish_log(_identified(selection))
+        except OutOfTime as error:
+            failed.append(f"{_FAILED} {base + size} columns has too little time: {error}")
+            log.warning(failed[-1])
+            continue
         except FAILURES as error:  # the selection is worth more than its proof
             log.warning("the proof for %d columns failed: %r", base + size, error)
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsel.errors import DselError
 from dsel.objective.base import Objective
-from dsel.search.anytime import AnytimeSearch
+from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.grouped.objective import GroupedObjective
@@ -52,8 +52,8 @@ class ProofStore:
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int, seconds: float | None = None) -> Proof | GroupProof:
-        """Return the saved proof if it is about the same subsets, else a new one, which begins in these seconds."""
+    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline | None = None) -> Proof | GroupProof:
+        """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path) if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
             log.info("the proof in %s has no log and starts again", self.path)
@@ -69,7 +69,7 @@ class ProofStore:
         if self.grouped is not None:
             return GroupProof.begin(self.grouped, self.size, incumbent, included=self.included, seed=seed)
         proof_log = self._continued_log({})
-        return Proof.begin(self.objective, self.size, incumbent, seed=seed, seconds=seconds, log=proof_log)
+        return Proof.begin(self.objective, self.size, incumbent, seed=seed, deadline=deadline, log=proof_log)
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:

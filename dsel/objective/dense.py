@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
+from dsel._lib.low_rank import square_of
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
@@ -105,8 +106,9 @@ class DenseObjective(SharedMethods):
         """(n, n) B B', or K^2 where Y = X."""
         if self.moments is not None:
             return self.moments
-        B = self.K if self.cross is None else self.cross
-        return np.ascontiguousarray(B @ B.T)
+        if self.cross is None:
+            return square_of(self.K)
+        return np.ascontiguousarray(self.cross @ self.cross.T)
 
     @cached_property
     def target_gram(self) -> Floats | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +14,10 @@ SLICE_SECONDS = 0.1
 BOUND_TOLERANCE = 1e-12
 
 
+class OutOfTime(Exception):
+    """A step would end after the deadline, or did not end before it."""
+
+
 class Deadline:
     """A time limit that several steps share.
 
@@ -20,18 +25,22 @@ class Deadline:
     ----------
     seconds : float, optional
         Wall time from now on; None for no limit.
+    clock : callable
+        Returns the time in seconds.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.seconds = seconds
-        self._start = time.monotonic()
+        self._clock = clock
+        self._start = clock()
+        self._whole: Deadline | None = None
 
     @property
     def left(self) -> float | None:
         """The seconds that are left, at least a millisecond; None without a limit."""
         if self.seconds is None:
             return None
-        return max(self.seconds - (time.monotonic() - self._start), 0.001)
+        return max(self.seconds - (self._clock() - self._start), 0.001)
 
     @property
     def remaining(self) -> float:
@@ -47,12 +56,33 @@ class Deadline:
     @property
     def passed(self) -> bool:
         """Whether the time is over."""
-        return self.seconds is not None and time.monotonic() - self._start >= self.seconds
+        return self.seconds is not None and self._clock() - self._start >= self.seconds
 
     def share(self, part: float) -> Deadline:
         """Return a deadline after this part of the time that is left."""
         left = self.left
-        return Deadline(None if left is None else part * left)
+        found = Deadline(None if left is None else part * left, self._clock)
+        found._whole = self
+        return found
+
+    def require(self, seconds: float = 0.0) -> None:
+        """Raise OutOfTime if a step of this many seconds would end after the deadline."""
+        if self.passed or seconds > self.remaining:
+            raise OutOfTime(f"the next step takes about {seconds:.0f} s, {self.remaining:.0f} s are left")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count the time of the block, which compiles, nor in the deadline that this one is a share of."""
+        before = self._clock()
+        try:
+            yield
+        finally:
+            self._extend(self._clock() - before)
+
+    def _extend(self, seconds: float) -> None:
+        self._start += seconds
+        if self._whole is not None:
+            self._whole._extend(seconds)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,13 @@ def test_what_a_dependent_subset_may_explain_counts_rounding(index):
     assert findings == Findings(findings.proofs, findings.finished)
 
 
+@pytest.mark.parametrize("index", [4765, 8852, 9176])
+def test_dependent_subsets_count_where_other_columns_are_dependent_too(index):
+    """There are more columns than rows: the columns that are eliminated first say nothing about other subsets."""
+    findings = check(random_problem(3, index))
+    assert findings == Findings(findings.proofs, findings.finished)
+
+
 def test_the_data_give_the_f_of_the_objective():
     problem = random_problem(0, 0)
     n, k = problem.X.shape[1], problem.k

@@ -9,6 +9,7 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.guarantee import Guarantee, guarantee_of, limit_notes
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome
 from dsel.search.validation import check_size
@@ -28,18 +29,26 @@ def consistent_bound(bound: float, value: float, total: float, error: float = 0.
     return max(min(bound, value), 0.0) if 0.0 <= bound <= value + max(CONTRADICTION, error) * total else 0.0
 
 
-#: What numerical failures of a proof raise.
-FAILURES = (ArithmeticError, ValueError, MemoryError)
+#: What failures of a proof raise: those of numbers, and a deadline that comes too early.
+FAILURES = (ArithmeticError, ValueError, MemoryError, OutOfTime)
 
 
 def without_proof(objective: Objective, S: Iterable[int], error: Exception) -> SearchOutcome:
-    """Return the outcome of a search whose proof cannot begin: the known subset, and a note."""
+    """Return the outcome of a search whose proof cannot begin, or has no time to: the known subset, and a note."""
     members = tuple(sorted(int(j) for j in S))
     empty, found = FrontPoint(0, objective.c, ()), FrontPoint(len(members), objective.value(members), members)
-    log.warning("no proof is possible: %r", error)
-    note = f"no proof is possible ({type(error).__name__}: {error}): these columns are those of a quick search"
-    counts = {"bound": 0.0, "proven": False}
-    return SearchOutcome((empty, found) if members else (empty,), ended="failed", counts=counts, notes=(note,))
+    late = isinstance(error, OutOfTime)
+    if not late:
+        log.warning("no proof is possible: %r", error)
+    why = f"no time is left for a proof ({error})" if late else f"no proof is possible ({_described(error)})"
+    return SearchOutcome(
+        (empty, found) if members else (empty,), ended="seconds" if late else "failed",
+        counts={"bound": 0.0, "proven": False}, notes=(f"{why}: these columns are those of a quick search",),
+    )  # fmt: skip
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class ExactSearch:
@@ -47,16 +56,18 @@ class ExactSearch:
 
     best: the members of the best subset so far (local indices), ascending. best_value: its f. last_gain: the iteration
     that found it. contradicted: whether a subset was found that a bound had excluded. The bounds are then wrong by more
-    than rounding, and the search continues but proves nothing.
+    than rounding, and the search continues but proves nothing. deadline: of what comes before the first node, and of
+    `guarantee`.
 
-    Raises OptionError if k is not between 1 and n.
+    Raises OptionError if k is not between 1 and n, and OutOfTime if the first bound would end after the deadline.
     """
 
     kind: str
 
-    def __init__(self, objective: Objective, k: int, bound_name: str) -> None:
+    def __init__(self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None) -> None:
         check_size(k, objective.n)
         self.objective, self.k, self.bound_name = objective, k, bound_name
+        self.deadline = deadline or Deadline(None)
         self.best: tuple[int, ...] = ()
         self.best_value = objective.c
         self.last_gain = 0
@@ -110,7 +121,12 @@ class ExactSearch:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What rounding and the dependence tolerance may hide. O(n^3)."""
-        return guarantee_of(self.objective, self.k)
+        return guarantee_of(self.objective, self.k, deadline=self.deadline)
+
+    def _know_guarantee(self) -> None:
+        """Compute `guarantee` now if there is a deadline, after which it would be too late."""
+        if self.deadline.seconds is not None:
+            _ = self.guarantee
 
     @property
     def proved(self) -> float:

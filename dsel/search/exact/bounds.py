@@ -19,20 +19,21 @@ incumbent (dsel.search.exact.branch_and_bound.disjoint_cores).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpstrf
 
+from dsel._lib.low_rank import ScaledMatrix, eigenvectors_of, pivoted_cholesky
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO, eliminated
+from dsel.search.anytime import Deadline
 
 BoundName = Literal["combined", "eigenvalue", "leaps"]
 BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
@@ -41,6 +42,11 @@ BOUNDS: tuple[BoundName, ...] = ("combined", "eigenvalue", "leaps")
 _ROUNDING = 1e-14
 #: From this ratio of the largest to the smallest column on, rounding in the decomposition of K loses small columns.
 _UNEQUAL = 1e3
+#: Multiplications of a dense factorization in a second, at least, and those of an eigendecomposition over n^3.
+_MULTIPLICATIONS_PER_SECOND, _EIGENVECTORS = 4e9, 10.0
+
+#: A step of an elimination of at least this many columns takes long enough to look at the clock.
+_MANY = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +54,7 @@ class BoundProblem:
     """A quadratic objective as the bounds use it: lam is in the diagonal of K, and targets are as few as possible.
 
     K: (n, n). B: (n, r) with B B' = M. floor: (n,) a subset in which others leave at most this of a column's square is
-    dependent. target_gram: see `of`.
+    dependent. target_gram: see `of`. deadline: a factorization that would end later raises OutOfTime.
     """
 
     K: Floats
@@ -56,19 +62,27 @@ class BoundProblem:
     c: float
     floor: Floats
     target_gram: Floats | None = None
+    deadline: Deadline | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the deadline, which is that of one process."""
+        return {**self.__dict__, "deadline": None}
 
     @classmethod
-    def of(cls, objective: Objective, target_gram: Floats | None = None) -> BoundProblem:
-        """Return the problem of an objective. O(n^3) if Y = X or N > n.
+    def of(
+        cls, objective: Objective, target_gram: Floats | None = None, deadline: Deadline | None = None
+    ) -> BoundProblem:
+        """Return the problem of an objective. O(n^3) if Y = X or N > n, and O(n^2 r) if K has a low rank r.
 
         target_gram: (N, N) Y'Y, for the eigenvalue bound as published. By default, only the part of the targets in the
-        span of X is used, which makes that bound sharper.
+        span of X is used, which makes that bound sharper. Raises OutOfTime if this would end after the deadline.
         """
         K = penalized(objective)
         if target_gram is not None and objective.cross is not None:
-            return cls(K, objective.cross, objective.c, objective.floor, np.asarray(target_gram, np.float64))
-        B = np.ascontiguousarray(few_targets(objective))
-        return cls(K, B, objective.c, objective.floor)
+            T = np.asarray(target_gram, np.float64)
+            return cls(K, objective.cross, objective.c, objective.floor, T, deadline)
+        B = np.ascontiguousarray(few_targets(objective, deadline))
+        return cls(K, B, objective.c, objective.floor, deadline=deadline)
 
     @property
     def n(self) -> int:
@@ -107,7 +121,7 @@ class BoundProblem:
 
     @cached_property
     def _explained(self) -> tuple[Floats, int]:
-        return explained_by_all(self.K, self.B)
+        return explained_by_all(self.K, self.B, self.deadline)
 
     def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
         """Return K (t, t) and B (t, r) of the columns R given S, which is independent, and f(S)."""
@@ -194,26 +208,54 @@ def penalized(objective: Objective) -> Floats:
     return K
 
 
-def few_targets(objective: Objective) -> Floats:
+def few_targets(objective: Objective, deadline: Deadline | None = None) -> Floats:
     """Return B (n, r) with B B' = M, and r as small as the rank of M allows, to rounding.
 
     The targets descend by what single columns explain of them (of their squares if Y = X).
     """
     norms = column_norms(np.diag(objective.K) + objective.lam)
     if objective.moments is not None:
-        values, vectors = scipy.linalg.eigh(objective.moments / np.outer(norms, norms))
+        values, vectors = _eigenvectors(objective.moments / np.outer(norms, norms), deadline)
         real = (values > _ROUNDING * max(float(values[-1]), 0.0))[::-1]
         return np.asarray(norms[:, None] * vectors[:, ::-1][:, real] * np.sqrt(values[::-1][real]))
     if objective.cross is None and float(norms.max()) <= _UNEQUAL * float(norms.min()):
-        values, vectors = scipy.linalg.eigh(objective.K)
+        values, vectors = _eigenvectors(objective.K, deadline)
         real = (np.abs(values) > _ROUNDING * float(np.abs(values).max(initial=0.0)))[::-1]
         return np.asarray(vectors[:, ::-1][:, real] * values[::-1][real])
     cross = objective.K if objective.cross is None else objective.cross
     if cross.shape[1] == 1:
         return cross
+    if deadline is not None:
+        deadline.require(_dense_seconds(cross.shape[0] * cross.shape[1] ** 2 * _EIGENVECTORS))
     U, values, _ = scipy.linalg.svd(cross / norms[:, None], full_matrices=False)
     real = values > _ROUNDING * max(float(values[0]), 0.0)
     return np.asarray(norms[:, None] * U[:, real] * values[real]) if real.any() else cross[:, :1]
+
+
+def _eigenvectors(K: Floats, deadline: Deadline | None) -> tuple[Floats, Floats]:
+    """Return the eigenvalues of K, ascending, and their eigenvectors; without those of 0 if K has a low rank."""
+    found = eigenvectors_of(K)
+    if found is not None:
+        return found
+    if deadline is not None:
+        deadline.require(_dense_seconds(K.shape[0] ** 3 * _EIGENVECTORS))
+    values, vectors = scipy.linalg.eigh(K)
+    return np.asarray(values), np.asarray(vectors)
+
+
+def _dense_seconds(multiplications: float) -> float:
+    """Return about how long this many multiplications of a dense factorization take, at most."""
+    return multiplications / _MULTIPLICATIONS_PER_SECOND
+
+
+def require_time(deadline: Deadline | None) -> Callable[[int], None]:
+    """Return a function of n that raises OutOfTime if a Cholesky factorization would end after the deadline."""
+
+    def require(n: int) -> None:
+        if deadline is not None:
+            deadline.require(_dense_seconds(n**3 / 3))
+
+    return require
 
 
 def column_norms(diagonal: Floats) -> Floats:
@@ -222,7 +264,7 @@ def column_norms(diagonal: Floats) -> Floats:
     return np.where(norms > 0.0, norms, 1.0)
 
 
-def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
+def orthonormalised(G: Floats, B: Floats, floor: Floats, deadline: Deadline | None = None) -> Floats:
     """Return Z (t, r): the residual of B_i over the columns after i, divided by its norm, by one elimination.
 
     Then sum_{l >= i} z_l z_l' is what columns i to t explain together. Dependent columns have z = 0, up to rounding.
@@ -233,12 +275,15 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
     elimination clips g_ia to that limit, so that it cannot grow even if rounding were larger than the ridge.
 
     The elimination ends when the columns that are left are rounding. Their z is then at least as large as it can be.
+    Raises OutOfTime at the deadline.
     """
     G, Z = G.copy(), B.astype(np.float64)
     rounding = ridge(G.shape[0]) / DEPENDENCE_TOLERANCE * floor
     diagonal = np.einsum("ii->i", G)  # a view
     diagonal += rounding
     for a in range(G.shape[0] - 1, -1, -1):
+        if deadline is not None and a >= _MANY:
+            deadline.require()
         if (diagonal[: a + 1] <= 2.0 * rounding[: a + 1]).all():
             Z[: a + 1] /= np.sqrt(np.where(rounding[: a + 1] > 0.0, rounding[: a + 1], np.inf))[:, None]
             break
@@ -254,35 +299,33 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats) -> Floats:
     return Z
 
 
-def explained_by_all(K: Floats, B: Floats) -> tuple[Floats, int]:
+def explained_by_all(K: Floats, B: Floats, deadline: Deadline | None = None) -> tuple[Floats, int]:
     """Return B' (K + r D)^-1 B, what all columns explain of the targets, and their rank, to rounding; D = diag(K).
 
     The ridge r (dsel._lib.tolerances) is more than rounding, so that no direction is dropped. It removes less than what
     `dsel.search.exact.guarantee` says from what independent columns explain. The columns are eliminated in the order of
-    the largest pivot until they are rounding. The rest counts as if it were orthogonal. O(n^2 times their rank).
+    the largest pivot until they are rounding. The rest counts as if it were orthogonal. O(n^2 times their rank),
+    and for a low rank r O(n r^2).
     """
     least = ridge(K.shape[0])
-    W, Q, rest = factored(K, B, least, 4.0 * least)
+    W, Q, rest = factored(K, B, least, 4.0 * least, deadline)
     return np.asarray(Q.T @ Q + rest.T @ rest / least), W.shape[0]
 
 
-def factored(K: Floats, B: Floats, added: float, tolerance: float) -> tuple[Floats, Floats, Floats]:
+def factored(
+    K: Floats, B: Floats, added: float, tolerance: float, deadline: Deadline | None = None
+) -> tuple[Floats, Floats, Floats]:
     """Return W (r, n), Q (r, N) and the rest of B (n - r, N), with W'W = K and W'Q = B, for columns scaled to norm 1.
 
     W is a Cholesky factor in the order of the largest pivot, whose columns have the order of K. It ends when all pivots
-    are at most the tolerance, so that r is the rank. added: to the diagonal. O(n^2 r).
+    are at most the tolerance, so that r is the rank. added: to the diagonal. O(n^2 r), and O(n r^2) for a low rank.
     """
     norms = column_norms(np.diag(K))
-    C = K / norms
-    C /= norms[:, None]
-    C[np.diag_indices_from(C)] += added
-    L, pivots, rank, _ = dpstrf(C.T, tol=tolerance, lower=1, overwrite_a=1)  # C.T is C in Fortran's order
-    L = np.tril(L)[:, :rank]
-    scaled = (B / norms[:, None])[pivots - 1]
-    Q = scipy.linalg.solve_triangular(L[:rank], scaled[:rank], lower=True, check_finite=False)
-    W = np.empty((rank, K.shape[0]))
-    W[:, pivots - 1] = L.T
-    return W, np.asarray(Q), np.asarray(scaled[rank:] - L[rank:] @ Q)
+    found = pivoted_cholesky(ScaledMatrix.of(K, norms, added), tolerance, require_time(deadline))
+    scaled, pivots = B / norms[:, None], found.pivots
+    Q = scipy.linalg.solve_triangular(found.triangle, scaled[pivots], lower=True, check_finite=False)
+    rest = np.delete(scaled, pivots, axis=0) - np.delete(found.W, pivots, axis=1).T @ Q
+    return found.W, np.asarray(Q), np.asarray(rest)
 
 
 def _below(f: float, H: Floats, q: int) -> float:

@@ -16,16 +16,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.lapack import dpstrf, dtrtri
+from scipy.linalg.lapack import dtrtri
 
+from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import MARGIN, perturbation, ridge
-from dsel._lib.types import Floats
+from dsel._lib.types import Bools, Floats
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
+from dsel.search.exact.bounds import require_time
 
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
 #: An error of a proof below this share of ||Y||^2 needs no note.
 _WORTH_A_NOTE = 1e-8
+#: Rows of a matrix of pairs that are in memory at a time.
+_ROWS = 512
+#: A coefficient below the first is 0 up to rounding, and one above the second is not.
+_ZERO = (1e-8, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -62,97 +69,138 @@ def limit_notes(error: float, excluded: float, tolerance: float) -> Iterator[str
         )
 
 
-def guarantee_of(objective: Objective, k: int, steps: int | None = None) -> Guarantee:
+def guarantee_of(
+    objective: Objective, k: int, steps: int | None = None, deadline: Deadline | None = None
+) -> Guarantee:  # fmt: skip
     """Return the limits of proofs about an objective. O(n^3), or O(n^2 rank) if the columns are dependent.
 
-    steps: how many columns the bounds eliminate; by default all.
+    steps: how many columns the bounds eliminate; by default all. Raises OutOfTime if this would end after the deadline.
     """
     n = objective.n
     most = 1.0 / objective.tolerance
     factors = np.full(n, most)
     near = False
     if objective.has_gram and n <= _MOST_COLUMNS:
-        factors, near = _inflation(_correlations(objective), k, most)
+        factors, near = _inflation(_correlations(objective), k, most, deadline)
     share = perturbation(n if steps is None else min(steps, n))
     error = share * float(np.sort(factors)[-k:].sum()) * objective.c / objective.total
-    return Guarantee(min(error, 1.0), _explained_share(objective) if near else 0.0)
+    return Guarantee(min(error, 1.0), _explained_share(objective, deadline) if near else 0.0)
 
 
-def _correlations(objective: Objective) -> Floats:
+def _correlations(objective: Objective) -> ScaledMatrix:
     """Return K + lam I of the columns that can be chosen, scaled to a diagonal of at most 1.
 
     The scale is that of the columns before the included ones were removed, by which dependence is judged.
     """
     kept = objective.diagonal + objective.lam > objective.floor
-    root = np.sqrt(objective.scale[kept])
-    C = objective.K[np.ix_(kept, kept)] / root
-    C /= root[:, None]
-    C[np.diag_indices_from(C)] += objective.lam / objective.scale[kept]
-    return np.asarray(C)
+    scale = objective.scale[kept]
+    K = objective.K if kept.all() else objective.K[np.ix_(kept, kept)]
+    return ScaledMatrix.of(K, np.sqrt(scale), objective.lam / scale)
 
 
-def _inflation(C: Floats, k: int, most: float) -> tuple[Floats, bool]:
+def _inflation(C: ScaledMatrix, k: int, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
     """Return upper bounds on v_j in independent subsets of k columns, and whether some subsets are nearly dependent.
 
     C: the columns' correlations. Copies of a column do not count, because no independent subset has both. The columns
     are factored in the order of the largest pivot. If pivots are rounding, there are dependent columns. With three
-    columns or more, v_j then has no other limit than `most`.
+    columns or more, v_j then has no other limit than `most` or that of `_inflation_beside_sets`.
     """
-    if C.shape[0] == 0:
+    if C.n == 0:
         return np.zeros(0), False
-    found, dependent = _variance_inflation(C)
-    if dependent:
-        diagonal = np.diag(C)
-        copies = np.outer(diagonal, diagonal) - np.square(C) <= ridge(C.shape[0]) * np.outer(diagonal, diagonal)
-        first = ~np.tril(copies, -1).any(axis=1)
-        if not first.all():
-            C = C[np.ix_(first, first)]
-            found, dependent = _variance_inflation(C)
-    near = bool(found.max(initial=0.0) >= most)
     if k <= 2:
-        return _inflation_of_pairs(C, k, most), near
-    return np.full(C.shape[0], most) if dependent else np.minimum(found, most), near
+        return _inflation_of_pairs(C, k, most, deadline)
+    factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
+    if factor.rank < C.n and not _more_than(factor.rank, C):
+        first = _without_copies(C)
+        if not first.all():
+            C = C.part(np.flatnonzero(first))
+            factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
+    found = _variance_inflation(factor)
+    if factor.rank < C.n:
+        limit = min(_inflation_beside_sets(factor, found), most)
+        return np.full(C.n, limit), limit >= most
+    return np.minimum(found, most), bool(found.max(initial=0.0) >= most)
 
 
-def _variance_inflation(C: Floats) -> tuple[Floats, bool]:
-    """Return the variance inflation factors of a largest set of independent columns, and whether there are others."""
-    L, _, rank, _ = dpstrf(C.T, tol=ridge(C.shape[0]), lower=1)
-    inverse, _ = dtrtri(np.tril(L[:rank, :rank]), lower=1)
-    return np.asarray(np.square(inverse).sum(axis=0)), bool(rank < C.shape[0])
+def _more_than(rank: int, C: ScaledMatrix) -> bool:
+    """Return whether it is plain that a large matrix has more different columns than its rank."""
+    few = 4 * rank + 64
+    return C.n >= max(MANY, few) and bool(_without_copies(C.part(np.arange(few))).sum() > rank)
 
 
-def _inflation_of_pairs(C: Floats, k: int, most: float) -> Floats:
-    """Return the largest v_j in independent subsets of one or two columns. O(n^2)."""
-    diagonal = np.diag(C)
+def _without_copies(C: ScaledMatrix) -> Bools:
+    """Return which columns (n,) are not copies of a column before them."""
+    diagonal, whole = C.diagonal, C.whole()
+    copies = np.outer(diagonal, diagonal) - np.square(whole) <= ridge(C.n) * np.outer(diagonal, diagonal)
+    return np.asarray(~np.tril(copies, -1).any(axis=1))
+
+
+def _variance_inflation(factor: PivotedFactor) -> Floats:
+    """Return the variance inflation factors (r,) of a largest set of independent columns."""
+    inverse, _ = dtrtri(factor.triangle, lower=1)
+    return np.asarray(np.square(inverse).sum(axis=0))
+
+
+def _inflation_beside_sets(factor: PivotedFactor, inflation: Floats) -> float:
+    """Return the limit of v_j where columns are dependent in disjoint sets, such as the categories of a variable.
+
+    Each set has one combination that is 0. inflation (r,): that of the eliminated columns. Returns infinity if sets
+    overlap.
+
+    Let b be a unit vector over an independent subset, w its part outside of the null space. The subset lacks a column
+    of each set, at which the null part of b is -w. So |w|^2 >= share / (1 + share), if each column has at least this
+    share of the square of its set's combination. The least eigenvalue but 0 is at least 1 over the sum of `inflation`.
+    """
+    others = np.delete(np.arange(factor.W.shape[1]), factor.pivots)
+    coefficients = np.abs(scipy.linalg.solve_triangular(factor.triangle.T, factor.W[:, others]))
+    real = coefficients > _ZERO[1]
+    if (real.sum(axis=1) > 1).any() or (~real & (coefficients > _ZERO[0])).any():
+        return float("inf")
+    squares = np.square(coefficients)
+    least = np.where(real, squares, 1.0).min(axis=0, initial=1.0)
+    share = float((least / (1.0 + squares.sum(axis=0))).min())
+    return float(inflation.sum()) * (1.0 + 1.0 / share)
+
+
+def _inflation_of_pairs(
+    C: ScaledMatrix, k: int, most: float, deadline: Deadline | None
+) -> tuple[Floats, bool]:  # fmt: skip
+    """Return the largest v_j in independent subsets of one or two columns, and whether other pairs are no copies."""
+    diagonal, least = C.diagonal, 1.0 / most
     if k == 1:
-        return np.asarray(1.0 / diagonal)
-    left = diagonal[:, None] - np.square(C) / diagonal  # of column i given column j
-    np.fill_diagonal(left, diagonal)
-    least = 1.0 / most
-    pairs = np.where((left > least) & (least < left.T), left, np.inf)
-    return np.asarray(1.0 / pairs.min(axis=1))
+        return np.asarray(1.0 / diagonal), False
+    smallest, near = diagonal.copy(), False
+    for start in range(0, C.n, _ROWS):
+        if deadline is not None:
+            deadline.require()
+        rows = np.arange(start, min(start + _ROWS, C.n))
+        squares = np.square(C.K[rows] / C.scale / C.scale[rows, None])
+        squares[np.arange(rows.size), rows] = 0.0
+        left = diagonal[rows, None] - squares / diagonal  # of column i given column j
+        dependent = (left <= least) | (diagonal - squares / diagonal[rows, None] <= least)
+        near = near or bool((dependent & (left > ridge(C.n) * diagonal[rows, None])).any())
+        smallest[rows] = np.where(dependent, np.inf, left).min(axis=1)
+    return np.asarray(1.0 / np.minimum(smallest, diagonal)), near
 
 
-def _explained_share(objective: Objective) -> float:
+def _explained_share(objective: Objective, deadline: Deadline | None) -> float:
     """Return an upper bound on the share of ||Y||^2 that all columns explain, pivots down to rounding included.
 
     Rounding in K counts as the ridge does: at most r times the sum of the v_j.
     """
     K = np.asarray(objective.K, np.float64)
     norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
-    C = K / norms
-    C /= norms[:, None]
-    C[np.diag_indices_from(C)] += objective.lam / norms**2
-    L, pivots, rank, _ = dpstrf(C.T, tol=ridge(objective.n), lower=1, overwrite_a=1)
-    used = pivots[:rank] - 1
+    C = ScaledMatrix.of(K, norms, objective.lam / norms**2)
+    factor = pivoted_cholesky(C, ridge(objective.n), require_time(deadline))
+    used, L = factor.pivots, factor.triangle
     if objective.moments is None:
         B = K if objective.cross is None else objective.cross
-        Z = scipy.linalg.solve_triangular(L[:rank, :rank], (B / norms[:, None])[used], lower=True)
+        Z = scipy.linalg.solve_triangular(L, B[used] / norms[used, None], lower=True)
         explained = float(np.square(Z).sum())
     else:
-        M = (objective.moments / np.outer(norms, norms))[np.ix_(used, used)]
-        half = scipy.linalg.solve_triangular(L[:rank, :rank], M, lower=True)
-        explained = float(np.trace(scipy.linalg.solve_triangular(L[:rank, :rank], half.T, lower=True)))
-    inverse, _ = dtrtri(np.tril(L[:rank, :rank]), lower=1)
+        M = objective.moments[np.ix_(used, used)] / np.outer(norms[used], norms[used])
+        half = scipy.linalg.solve_triangular(L, M, lower=True)
+        explained = float(np.trace(scipy.linalg.solve_triangular(L, half.T, lower=True)))
+    inverse, _ = dtrtri(L, lower=1)
     rounding = perturbation(objective.n) * float(np.square(inverse).sum())
     return min(max(explained / objective.total + rounding, 0.0), 1.0)

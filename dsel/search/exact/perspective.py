@@ -106,7 +106,7 @@ def _least_explained(
     for round in range(int(min(_ROUNDS, _WORK_OF_ROUNDS / (_ROUND * n**3)))):
         if deadline.passed:
             break
-        d = _sharper(K, B, d, z, lowest, _BARRIER * c / (round + 1))
+        d = _sharper(K, B, d, z, lowest, _BARRIER * c / (round + 1), deadline)
         explained, at, toward = _explained(K, B, _INSIDE * d, k, _STEPS_PER_ROUND, deadline)
         if explained < best:
             best, best_d, best_z = explained, _INSIDE * d, at
@@ -143,7 +143,9 @@ def _explained(K: Floats, B: Floats, d: Floats, k: int, steps: int, deadline: De
     return best, best_z, z
 
 
-def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float) -> Floats:
+def _sharper(
+    K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier: float, deadline: Deadline
+) -> Floats:  # fmt: skip
     """Return d (n,) >= lowest at which z explains less, with K - diag(d) positive definite.
 
     Newton's method minimizes <B, (K + diag(r d))^-1 B> - barrier log det(K - diag(d)), r = 1/z - 1.
@@ -160,6 +162,8 @@ def _sharper(K: Floats, B: Floats, d: Floats, z: Floats, lowest: Floats, barrier
 
     now = value(d)
     for _ in range(_NEWTON_STEPS):
+        if deadline.passed:
+            break
         inverse, inside = np.linalg.inv(K + np.diag(r * d)), np.linalg.inv(K - np.diag(d))
         A = inverse @ B
         slope = barrier * np.diag(inside) - r * np.square(A).sum(axis=1)

@@ -50,21 +50,24 @@ class Proof:
     @classmethod
     def begin(
         cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
-        seconds: float | None = None, log: ProofLog | None = None,
+        deadline: Deadline | None = None, log: ProofLog | None = None,
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
-        seconds: limits the quick search. log: where to write the tree, so that it can be checked.
+        deadline: of the proof. The quick search takes a part of the time. Raises OutOfTime if the first bound would
+        take longer. log: where to write the tree, so that it can be checked.
         """
-        deadline = Deadline(seconds)
+        deadline = deadline or Deadline(None)
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
         try:
-            search = BranchAndBound(objective, k, incumbent=known, memory_limit=memory_limit, log=log)
+            search = BranchAndBound(
+                objective, k, incumbent=known, memory_limit=memory_limit, log=log, deadline=deadline
+            )  # fmt: skip
         except CapacityError as error:
             logger.info("%s The certificate is the bound of the whole problem.", error)
             found = known or forward(objective, k).best(k).members
-            return cls(RootBound(objective, k, incumbent=found), value, log=log)
+            return cls(RootBound(objective, k, incumbent=found, deadline=deadline), value, log=log)
         if known:
             value = search.best_value
         search.offer(starting_subset(objective, k, seed, deadline.share(_START)))
@@ -100,6 +103,8 @@ class Proof:
         """
         search, deadline = self.search, Deadline(seconds)
         if isinstance(search, BranchAndBound) and not search.done:
+            with deadline.paused():
+                search.warm_up()
             relaxed = self.relaxation is None and affordable(search.objective.n, search.k)
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
             self._search(search, share.seconds, nodes, on_slice, runner or drive)
@@ -124,10 +129,10 @@ class Proof:
         if seconds is not None and search.node_seconds() > seconds:
             logger.info("a node of the proof would take longer than the time left: only the first bound is used")
             return
-        search.warm_up()
         start = time.monotonic()
         try:
-            runner(search, Stop(iterations=limit, seconds=seconds), on_slice)
+            with search.time_limit(seconds):
+                runner(search, Stop(iterations=limit, seconds=seconds), on_slice)
         finally:
             self.seconds += time.monotonic() - start
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
 from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 
@@ -21,14 +22,16 @@ class RootBound(ExactSearch):
     kind = "root"
 
     def __init__(
-        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None
-    ) -> None:
-        super().__init__(objective, k, "combined")
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(objective, k, "combined", deadline)
         self.offer(incumbent)
         self._root = self._bound() if lower is None else lower
+        self._know_guarantee()
 
     def _bound(self) -> float:
-        return BoundProblem.of(self.objective).root(self.k)
+        return BoundProblem.of(self.objective, deadline=self.deadline).root(self.k)
 
     @property
     def iteration(self) -> int:

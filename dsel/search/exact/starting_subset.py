@@ -16,13 +16,14 @@ _RESTARTS = 4
 def starting_subset(objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None) -> tuple[int, ...]:
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search.
 
-    What the deadline leaves no time for is left out, but for the exchange search from forward selection.
+    What the deadline leaves no time for is left out, but for forward selection. Compilation does not count.
     """
-    load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
     deadline = deadline or Deadline(None)
-    points = [exchange(objective, k, start="forward").best(k)]
+    with deadline.paused():
+        load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
+    points = [exchange(objective, k, start="forward", deadline=deadline).best(k)]
     if not deadline.passed:
-        points.append(exchange(objective, k, seed=seed, restarts=_RESTARTS).best(k))
+        points.append(exchange(objective, k, seed=seed, restarts=_RESTARTS, deadline=deadline).best(k))
     if not deadline.passed:
         search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
         for point in points:

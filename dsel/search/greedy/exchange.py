@@ -16,6 +16,7 @@ from dsel.config.types import Int
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState, load_subset_kernels
+from dsel.search.anytime import Deadline
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
 from dsel.search.grouped import greedy
@@ -28,7 +29,10 @@ from dsel.search.validation import check_size
 Start = Literal["random", "forward"]
 
 
-def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random") -> SearchOutcome:
+def exchange(
+    objective: Objective, k: int, seed: int = 0, restarts: int = 1, start: Start = "random",
+    deadline: Deadline | None = None,
+) -> SearchOutcome:  # fmt: skip
     """Return the best of some local optima of size k, or smaller where fewer columns are independent.
 
     Parameters
@@ -43,6 +47,8 @@ def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, sta
         How many random starts there are.
     start : {"random", "forward"}
         Start from k random columns, or once from the columns of forward selection.
+    deadline : Deadline, optional
+        When the search ends with what it has.
 
     Returns
     -------
@@ -54,35 +60,45 @@ def exchange(objective: Objective, k: int, seed: int = 0, restarts: int = 1, sta
         raise OptionError(f"start is {start!r}, restarts {restarts}.", "'random' or 'forward'; 1 restart or more.")
     path = Path(objective)
     exchanges = 0
+    deadline = deadline or Deadline(None)
     for restart in range(restarts if start == "random" else 1):
+        if restart and deadline.passed:
+            break
         if start == "random":
             first: Sequence[int] = [int(j) for j in permutation(seed, restart, 0, objective.n)]
         else:
             first = forward(objective, k).best(k).members
-        exchanges += local_optimum(objective, k, first, path)
+        exchanges += local_optimum(objective, k, first, path, deadline)
     return path.outcome(exchanges=exchanges)
 
 
-def local_optimum(objective: Objective, k: int, first: Sequence[int], path: Path) -> int:
+def local_optimum(
+    objective: Objective, k: int, first: Sequence[int], path: Path, deadline: Deadline | None = None
+) -> int:
     """Sweep from the first k independent columns of `first` to a local optimum, and return the number of exchanges.
 
-    The subset after each sweep is added to the path.
+    The subset after each sweep is added to the path. After the deadline no more members are exchanged.
     """
+    deadline = deadline or Deadline(None)
     solution = rebuilt(objective, k, first)
     made, value = 0, solution.value
     while True:
-        exchanged = _sweep(solution, path)
+        exchanged = _sweep(solution, path, deadline)
         made += exchanged
         path.steps += 1
         path.add(sorted(solution.members))
         solution = rebuilt(objective, k, solution.members)
-        if exchanged == 0 or not solution.value < value:  # near dependence a sweep may go round in circles
+        improved = exchanged > 0 and solution.value < value  # near dependence a sweep may go round in circles
+        if not improved or deadline.passed:
             return made
         value = solution.value
 
 
-def _sweep(solution: SubsetState, path: Path) -> int:
-    """Insert columns up to the limit, then exchange each member once for the best other column if that lowers f."""
+def _sweep(solution: SubsetState, path: Path, deadline: Deadline) -> int:
+    """Insert columns up to the limit, then exchange each member once for the best other column if that lowers f.
+
+    After the deadline no more members are exchanged.
+    """
     objective = solution.objective
     least = NO_GAIN * objective.total
     made = 0
@@ -91,6 +107,8 @@ def _sweep(solution: SubsetState, path: Path) -> int:
             break
         made += 1
     for i in solution.members:
+        if deadline.passed:
+            break
         before = solution.value
         solution.delete(i)
         gains = solution.gains()

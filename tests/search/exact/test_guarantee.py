@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -45,6 +45,29 @@ def test_well_conditioned_columns_have_a_small_error_and_copies_do_not_count():
     assert guarantee_of(regression(copies, y), 3).error < 3 * error
     assert guarantee_of(regression(X[:5], y[:5]), 3).error > 1e-8  # more columns than rows
     assert guarantee_of(regression(X[:5], y[:5]), 2).error < 1e-10  # for pairs, all are compared
+
+
+def inflation(K, S):
+    C = K[np.ix_(S, S)] / np.sqrt(np.outer(np.diag(K)[S], np.diag(K)[S]))
+    return np.diag(np.linalg.inv(C)).max()
+
+
+def test_categories_of_a_variable_do_not_make_a_proof_doubtful():
+    """Their columns are dependent, but only together: all other subsets are far from that."""
+    categories = [RNG.integers(0, size, 200) for size in (3, 4)]
+    one_hot = [(values[:, None] == np.arange(values.max() + 1)).astype(float) for values in categories]
+    X = np.hstack([*one_hot, RNG.normal(size=(200, 3))])
+    X -= X.mean(axis=0)
+    y = RNG.normal(size=(200, 1))
+    objective = regression(X, y)
+    found = guarantee_of(objective, 5)
+    assert found.error < 1e-8
+    assert found.explained_by_all == 0.0
+    independent = [S for S in combinations(range(10), 5) if not {0, 1, 2} <= set(S) and not {3, 4, 5, 6} <= set(S)]
+    most = max(inflation(objective.K, list(S)) for S in independent)
+    assert found.error >= perturbation(10) * most
+    overlapping = np.hstack([X, X[:, [0]] + X[:, [3]]])
+    assert guarantee_of(regression(overlapping, y), 5).explained_by_all > 0.0  # cannot be told
 
 
 @pytest.mark.parametrize("d", [1e-3, 1e-2, 0.03, 0.1])

@@ -84,11 +84,12 @@ def run(task: SearchTask) -> SearchOutcome:
         try:
             search = kind(
                 objective, task.k, gamma=options.gamma, epsilon=options.epsilon, bound=options.bound, incumbent=start,
-                memory_limit=options.memory,
+                memory_limit=options.memory, deadline=deadline,
             )  # fmt: skip
         except FAILURES as error:
             return without_proof(objective, start or forward(objective, task.k).best(task.k).members, error)
-    search.warm_up()
+    with deadline.paused():
+        search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
     ended = "seconds"  # if a single node would take longer
     if options.seconds is None or search.node_seconds() <= deadline.remaining:

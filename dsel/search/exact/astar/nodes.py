@@ -9,9 +9,13 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
+from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem, orthonormalised
 
 _Mask = NDArray[np.bool_]
+
+#: Eigendecompositions between two looks at the clock.
+_AT_A_TIME = 256
 
 
 @dataclass(slots=True)
@@ -29,11 +33,11 @@ class Node:
     terminal: bool = False
 
 
-def tree_children(problem: BoundProblem, node: Node, q: int) -> list[Node]:
+def tree_children(problem: BoundProblem, node: Node, q: int, deadline: Deadline | None = None) -> list[Node]:
     """Return a child for each independent column that may be added, largest gain first, with its combined bound.
 
     A child may only add the columns after its own, so that the tree makes each subset once. q: columns to choose, the
-    child's included.
+    child's included. Raises OutOfTime at the deadline.
     """
     assert node.allowed is not None
     R = np.asarray(node.allowed, np.int64)
@@ -48,7 +52,7 @@ def tree_children(problem: BoundProblem, node: Node, q: int) -> list[Node]:
     independent, unreliable = independent[order], unreliable[order]
     lower = f - gain
     if q > 1:
-        explained = _explained(problem, R, G, B, gain, q, independent & ~unreliable)
+        explained = _explained(problem, R, G, B, gain, q, independent & ~unreliable, deadline)
         lower = np.where(unreliable | ~np.isfinite(explained), node.l, f - explained)
     return [
         Node((*node.members, int(R[i])), max(float(lower[i]), node.l), float(f - gain[i]), tuple(R[i + 1 :].tolist()))
@@ -66,14 +70,23 @@ def _gains(
     return gain
 
 
-def _explained(problem: BoundProblem, R: Ints, G: Floats, B: Floats, gain: Floats, q: int, reliable: _Mask) -> Floats:
+def _explained(
+    problem: BoundProblem, R: Ints, G: Floats, B: Floats, gain: Floats, q: int, reliable: _Mask,
+    deadline: Deadline | None,
+) -> Floats:  # fmt: skip
     """Return an upper bound (t,) on what column i of R and q - 1 later columns explain together."""
-    Z = orthonormalised(G, B, problem.floor[R])
+    Z = orthonormalised(G, B, problem.floor[R], deadline)
     A = np.cumsum((Z[:, :, None] * Z[:, None, :])[::-1], axis=0)[::-1]
     trace: Floats = np.einsum("tii->t", A)
     after = min(q - 1, problem.N)
     if problem.N == 1 or after >= problem.N or not np.isfinite(trace).all():
         return trace
     w = B / np.sqrt(np.where(reliable, np.diag(G), 1.0))[:, None]
-    values = np.linalg.eigvalsh(A - w[:, :, None] * w[:, None, :])[:, problem.N - after :]
-    return np.asarray(np.minimum(trace, gain + np.maximum(values, 0.0).sum(axis=1)))
+    explained = np.empty(R.size)
+    for start in range(0, R.size, _AT_A_TIME):
+        if deadline is not None:
+            deadline.require()
+        part = slice(start, start + _AT_A_TIME)
+        values = np.linalg.eigvalsh(A[part] - w[part, :, None] * w[part, None, :])[:, problem.N - after :]
+        explained[part] = np.maximum(values, 0.0).sum(axis=1)
+    return np.asarray(np.minimum(trace, gain + explained))

@@ -23,6 +23,7 @@ from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.kernels.elimination import BORDERLINE_RATIO
+from dsel.search.anytime import Deadline
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.secular_equation import downdated
 from dsel.search.exact.bounds import BoundProblem, column_norms, factored, few_targets, penalized
@@ -62,18 +63,20 @@ class ReducedProblem:
     whole_targets: bool = False
 
     @classmethod
-    def of(cls, objective: Objective, target_gram: Floats | None = None) -> ReducedProblem:
-        """Return the reduced problem of an objective. O(n^3 + N^3).
+    def of(
+        cls, objective: Objective, target_gram: Floats | None = None, deadline: Deadline | None = None
+    ) -> ReducedProblem:
+        """Return the reduced problem of an objective. O(n^3 + N^3), and O(n^2 r) if K has a low rank r.
 
         target_gram: (N, N) Y'Y, for the published bound if Y is not in the span of X. By default, only the part of Y in
         that span is used (all of it if Y = X). The rest is the same for all selections, so the bound is at least as
-        sharp.
+        sharp. Raises OutOfTime if this would end after the deadline.
         """
         if objective.eigen_factor is not None:
             return cls._of_factor(objective, *objective.eigen_factor)
         if target_gram is None or objective.cross is None:
-            return cls._of_gram(objective, few_targets(objective), None)
-        return cls._of_gram(objective, objective.cross, np.asarray(target_gram, np.float64))
+            return cls._of_gram(objective, few_targets(objective, deadline), None, deadline)
+        return cls._of_gram(objective, objective.cross, np.asarray(target_gram, np.float64), deadline)
 
     @classmethod
     def _of_factor(cls, objective: Objective, W: Floats, D: Floats) -> ReducedProblem:
@@ -86,11 +89,11 @@ class ReducedProblem:
         return cls(np.ascontiguousarray(W[kept] / norms), D[kept], np.diag(np.sqrt(D[kept])), rest, floor, lost)
 
     @classmethod
-    def _of_gram(cls, objective: Objective, B: Floats, T: Floats | None) -> ReducedProblem:
+    def _of_gram(cls, objective: Objective, B: Floats, T: Floats | None, deadline: Deadline | None) -> ReducedProblem:
         """Return the reduced problem of K and B (n, N). T: (N, N) Y'Y, or None for the part of Y in the span of X."""
         K = penalized(objective)
         tolerance = ridge(objective.n)
-        W, UY, left = factored(K, B, 0.0, tolerance)  # in any orthonormal basis U_x of the columns
+        W, UY, left = factored(K, B, 0.0, tolerance, deadline)  # in any orthonormal basis U_x of the columns
         whole = T is not None
         T = T if T is not None else UY.T @ UY
         D, V_y = scipy.linalg.eigh(T)

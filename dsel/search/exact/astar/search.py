@@ -33,6 +33,7 @@ from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.astar.nodes import Node, tree_children
 from dsel.search.exact.astar.projection import project_out
 from dsel.search.exact.astar.reduced_problem import Children, ReducedProblem
@@ -78,6 +79,9 @@ class AStar(ExactSearch):
         where the answer depends on l.
     memory_limit : int
         Bytes for the fringe and the closed list, at which the search stops.
+    deadline : Deadline, optional
+        OutOfTime is raised if the first bound would take longer. A node that takes longer stays open, and no other one
+        is expanded.
     """
 
     kind = "astar"
@@ -85,13 +89,16 @@ class AStar(ExactSearch):
     def __init__(
         self, objective: Objective, k: int, *, gamma: float = 0.0, epsilon: float = 0.0,
         bound: AStarBound = "eigenvalue", incumbent: Iterable[int] | None = None, target_gram: Floats | None = None,
-        memory_limit: int = 4 << 30,
+        memory_limit: int = 4 << 30, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, bound)
+        super().__init__(objective, k, bound, deadline)
         _check_options(gamma, epsilon, bound)
         self.gamma, self.epsilon = gamma, epsilon
         self._reduced = self._reduce(target_gram) if bound == "eigenvalue" else None
-        self._problem = BoundProblem.of(objective) if self._reduced is None else _without_targets(objective)
+        if self._reduced is None:
+            self._problem: BoundProblem | None = BoundProblem.of(objective, deadline=self.deadline)
+        else:
+            self._problem = _without_targets(objective)
         self._max_nodes = max(memory_limit // (_NODE_BYTES + min(objective.n, _MAX_BITS) // 8), 1)
         self._margin = MARGIN * objective.c
         self._fringe: list[_Entry] = []
@@ -108,11 +115,12 @@ class AStar(ExactSearch):
         root = self._root()
         self._push(root)
         self._check_claim(root.l)
+        self._know_guarantee()
 
     def _reduce(self, target_gram: Floats | None) -> ReducedProblem:
         if target_gram is None and 0.0 < self.gamma < math.inf and self.objective.cross is not None:
             target_gram = self.objective.target_gram
-        return ReducedProblem.of(self.objective, target_gram)
+        return ReducedProblem.of(self.objective, target_gram, self.deadline)
 
     def _root(self) -> Node:
         if self._reduced is not None:
@@ -226,7 +234,7 @@ class AStar(ExactSearch):
         """
         if self._reduced is None:
             return super().guarantee
-        found = guarantee_of(self.objective, self.k, self.k + self._reduced.rank)
+        found = guarantee_of(self.objective, self.k, self.k + self._reduced.rank, self.deadline)
         lost = self._reduced.lost / self.total
         error = found.error + 2.0 * math.sqrt(self.k * found.error * lost) + lost
         return replace(found, error=min(error, 1.0))
@@ -264,22 +272,27 @@ class AStar(ExactSearch):
         while not self.done and not self.memory_full:
             if target is not None and self.best_value <= target:
                 return True
-            if self.iteration >= until:
+            if self.iteration >= until or self.deadline.passed:
                 return False
             self._step()
         return True
 
     def _step(self) -> None:
         """Take the first node of the fringe: lines 2 to 12 of Figure 2."""
-        node = heapq.heappop(self._fringe)[3]
+        first = heapq.heappop(self._fringe)
+        node = first[3]
         if self._cannot_be_better(node):
             return
         if len(node.members) == self.k or node.terminal:
             self._finish(node)
             return
-        self._expanded += 1
         before = self.best_value
-        children = self._children(node)
+        try:
+            children = self._children(node)
+        except OutOfTime:
+            heapq.heappush(self._fringe, first)
+            return
+        self._expanded += 1
         if self.best_value < before:
             self._check_claim(node.l)
         if children is None:
@@ -321,7 +334,7 @@ class AStar(ExactSearch):
         if self._reduced is not None:
             return self._graph_children(node, q, self._reduced)
         assert self._problem is not None
-        children = tree_children(self._problem, node, q)
+        children = tree_children(self._problem, node, q, self.deadline)
         if not children:
             return None
         best = min(children, key=lambda child: child.u)

@@ -23,9 +23,9 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     """Order the columns before `split`, and return the place up to which they are the next core.
 
     The bound prunes the columns after that place. Columns from `split` on are in earlier cores. The place is -1 if the
-    bound prunes all of R, and `split` or more if there is no further core.
+    bound prunes all of R, and `split` or more if there is no further core. It ends early if the kernel is to stop.
     """
-    numbers = vector(P, layout.NUMBERS)
+    count, numbers = int_vector(P, layout.COUNT), vector(P, layout.NUMBERS)
     f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     slack = f - numbers[layout.INCUMBENT] + numbers[layout.MARGIN]
     copy_to_scratch(P, d, order)
@@ -34,6 +34,8 @@ def _next_core(P: BranchState, d: Int, q: Int, order: Ints, split: Int) -> Int:
     reached = 0.0
     place = np.int64(-1)
     for a in range(order.size - 1, -1, -1):
+        if count[layout.STOP] != 0:
+            break
         z = add_least(P, d, a if a >= split else np.int64(0), a, order)
         trace += z
         top += z

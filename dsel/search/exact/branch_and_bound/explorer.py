@@ -210,6 +210,19 @@ class Explorer:
             unused += [suffix_bounds.explained_gram, suffix_bounds.explained_gram_of_columns]
         return unused
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether no node is visited until `resume` is called."""
+        return bool(self._count[at.STOP])
+
+    def interrupt(self) -> None:
+        """Stop `explore`, which another thread runs, within a node. The node stays open."""
+        self._count[at.STOP] = 1
+
+    def resume(self) -> None:
+        """Let `explore` visit nodes again."""
+        self._count[at.STOP] = 0
+
     def reset_pruned(self) -> None:
         """Forget the bounds of pruned nodes."""
         self._numbers[at.PRUNED] = np.inf
@@ -253,7 +266,7 @@ class Explorer:
 
     def _explore_and_log(self, until: int, log: SegmentLog) -> None:
         """Visit nodes, and take what the kernel logs before there is no more room for it."""
-        while not self.idle and self.nodes < until:
+        while not self.idle and self.nodes < until and not self.interrupted:
             if log.size > _SEGMENT_NUMBERS:
                 self._divide_segment(log)
             explore(self._memory.P, until - self.nodes)

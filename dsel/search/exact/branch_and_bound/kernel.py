@@ -70,10 +70,10 @@ def _singles(P: BranchState, d: Int) -> None:
 
 @compiled("void(i8[::1], i8)", fast=True, allocates=True)
 def _pairs(P: BranchState, d: Int) -> None:
-    """Record the best subset with two more columns."""
+    """Record the best subset with two more columns. It ends early if the kernel is to stop."""
     gram, cross, moments = cube(P, layout.GRAM)[d], cube(P, layout.CROSS)[d], matrix(P, layout.MOMENTS)
     frame, allowed, floor = int_matrix(P, layout.FRAME), int_matrix(P, layout.ALLOWED), vector(P, layout.FLOOR)
-    numbers, work = vector(P, layout.NUMBERS), matrix(P, layout.WORK)
+    numbers, work, count = vector(P, layout.NUMBERS), matrix(P, layout.WORK), int_vector(P, layout.COUNT)
     f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     N = cross.shape[1]
     diagonal, inner, border = work[0], work[1], work[2]
@@ -86,6 +86,8 @@ def _pairs(P: BranchState, d: Int) -> None:
     for i in range(1, frame[d, layout.T]):
         if moments[1, i] == layout.DEPENDENT:
             continue
+        if count[layout.STOP] != 0:
+            break
         need = f - numbers[layout.INCUMBENT]
         g_ii = gram[i, i]
         m_ii = moments[0, i]
@@ -135,6 +137,8 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
                 first += 1 if state != layout.FREE else 0
                 borderline += 1 if state == layout.BORDERLINE else 0
     crossing = list_children(P, d, q, order, first, first)
+    if count[layout.STOP] != 0:
+        return
     begin: Int = first - borderline
     found: Int = np.int64(0)
     if count[layout.BOUND] == layout.COMBINED and first == 0 and frame[d, layout.LEFT] > 0 and q >= count[layout.CORES]:
@@ -143,6 +147,8 @@ def _branch(P: BranchState, d: Int, q: Int) -> None:
             frame[d, layout.LEFT] = 0
         else:
             begin, crossing = branch_on_smallest_core(P, d, q, order, found, crossing)
+    if count[layout.STOP] != 0:
+        return
     for a in range(first - 1, first - borderline - 1, -1):
         children[d, frame[d, layout.LEFT]] = a
         lower[d, frame[d, layout.LEFT]] = matrix(P, layout.ERROR)[layout.BELOW, d]
@@ -371,6 +377,19 @@ def begin(P: BranchState, s: Int, t: Int) -> None:
 
 
 @compiled("void(i8[::1], i8)", fast=True)
+def _close_again(P: BranchState, d: Int) -> None:
+    """Undo the visit of the node at depth d, which was not completed, and make it an open node again."""
+    count, frame = int_vector(P, layout.COUNT), int_matrix(P, layout.FRAME)
+    count[layout.NODES] -= 1
+    frame[d, layout.LEFT] = 0
+    if d == 0:
+        count[layout.OPENED] = 0
+    else:
+        count[layout.DEPTH] = d - 1
+        frame[d - 1, layout.LEFT] += 1  # the last child that was taken
+
+
+@compiled("void(i8[::1], i8)", fast=True, nogil=True)
 def explore(P: BranchState, budget: Int) -> None:
     """Visit nodes depth first, until `budget` nodes are visited, none is open (COUNT[DEPTH] < 0), or the log is full.
 
@@ -379,17 +398,22 @@ def explore(P: BranchState, budget: Int) -> None:
     frame, count, children = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT), int_matrix(P, layout.CHILDREN)
     numbers, lower = vector(P, layout.NUMBERS), matrix(P, layout.LOWER)
     until = count[layout.NODES] + budget
-    if count[layout.DEPTH] >= 0 and count[layout.OPENED] == 0 and budget > 0:
+    if count[layout.DEPTH] >= 0 and count[layout.OPENED] == 0 and budget > 0 and count[layout.STOP] == 0:
         count[layout.OPENED] = 1
         count[layout.NODES] += 1
         _open(P, count[layout.DEPTH])
+        if count[layout.STOP] != 0:
+            count[layout.LOGGED] = count[layout.LOGGED_BOUNDS] = 0
+            _close_again(P, np.int64(0))
     while (
         count[layout.DEPTH] >= 0 and count[layout.NODES] < until and count[layout.LOGGED] <= count[layout.LOG_LIMIT]
+        and count[layout.STOP] == 0
     ):  # fmt: skip
         d = count[layout.DEPTH]
         if frame[d, layout.LEFT] == 0:
             count[layout.DEPTH] -= 1
             continue
+        logged, logged_bounds = count[layout.LOGGED], count[layout.LOGGED_BOUNDS]
         frame[d, layout.LEFT] -= 1
         place = frame[d, layout.LEFT]
         if lower[d, place] >= numbers[layout.INCUMBENT] - numbers[layout.MARGIN]:
@@ -406,3 +430,6 @@ def explore(P: BranchState, budget: Int) -> None:
         count[layout.DEPTH] = d + 1
         count[layout.NODES] += 1
         _open(P, d + 1)
+        if count[layout.STOP] != 0:
+            count[layout.LOGGED], count[layout.LOGGED_BOUNDS] = logged, logged_bounds
+            _close_again(P, d + 1)

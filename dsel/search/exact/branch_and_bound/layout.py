@@ -47,11 +47,12 @@ COUNT = BRANCH.int_vector("COUNT", "(COUNTERS,)")
 #: well enough to see that it cannot be pruned. PAIRS: whether the last two columns are found by comparing all pairs.
 #: BASE_SIZE: of BASE. CORES: least number of columns to choose for which cores are sought. NOT_FINITE: bounds of
 #: children that are not finite, and prune nothing. LOGGING: whether the tree is written to LOG. LOGGED, LOGGED_BOUNDS:
-#: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers.
+#: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers. STOP: another thread sets
+#: it to 1 to stop the kernel within a node, which then stays open.
 (
     DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, LOGGING, LOGGED,
-    LOGGED_BOUNDS, LOG_LIMIT, COUNTERS,
-) = range(16)  # fmt: skip
+    LOGGED_BOUNDS, LOG_LIMIT, STOP, COUNTERS,
+) = range(17)  # fmt: skip
 COMBINED, EIGENVALUE, LEAPS = range(3)
 BEST = BRANCH.int_vector("BEST", "(k,) members chosen below depth 0 of the best subset found")
 BASE = BRANCH.int_vector("BASE", "(k,) columns of S at depth 0")

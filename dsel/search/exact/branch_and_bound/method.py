@@ -66,9 +66,10 @@ def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
-    objective, options, deadline = task.objective, task.options, Deadline(task.options.seconds)
+    objective, options = task.objective, task.options
     if task.groups is not None:
         return _run_groups(task, GroupedObjective(objective, task.groups))
+    deadline = Deadline(options.seconds)
     if task.state is not None:
         search = BranchAndBound.restore(objective, task.state, options.memory)
     else:
@@ -77,18 +78,20 @@ def run(task: SearchTask) -> SearchOutcome:
         start = min((start, *given), key=objective.value)  # the first one where several have the same error
         try:
             search = BranchAndBound(
-                objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory
+                objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory, deadline=deadline
             )  # fmt: skip
         except FAILURES as error:
             return without_proof(objective, start, error)
-    search.warm_up()
+    with deadline.paused():
+        search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
     if search.done:
         ended = "proven"
     elif options.seconds is not None and search.node_seconds() > deadline.remaining:
         ended = "seconds"  # a single node would take longer
     else:
-        ended = (task.runner or drive)(search, stop, task.on_slice)
+        with search.time_limit(stop.seconds):
+            ended = (task.runner or drive)(search, stop, task.on_slice)
     if search.done:
         ended = "proven" if search.proven else "contradiction"
     counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
@@ -99,12 +102,12 @@ def run(task: SearchTask) -> SearchOutcome:
 
 def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
     """Run branch and bound over groups of columns."""
-    options = task.options
+    options, deadline = task.options, Deadline(task.options.seconds)
     if task.state is not None:
         search = GroupBranchAndBound.restore(grouped, task.state)
     else:
         search = GroupBranchAndBound(grouped, task.k, good_groups(grouped, task.k, task.seed))
-    ended = drive(search, Stop(iterations=options.nodes or 2**62, seconds=options.seconds), task.on_slice)
+    ended = drive(search, Stop(iterations=options.nodes or 2**62, seconds=deadline.left), task.on_slice)
     if search.done:
         ended = "proven" if search.proven else "contradiction"
     counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}

@@ -9,7 +9,9 @@ there are many open nodes, a slice ends only when its subtree is finished.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
@@ -54,6 +57,8 @@ class BranchAndBound(ExactSearch):
         Find the last two columns by a search over all pairs, which is faster than nodes with their own bounds.
     log : ProofLog, optional
         Where to write the tree, so that it can be checked.
+    deadline : Deadline, optional
+        When the first bound must be known. OutOfTime is raised if it would take longer.
 
     Notes
     -----
@@ -65,12 +70,12 @@ class BranchAndBound(ExactSearch):
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
-        pairs: bool = True, log: ProofLog | None = None,
+        pairs: bool = True, log: ProofLog | None = None, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, bound)
+        super().__init__(objective, k, bound, deadline)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
-        self.problem = problem or BoundProblem.of(objective)
+        self.problem = problem or BoundProblem.of(objective, deadline=deadline)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None)
         self.log = log
         self._most_open = most_open
@@ -87,6 +92,7 @@ class BranchAndBound(ExactSearch):
         self._claim = self._root  # the bound of the subtree that is explored now
         self._push(Subproblem(self._root, (), everything))
         self.offer(incumbent)
+        self._know_guarantee()
 
     def _push(self, sub: Subproblem) -> None:
         self._pushed += 1
@@ -102,6 +108,22 @@ class BranchAndBound(ExactSearch):
         if better:
             self._check_claim(claim)
         return better
+
+    @contextmanager
+    def time_limit(self, seconds: float | None) -> Iterator[None]:
+        """Make `advance` return within a node when these seconds of the block are over. The node stays open."""
+        if seconds is None:
+            yield
+            return
+        timer = Timer(seconds, self._explorer.interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            self._explorer.resume()
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine."""
@@ -162,7 +184,7 @@ class BranchAndBound(ExactSearch):
         while self._heap or not self._explorer.idle:
             if target is not None and self.best_value <= target:
                 return True
-            if self.iteration >= until:
+            if self.iteration >= until or self._explorer.interrupted:
                 return False
             if self._explorer.idle and not self._next():
                 break

@@ -250,7 +250,7 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
     """Order the columns from `first` on, bound their children, and list those that may hold a better subset.
 
     Columns from `split` on stay behind the others. Returns the last place that is not pruned, first - 1 if there is
-    none.
+    none. It ends early if the kernel is to stop.
     """
     frame, children = int_matrix(P, layout.FRAME), int_matrix(P, layout.CHILDREN)
     numbers, lower, count = vector(P, layout.NUMBERS), matrix(P, layout.LOWER), int_vector(P, layout.COUNT)
@@ -268,6 +268,8 @@ def list_children(P: BranchState, d: Int, q: Int, order: Ints, first: Int, split
     crossed = kind == layout.EIGENVALUE
     crossing = order.size - 1 if crossed else first - 1
     for a in range(order.size - 1, first - 1, -1):
+        if count[layout.STOP] != 0:
+            break
         lowest = split if a >= split else first
         ordered = crossed and (single or kind == layout.EIGENVALUE)  # A is no longer needed
         if ordered:

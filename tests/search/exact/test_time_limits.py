@@ -1,0 +1,208 @@
+"""Exact searches end at their deadline: the clock is a fake, and work is counted."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from dsel._lib import low_rank
+from dsel._lib.low_rank import ScaledMatrix, from_rows, pivoted_cholesky, square_of
+from dsel.objective.dense import DenseObjective
+from dsel.search.anytime import Deadline, OutOfTime
+from dsel.search.exact.astar.search import AStar
+from dsel.search.exact.base import without_proof
+from dsel.search.exact.bounds import BoundProblem, few_targets, orthonormalised
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.guarantee import guarantee_of
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.proof_log import ProofLog
+from dsel.search.method import SearchTask
+from dsel.search.registry import METHODS
+from dsel.verification.reader import Tree, follow, read_file
+from tests.search.exact.cases import regression
+
+
+class Clock:
+    """A clock that advances by `step` whenever someone looks at it."""
+
+    def __init__(self, step=0.0):
+        self.now, self.step = 0.0, step
+
+    def __call__(self):
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def problem():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((40, 14)) + rng.standard_normal((40, 1))
+    return regression(X, X[:, :5] @ rng.standard_normal((5, 1)) + 3.0 * rng.standard_normal((40, 1)))
+
+
+@pytest.fixture
+def wide():
+    """1100 columns of 12 rows: all bounds follow from 12 rows of K."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((12, 1100))
+    return regression(X, rng.standard_normal((12, 1)))
+
+
+def test_a_pause_does_not_count_in_a_deadline_nor_in_that_which_it_is_a_share_of():
+    clock = Clock()
+    whole = Deadline(10.0, clock)
+    part = whole.share(0.3)
+    with part.paused():
+        clock.now += 100.0
+    assert (whole.left, part.left) == (10.0, 3.0)
+    clock.now += 3.0
+    assert part.passed
+    assert not whole.passed
+    whole.require(7.0)
+    with pytest.raises(OutOfTime, match="about 8 s, 7 s are left"):
+        whole.require(8.0)
+
+
+def subsets_left_open(log, problem, k):
+    """Return the nodes that the files of a log leave open, less those that they continue."""
+    tree = Tree()
+    for path in sorted(log.folder.glob("*.npz")):
+        list(follow(path.name, *read_file(path), problem.n, k, tree))
+    return dict(tree.open)
+
+
+def test_an_interrupted_branch_and_bound_keeps_its_open_nodes(problem):
+    search = BranchAndBound(problem, 5)
+    search.warm_up()
+    while not search.done:
+        search._explorer.interrupt()  # as the timer does
+        before = search.iteration, search.lower
+        assert not search.advance(search.iteration + 10)
+        assert (search.iteration, search.lower) == before
+        search._explorer.resume()
+        search.advance(search.iteration + 10)
+    whole = BranchAndBound(problem, 5)
+    whole.advance(2**62)
+    assert search.best == whole.best
+
+
+@pytest.mark.parametrize("most_open", [0, 20_000])
+def test_interruptions_anywhere_do_not_change_what_is_proved(most_open, tmp_path):
+    rng = np.random.default_rng(8)
+    problem = regression(rng.standard_normal((44, 30)), rng.standard_normal((44, 4)))
+    whole = BranchAndBound(problem, 7, most_open=most_open)
+    whole.advance(2**62)
+    log = ProofLog(tmp_path, problem, 7)
+    search = BranchAndBound(problem, 7, most_open=most_open, log=log)
+    search.warm_up()
+    seconds, interruptions = 1e-4, 0
+    while not search.done:
+        with search.time_limit(seconds):
+            interruptions += not search.advance(2**62)
+        seconds *= 1.02  # so that it ends
+    assert interruptions > 10
+    assert search.proven
+    assert search.best == whole.best
+    log.finish([], {}, {})
+    assert subsets_left_open(log, problem, 7) == {((), (1 << 30) - 1): -1}  # the leaves cover all
+
+
+def test_time_limits_of_the_search_end_with_their_block(problem):
+    search = BranchAndBound(problem, 5)
+    search.warm_up()
+    with search.time_limit(1e-6):
+        while not search._explorer.interrupted:
+            pass
+        assert not search.advance(2**62)
+        assert not search.done
+    assert search.advance(2**62)
+    with search.time_limit(None):
+        assert search.proven
+
+
+@pytest.mark.parametrize("bound", ["eigenvalue", "combined"])
+def test_a_star_expands_nothing_after_its_deadline(problem, bound):
+    clock = Clock()
+    search = AStar(problem, 4, bound=bound, deadline=Deadline(1.0, clock))
+    search.advance(3)
+    assert search.iteration == 3
+    clock.now = 2.0
+    assert not search.advance(100)
+    assert search.iteration == 3
+
+
+def test_a_star_puts_a_node_back_that_takes_too_long(problem, monkeypatch):
+    monkeypatch.setattr("dsel.search.exact.bounds._MANY", 0)
+    clock = Clock()
+    search = AStar(problem, 4, bound="combined", deadline=Deadline(1.0, clock))
+    search.advance(2)
+    before = (search.lower, search.iteration, len(search._fringe))
+    clock.step = 0.3  # the clock is read for each column that is eliminated
+    assert not search.advance(100)
+    assert (search.lower, search.iteration, len(search._fringe)) == before
+
+
+def test_an_elimination_looks_at_the_clock(problem, monkeypatch):
+    monkeypatch.setattr("dsel.search.exact.bounds._MANY", 0)
+    with pytest.raises(OutOfTime):
+        orthonormalised(problem.K, problem.cross, problem.floor, Deadline(5.0, Clock(1.0)))
+
+
+def test_a_wide_problem_takes_as_many_rows_as_its_rank(wide, monkeypatch):
+    rows = []
+    row, whole = ScaledMatrix.row, ScaledMatrix.whole
+    monkeypatch.setattr(ScaledMatrix, "row", lambda C, j: rows.append(j) or row(C, j))
+    monkeypatch.setattr(ScaledMatrix, "whole", lambda C: pytest.fail("all of K") if C.n > 500 else whole(C))
+    problem = BoundProblem.of(wide)
+    assert problem.root(4) == pytest.approx(0.0, abs=1e-9)
+    assert problem.rank == 12
+    assert len(rows) == 12
+    rows.clear()
+    assert guarantee_of(wide, 4).error < 1e-2
+    assert len(rows) <= 12 + 12  # for the limits, and for what all columns explain
+
+
+def test_low_rank_and_dense_factorizations_agree(wide, monkeypatch):
+    X = DenseObjective(wide.K, None, float(np.trace(wide.K)))
+    few, square = few_targets(X), square_of(wide.K)
+    C = ScaledMatrix.of(wide.K, np.sqrt(np.diag(wide.K)))
+    quick = from_rows(C, 1e-10)
+    limits = guarantee_of(wide, 4)
+    explained = BoundProblem.of(wide).explained
+    monkeypatch.setattr(low_rank, "MANY", 10**6)
+    assert quick is not None
+    dense = pivoted_cholesky(C, 1e-10)
+    assert (quick.rank, few.shape) == (dense.rank, (1100, 12))
+    np.testing.assert_allclose(quick.W.T @ quick.W, dense.W.T @ dense.W, atol=1e-9)
+    np.testing.assert_allclose(few @ few.T, wide.K @ wide.K, atol=1e-9 * np.trace(square))
+    np.testing.assert_allclose(square, square_of(wide.K), atol=1e-9 * np.trace(square))
+    np.testing.assert_allclose(explained, BoundProblem.of(wide).explained, rtol=1e-9)
+    assert guarantee_of(wide, 4) == pytest.approx(limits)
+
+
+@pytest.mark.parametrize("name", ["branch-and-bound", "astar"])
+def test_no_time_for_a_bound_leaves_the_subset_of_a_quick_search(name, monkeypatch):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((30, 12))
+    objective = regression(X, X)
+    monkeypatch.setattr("dsel.search.exact.bounds._MULTIPLICATIONS_PER_SECOND", 1.0)  # a very slow machine
+    method = METHODS[name]
+    outcome = method.run(SearchTask(objective, 3, 0, method.options(seconds=5.0)))
+    assert outcome.ended == "seconds"
+    assert outcome.counts == {"bound": 0.0, "proven": False}
+    assert outcome.best(3).size == 3
+    assert "no time is left for a proof" in outcome.notes[0]
+    with pytest.raises(OutOfTime, match="the next step takes about"):
+        Proof.begin(objective, 3, deadline=Deadline(5.0))
+
+
+def test_failures_and_missing_time_are_told_apart(problem):
+    late, failed = (without_proof(problem, (1, 2), error) for error in (OutOfTime("soon"), ValueError("singular")))
+    assert (late.ended, failed.ended) == ("seconds", "failed")
+    assert "ValueError: singular" in failed.notes[0]
+
+
+def test_problems_are_sent_to_workers_without_the_deadline(problem):
+    sent = pickle.loads(pickle.dumps(BoundProblem.of(problem, deadline=Deadline(1.0))))
+    assert sent.deadline is None
+    assert sent.root(3) == BoundProblem.of(problem).root(3)
