@@ -178,7 +178,7 @@ class _Proof:
             if self._proof is None:
                 self._proof = Proof.begin(
                     self._search.objective, self._search.k, best, seed=self._task.seed,
-                    memory_limit=self._task.options.memory, seconds=part.seconds,
+                    memory_limit=self._task.options.memory, deadline=part,
                 )  # fmt: skip
             self._proof.search.offer(best)
             on_slice = None if self._task.on_slice is None else self._look

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import stats
 
 from dsel._lib.types import Floats
+from dsel.search.anytime import Deadline
 from dsel.search.exact.proof import Proof
 from pipelines.papers.poss import table_2
 from pipelines.papers.poss.halves import rows_and_target, training_half
@@ -34,7 +35,7 @@ def optimum(task: tuple[str, int, float]) -> tuple[float, float, bool]:
     """Return R^2 of the best subset found for a half, its upper bound, and whether it is proved."""
     name, split, seconds = task
     objective = regression(*training_half(name, split, 0))
-    proof = Proof.begin(objective, min(table_2.K, objective.n), seconds=seconds)
+    proof = Proof.begin(objective, min(table_2.K, objective.n), deadline=Deadline(seconds))
     proof.run(seconds)
     found = proof.certificate()
     return 1.0 - found.value / objective.c, 1.0 - found.bound / objective.c, found.proven
