@@ -136,7 +136,10 @@ def certify_selection(
 
 def no_log_for_groups() -> OptionError:
     """Return the error for a log of a proof about groups of columns."""
-    return OptionError("There is no proof log for groups of columns.", "Certify without a log.")
+    return OptionError(
+        "There is no proof log for groups of columns: it describes subsets of single columns.",
+        "Certify without a log. The certificate is the same.",
+    )
 
 
 def describe(certificate: Certificate) -> str:

@@ -106,6 +106,12 @@ class RunFolder:
             with suppress(ValidationError):
                 job = JobFile.model_validate(manifest.get("job"))
                 return manifest["identity"], job.model_copy(update={"out": self.path.absolute()})
+        if (self.path / SELECTION).is_file():
+            raise MissingInputError(
+                f"{self.path} holds no job: its selection was saved from Python, without where its data are.",
+                "To prove a selection in Python, select with method='branch-and-bound'. For this command, run a job: "
+                "dsel init STORE, then dsel run.",
+            )
         raise MissingInputError(
             f"{self.path} holds no job: it has no complete {MANIFEST}.",
             "Name the folder that dsel run wrote to, or use dsel run.",

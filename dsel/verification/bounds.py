@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel.verification.problem import EPSILON, EXTENDED, Extended, Problem
-from dsel.verification.reader import BOUND, COMPARISON, Leaf, columns_of
+from dsel.verification.tree import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.
 _BATCH_BYTES = 1 << 20

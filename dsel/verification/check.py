@@ -24,9 +24,10 @@ from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure
 from dsel.verification.problem import ExtendedSums, Problem
-from dsel.verification.reader import Leaf, LogError, Node, Tree, columns_of, follow, read_file, read_manifest
+from dsel.verification.reader import LogError, read_file, read_manifest
 from dsel.verification.relaxation import relaxation_bound
 from dsel.verification.report import ProofCheck
+from dsel.verification.tree import Leaf, Node, Tree, columns_of, follow
 
 log = logging.getLogger("dsel")
 

@@ -162,6 +162,13 @@ def test_a_job_can_ask_for_it(tmp_path):
     assert set(exact.indices) == set(found.indices)
 
 
+def test_a_selection_that_python_saved_says_how_to_prove_it(tmp_path):
+    request = SelectionRequest.of(k=2, method="forward")
+    run_selection(as_dataset(X, Y), request).save(tmp_path / "saved")
+    with pytest.raises(MissingInputError, match=r"saved from Python.*method='branch-and-bound'"):
+        certify_run(tmp_path / "saved", ProofBudget(nodes=1))
+
+
 def test_what_cannot_be_certified_is_refused(tmp_path):
     job = job_file(tmp_path)
     with pytest.raises(MissingInputError, match="holds no job"):

@@ -13,7 +13,7 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.verification.bounds import Checker
 from dsel.verification.problem import extended_sums
-from dsel.verification.reader import BOUND, COMPARISON, DEPENDENCE, Leaf, columns_of
+from dsel.verification.tree import BOUND, COMPARISON, DEPENDENCE, Leaf, columns_of
 from tests.search.exact.cases import KINDS, data
 
 

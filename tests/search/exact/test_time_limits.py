@@ -18,7 +18,8 @@ from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.method import SearchTask
 from dsel.search.registry import METHODS
-from dsel.verification.reader import Tree, follow, read_file
+from dsel.verification.reader import read_file
+from dsel.verification.tree import Tree, follow
 from tests.search.exact.cases import regression
 
 

@@ -1,0 +1,232 @@
+"""Follow the tree that the records of a proof log describe.
+
+deploy/docs/explanation/proof-logs.md describes the format. A node is a set S of chosen columns, in the order in which
+they were chosen, and a set R of columns of which q = k - |S| may still be added. It stands for all S + Q, Q in R,
+|Q| <= q. Sets of columns are Python integers here: bit j stands for column j.
+
+What `follow` accepts covers every subset: the subsets of a node are those of its children and leaves together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsel.verification.reader import LogError, RecordReader
+
+END, PRUNED, COMPARED, BRANCHED, DEPENDENT, DROPPED, CORES = range(7)
+
+#: The reasons for which a leaf is closed.
+BOUND, COMPARISON, DEPENDENCE = "bound", "comparison", "dependence"
+
+#: A node by what it stands for: S in its order, and R.
+Node = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A set of subsets that the search closed for one reason.
+
+    Parameters
+    ----------
+    number : int
+        The place among the leaves of its file, from 0.
+    reason : {"bound", "comparison", "dependence"}
+        A bound excludes all subsets; all subsets were compared; or S is dependent.
+    chosen : tuple of int
+        S.
+    allowed : int
+        R, one bit for each column.
+    most : int
+        q, the number of columns of R that may be added.
+    bound : float
+        The bound of the search as a share of f of the empty set, NaN if there is none.
+    """
+
+    number: int
+    reason: str
+    chosen: tuple[int, ...]
+    allowed: int
+    most: int
+    bound: float
+
+
+@dataclass
+class Tree:
+    """What `follow` found in one file.
+
+    nodes: the nodes of the search. open: for each node that the file leaves open 1, for each one that it continues -1,
+    without those that cancel out.
+    """
+
+    nodes: int = 0
+    open: Counter[Node] = field(default_factory=Counter)
+
+
+def columns_of(mask: int) -> list[int]:
+    """Return the columns of a set, ascending."""
+    return [j for j in range(mask.bit_length()) if mask >> j & 1]
+
+
+def follow(name: str, numbers: list[int], bounds: NDArray[np.float64], n: int, k: int, tree: Tree) -> Iterator[Leaf]:
+    """Yield the leaves of a file, and count its nodes in `tree`.
+
+    Parameters
+    ----------
+    name : str
+        The name of the file, for messages.
+    numbers, bounds : list of int, ndarray
+        The content of the file.
+    n, k : int
+        The number of columns, and the most columns to choose.
+    tree : Tree
+        It is complete when all leaves were taken.
+
+    Raises
+    ------
+    LogError
+        A record is impossible, or its subsets are not those of its node.
+    """
+    yield from _Follower(RecordReader(name, numbers, bounds), n, k, tree).leaves()
+
+
+class _Follower:
+    """The tree of one file, followed record by record. Each kind of record has a method that yields its leaves.
+
+    stack: the open nodes of the present segment, the next one last. count: leaves so far.
+    """
+
+    def __init__(self, reader: RecordReader, n: int, k: int, tree: Tree) -> None:
+        self.reader, self.n, self.k, self.tree = reader, n, k, tree
+        self.stack: list[Node] = []
+        self.count = 0
+        self._records: dict[int, Callable[[Node, int], Iterator[Leaf]]] = {
+            PRUNED: self._pruned, COMPARED: self._compared, BRANCHED: self._branched, DEPENDENT: self._dependent,
+            DROPPED: self._dropped, CORES: self._excluded_by_cores,
+        }  # fmt: skip
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield all leaves of the file."""
+        while self.reader.more:
+            self.stack = _segment(self.reader, self.n, self.k)
+            for node in self.stack:
+                self.tree.open[node] -= 1
+            while (code := self.reader.number()) != END:
+                yield from self._record(code)
+            for node in self.stack:
+                self.tree.open[node] += 1
+        self.reader.require_end()
+        for node in [node for node, count in self.tree.open.items() if not count]:
+            del self.tree.open[node]
+
+    def _record(self, code: int) -> Iterator[Leaf]:
+        """Yield the leaves of the record of the next node."""
+        if not self.stack:
+            raise LogError(self.reader.where, "a segment continues after its last node")
+        if code not in self._records:
+            raise LogError(self.reader.where, f"there is no record {code}")
+        node = self.stack.pop()
+        yield from self._records[code](node, self.k - len(node[0]))
+
+    def _leaf(self, reason: str, node: Node, most: int, bound: float = np.nan) -> Leaf:
+        self.count += 1
+        return Leaf(self.count - 1, reason, *node, most, bound)
+
+    def _wrong(self, node: Node, what: str) -> LogError:
+        return LogError(f"{self.reader.name}, leaf {self.count} at columns {list(node[0])}", what)
+
+    def _pruned(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield a node that a bound excludes."""
+        yield self._leaf(BOUND, node, most, self.reader.bound())
+
+    def _dependent(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield a node whose S is dependent."""
+        yield self._leaf(DEPENDENCE, node, most)
+
+    def _compared(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield a node of which all subsets were compared."""
+        if most > 2:
+            raise self._wrong(node, f"{most} columns are left, too many to compare all")
+        self.tree.nodes += 1
+        yield self._leaf(COMPARISON, node, most)
+
+    def _dropped(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield columns that depend on S; the node continues without them."""
+        chosen, allowed = node
+        for j in _subset(self.reader, allowed):
+            allowed &= ~(1 << j)
+            yield self._leaf(DEPENDENCE, ((*chosen, j), allowed), most - 1)
+        self.stack.append((chosen, allowed))
+
+    def _excluded_by_cores(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield what is left without each core, which a bound excludes; as many cores as columns leave their union."""
+        chosen, allowed = node
+        cores = _cores(self.reader, allowed)
+        if len(cores) < most:
+            raise self._wrong(node, f"{len(cores)} cores do not exclude {most} columns")
+        together = 0
+        for core in cores:
+            together |= core
+            yield self._leaf(BOUND, (chosen, allowed & ~core), most, self.reader.bound())
+        if len(cores) == most:
+            self.stack.append((chosen, together))
+        else:
+            self.tree.nodes += 1
+
+    def _branched(self, node: Node, most: int) -> Iterator[Leaf]:
+        """Yield the columns that are no children, and children, that bounds exclude; the other children are open."""
+        chosen, allowed = node
+        self.tree.nodes += 1
+        children = _subset(self.reader, allowed)
+        rest = allowed
+        for j in children:
+            rest &= ~(1 << j)
+        if children and most < 1:
+            raise self._wrong(node, f"it has children, but only {self.k} columns may be chosen")
+        closed = self.reader.list(self.reader.number())
+        if any(i >= len(children) for i in closed) or len(set(closed)) < len(closed):
+            raise self._wrong(node, "it closes a child that it does not have")
+        yield self._leaf(BOUND, (chosen, rest), most, self.reader.bound())
+        nodes: list[Node] = []
+        for j in reversed(children):
+            nodes.append(((*chosen, j), rest))
+            rest |= 1 << j
+        nodes.reverse()
+        for i in closed:
+            yield self._leaf(BOUND, nodes[i], most - 1, self.reader.bound())
+        self.stack += [nodes[i] for i in reversed(range(len(nodes))) if i not in set(closed)]
+
+
+def _segment(reader: RecordReader, n: int, k: int) -> list[Node]:
+    """Return the open nodes with which a segment begins."""
+    nodes: list[Node] = []
+    for _ in range(reader.number()):
+        s, t = reader.number(), reader.number()
+        chosen, allowed = tuple(reader.list(s)), reader.list(t)
+        both = [*chosen, *allowed]
+        if s > k or len(set(both)) < len(both) or max(both, default=0) >= n:
+            raise LogError(reader.where, "a segment begins with an impossible node")
+        nodes.append((chosen, sum(1 << j for j in allowed)))
+    return nodes
+
+
+def _subset(reader: RecordReader, allowed: int) -> list[int]:
+    """Return some different columns of R."""
+    columns = reader.list(reader.number())
+    if len(set(columns)) < len(columns) or any(not allowed >> j & 1 for j in columns):
+        raise LogError(reader.where, f"columns {columns} are not some of those that may be added")
+    return columns
+
+
+def _cores(reader: RecordReader, allowed: int) -> list[int]:
+    """Return disjoint sets of columns of R."""
+    cores = []
+    for _ in range(reader.number()):
+        core = sum(1 << j for j in _subset(reader, allowed))
+        allowed &= ~core
+        cores.append(core)
+    return cores
