@@ -22,6 +22,8 @@ from pipelines.table import json_line
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
+_PARTS = {part.name: part for paper in PAPERS for part in paper.parts}
+
 Only = Annotated[list[str] | None, typer.Option(help="Compute only this data set. Repeat for several.")]
 Processes = Annotated[int, typer.Option(min=1, help="Number of processes, one BLAS thread each.")]
 
@@ -37,16 +39,14 @@ def _known(only: list[str] | None, names: list[str]) -> list[str]:
 def everything(
     folder: Annotated[Path, typer.Option("--out", help="Folder for the report and its saved parts.")] = Path("papers"),
     only: Annotated[
-        list[str] | None, typer.Option(help="Make this part again and leave the others. Repeat for several.")
+        list[str] | None, typer.Option(help=f"Make this part again and leave the others. Repeat. {', '.join(_PARTS)}.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few runs and small data, to see that it works.")] = False,
     processes: Processes = 2,
 ) -> None:
     """Write one report of all papers. A part that is already saved in the folder is not made again."""
-    parts = [part for paper in PAPERS for part in paper.parts]
     settings = Settings(folder, quick, processes)
-    again = _known(only, [part.name for part in parts])
-    made = make_parts(parts, settings, again, lambda line: print(line, flush=True))
+    made = make_parts(list(_PARTS.values()), settings, _known(only, list(_PARTS)), lambda line: print(line, flush=True))
     document = Document.of(PAPERS, made, quick)
     html, markdown = write(document, folder)
     print(f"{html}\n{markdown}")
