@@ -21,7 +21,7 @@ from dsel.selection.pipeline import run_selection
 
 _ROWS, _COLUMNS, _CHOSEN = 40, 6, 2
 #: Options that make a search as short as can be, for the methods that have them.
-_SHORT = {"iterations": 100, "restarts": 1}
+_SHORT = {"iterations": 100, "seconds": 1.0}
 
 
 def warm(methods: Sequence[str] = ()) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from contextlib import suppress
 
 from dsel.errors import DselError
 from dsel.storage.paths import AnyPath, ObjectPath
@@ -14,7 +16,30 @@ UPLOAD_SECONDS = 10.0
 
 def log_handler(path: AnyPath) -> logging.Handler:
     """Return a handler that appends to the file. Raises OSError, or in object storage the errors of `ObjectPath`."""
-    return ObjectLogHandler(path) if isinstance(path, ObjectPath) else logging.FileHandler(path)
+    return ObjectLogHandler(path) if isinstance(path, ObjectPath) else FileLogHandler(path)
+
+
+class FileLogHandler(logging.FileHandler):
+    """Append to a file. If that fails, such as on a full disk, say so once and let the run continue."""
+
+    _failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Warn on standard error, once."""
+        if not self._failed:
+            self._failed = True
+            _warn(sys.exc_info()[1])
+
+    def close(self) -> None:
+        """Close the file. Lines that do not fit any more are lost."""
+        with suppress(OSError):
+            super().close()
+
+
+def _warn(error: BaseException | None) -> None:
+    logging.lastResort.handle(  # type: ignore[union-attr]
+        logging.LogRecord("dsel", logging.WARNING, __file__, 0, "the log is not saved: %s", (error,), None)
+    )
 
 
 class ObjectLogHandler(logging.Handler):
@@ -47,9 +72,7 @@ class ObjectLogHandler(logging.Handler):
             self._path.write_bytes(text)
             self._uploaded = text
         except DselError as error:
-            logging.lastResort.handle(  # type: ignore[union-attr]
-                logging.LogRecord("dsel", logging.WARNING, __file__, 0, "the log is not saved: %s", (error,), None)
-            )
+            _warn(error)
 
     def close(self) -> None:
         self.flush()

@@ -13,7 +13,7 @@ import pytest
 from dsel.storage import connection as bucket_connection
 from dsel.storage import retries as retry_settings
 from dsel.storage import zarr_store as bucket_zarr
-from tests.cloud.faults import FaultProxy
+from pipelines.s3_faults import FaultProxy
 
 #: In the environment of every test here, and nowhere else afterwards.
 SECRETS = {

@@ -32,7 +32,7 @@ from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
 from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS
-from tests.cloud.faults import KINDS, FaultProxy, Kind, Request, drawn
+from pipelines.s3_faults import KINDS, FaultProxy, Kind, Request, drawn
 
 DSEL = ("-m", "dsel")
 ROUNDS = 40

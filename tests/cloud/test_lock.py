@@ -10,7 +10,7 @@ from dsel.errors import OutputError
 from dsel.storage import locks as module
 from dsel.storage.locks import locked
 from dsel.storage.paths import ObjectPath, as_path
-from tests.cloud.faults import FaultProxy, Kind
+from pipelines.s3_faults import FaultProxy, Kind
 from tests.storage.contenders import winners
 
 

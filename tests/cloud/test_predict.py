@@ -12,7 +12,7 @@ from dsel.errors import OutputError
 from dsel.selection.use.export import export_text, write_export
 from dsel.selection.use.predict_store import predict_store
 from dsel.storage.paths import as_path, zarr_store
-from tests.cloud.faults import FaultProxy
+from pipelines.s3_faults import FaultProxy
 from tests.stores import regression
 
 X, Y = regression(m=90, n=18)

@@ -21,7 +21,7 @@ from dsel.errors import AccessError, DataError, DselError, MissingInputError, Ou
 from dsel.passes.gram import gram_pass, gram_statistics
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import as_path, walk, zarr_store
-from tests.cloud.faults import FaultProxy, Kind, Request, Rule, always, drawn
+from pipelines.s3_faults import FaultProxy, Kind, Request, Rule, always, drawn
 from tests.stores import make_store, regression
 
 X, Y = regression(m=60)

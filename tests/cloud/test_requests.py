@@ -15,7 +15,7 @@ from dsel.errors import DataError
 from dsel.storage.paths import as_path
 from tests.cli_runner import call
 from tests.cloud.conftest import forget_connections
-from tests.cloud.faults import FaultProxy
+from pipelines.s3_faults import FaultProxy
 from tests.stores import regression
 
 X, Y = regression(m=1000, n=20)

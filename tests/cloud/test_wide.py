@@ -28,7 +28,7 @@ from dsel.planning.representations.choice import candidates
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.storage.paths import as_path, zarr_store
-from tests.cloud.faults import FaultProxy
+from pipelines.s3_faults import FaultProxy
 from tests.stores import make_store, regression
 
 X, Y = regression(m=60)

@@ -56,3 +56,14 @@ def test_lines_of_dask_are_at_debug_level_and_in_our_format(
     assert ("traceback" in found[0]) is debug
     assert "90% memory" in str(found[-2]["message"])
     assert "a port is taken: use another" in str(found[-1]["message"])
+
+
+def test_a_log_that_cannot_be_written_any_more_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter()
+    with reporter.showing(), reporter.logging_to(Path("/dev/full")):
+        for stage in ("statistics", "search"):
+            reporter.stage(stage)
+    said = capsys.readouterr().err
+    assert said.count("the log is not saved: [Errno 28] No space left on device") == 1
+    assert "INFO search" in said
+    assert "Traceback" not in said
