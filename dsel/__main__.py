@@ -2,24 +2,27 @@
 
 import os
 import sys
+from typing import NoReturn
 
-from dsel._lib.termination import EXIT_CODE, Stopped, handle_signals, raise_on_signals
+from dsel._lib.termination import EXIT_CODE, Stopped, handle_signals, leave, raise_on_signals
 
 
-def main() -> None:
-    """Run the command line as the program of this process."""
+def main() -> NoReturn:
+    """Run the command line as the program of this process, and end the process."""
     handle_signals()
     if "--debug" in sys.argv:
         os.environ.setdefault("DSEL_LOG_LEVEL", "DEBUG")
     from dsel.cli import main as run
 
+    code = EXIT_CODE
     try:
         raise_on_signals()
         run()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped:
-        raise SystemExit(EXIT_CODE) from None
-    finally:
-        handle_signals()  # the rest of the process has nothing to save
+        pass
+    leave(code)
 
 
 if __name__ == "__main__":

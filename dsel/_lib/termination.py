@@ -7,14 +7,16 @@ main thread. So a thread reads the signals, too, and ends the process if that ta
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: "Temporary failure" in sysexits.h: start the same command again.
@@ -54,6 +56,21 @@ def handle_signals() -> None:
 def raise_on_signals() -> None:
     """Raise `Stopped` in the main thread when a signal arrives, instead of ending the process."""
     _state["importing"] = False
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with this exit code, after the functions that were registered for its end.
+
+    Python's own end waits for threads, and may wait for ever: a thread that Python stopped may hold a lock.
+    """
+    handle_signals()  # there is nothing more to save
+    threading.Timer(END_SECONDS, os._exit, [code]).start()
+    with suppress(Exception):
+        atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 def defer(name: str | None) -> None:

@@ -67,7 +67,7 @@ def campaign(
         server, environment = start_s3_server(folder)
         os.environ.update(environment)
     try:
-        _import_everything()
+        _import_everything(sorted({str(case.job["method"]) for case in cases if case.job and not case.cold}))
         _in_child(partial(_make_stores, data, server is not None), folder)
         running = []
         for number in range(lanes):
@@ -101,8 +101,8 @@ def _gather(running: list[tuple[Child, Path]]) -> tuple[dict[str, int], Counter[
     return dict(counts), kinds, lines
 
 
-def _import_everything() -> None:
-    """Import what commands use, and load the compiled kernels, without starting a thread that stays."""
+def _import_everything(methods: list[str]) -> None:
+    """Import what commands use, and load the compiled kernels of methods, without starting a thread that stays."""
     from importlib import import_module
 
     from dsel.jobs.warm import warm
@@ -117,7 +117,8 @@ def _import_everything() -> None:
         "obstore",
     ):
         import_module(name)
-    warm()
+    if methods:
+        warm(methods)
 
 
 def _in_child(target: partial[None], folder: Path) -> None:

@@ -67,7 +67,7 @@ def _run_scheduler(file: str) -> None:
     from distributed import Scheduler
 
     async def serve() -> None:
-        async with Scheduler(host="127.0.0.1", port=0, dashboard_address=None) as scheduler:  # type: ignore[no-untyped-call]
+        async with Scheduler(host="127.0.0.1", port=0, dashboard_address=None) as scheduler:
             with open(f"{file}.new", "w") as out:
                 json.dump({"address": scheduler.address}, out)
             os.replace(f"{file}.new", file)
@@ -86,7 +86,7 @@ def _run_worker(file: str) -> None:
             await asyncio.sleep(0.01)
         with open(file) as found:
             address = json.load(found)["address"]
-        async with Worker(address, nthreads=1, memory_limit="1GiB", host="127.0.0.1") as worker:  # type: ignore[no-untyped-call]
+        async with Worker(address, nthreads=1, memory_limit="1GiB", host="127.0.0.1") as worker:
             await worker.finished()
 
     os.makedirs(os.environ["TMPDIR"], exist_ok=True)

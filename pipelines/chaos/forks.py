@@ -20,8 +20,8 @@ class Child:
     """A child process, the leader of its own session."""
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.born, self.code = pid, time.monotonic(), None
-        self.code: int | None
+        self.pid = pid
+        self.code: int | None = None
 
     def poll(self) -> int | None:
         """Return the exit code, or minus the signal; None while it runs."""
@@ -99,8 +99,8 @@ def fork(
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        for number in (1, 2):
-            os.dup2(stream, number)
+        for descriptor in (1, 2):
+            os.dup2(stream, descriptor)
         os.environ.update(environment)
         os.chdir(folder)
         tempfile.tempdir = None

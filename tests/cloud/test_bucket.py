@@ -19,8 +19,8 @@ from dsel.errors import AccessError, MissingExtraError, MissingInputError, Optio
 from dsel.storage import connection as bucket_connection
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path, is_inside, open_for_writing
-from tests.cloud.conftest import SECRETS, forget_connections
 from pipelines.s3_faults import KINDS, FaultProxy, Kind, always, drawn
+from tests.cloud.conftest import SECRETS, forget_connections
 from tests.stores import make_store, regression
 
 BYTES = os.urandom(50_000)

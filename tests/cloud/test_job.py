@@ -30,9 +30,9 @@ from dsel.jobs.runner import certify_run
 from dsel.storage.connection import connection
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
+from pipelines.s3_faults import KINDS, FaultProxy, Kind, Request, drawn
 from tests.cli_runner import call
 from tests.cloud.conftest import SECRETS
-from pipelines.s3_faults import KINDS, FaultProxy, Kind, Request, drawn
 
 DSEL = ("-m", "dsel")
 ROUNDS = 40

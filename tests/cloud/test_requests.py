@@ -13,9 +13,9 @@ from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import DataError
 from dsel.storage.paths import as_path
+from pipelines.s3_faults import FaultProxy
 from tests.cli_runner import call
 from tests.cloud.conftest import forget_connections
-from pipelines.s3_faults import FaultProxy
 from tests.stores import regression
 
 X, Y = regression(m=1000, n=20)
