@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psutil
 
+_ZOMBIE = psutil.STATUS_ZOMBIE
+
 
 class Child:
     """A child process, the leader of its own session."""
@@ -53,9 +55,9 @@ class Child:
     def session(self) -> list[psutil.Process]:
         """Return the living processes of its session."""
         found = []
-        for process in psutil.process_iter():
+        for name in filter(str.isdecimal, os.listdir("/proc")):
             with suppress(psutil.Error, ProcessLookupError):
-                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                if os.getsid(int(name)) == self.pid and (process := psutil.Process(int(name))).status() != _ZOMBIE:
                     found.append(process)
         return found
 

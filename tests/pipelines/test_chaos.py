@@ -11,11 +11,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_few_kills_change_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    asked = ["--kills", "6", "--lanes", "2", "--only", "forward", "--seed", "3", "--folder", str(tmp_path / "chaos")]
+    asked = [
+        "--kills",
+        "4",
+        "--lanes",
+        "1",
+        "--only",
+        "wide forward",
+        "--seed",
+        "3",
+        "--folder",
+        str(tmp_path / "chaos"),
+    ]
     command = [sys.executable, "-m", "pipelines.chaos", *asked]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     counts = json.loads(found.stdout.splitlines()[-1])
-    assert counts.pop("kills") >= 6, found.stdout + found.stderr
+    assert counts.pop("kills") >= 4, found.stdout + found.stderr
     assert set(counts) == {"different", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost"}
     assert not any(counts.values()), found.stdout
     assert found.returncode == 0
