@@ -335,7 +335,8 @@ class Selection:
         Returns
         -------
         DataFrame
-            Labels are the index. The columns are `index`, `included`, and `coefficient`, or `coefficient_TARGET` for
+            Labels are the index. The columns are `index`, `included`, `gain` (the share of the sum of squares of Y that
+            the column explains beyond those before it; results of older versions lack it), and `coefficient`, or `coefficient_TARGET` for
             each of several targets. There are no coefficients where Y = X.
         """
         from dsel.selection.use.tables import to_frame

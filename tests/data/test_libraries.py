@@ -228,6 +228,21 @@ def test_a_sparse_ingest_continues_with_the_same_bytes(
             assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes(), file
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "float64"])
+def test_a_chunk_that_is_not_there_is_never_taken_for_zeros(tmp_path: Path, dtype: str) -> None:
+    values = np.random.default_rng(0).integers(0, 9, size=(40, 4)).astype(dtype)
+    stored = xr.Dataset({"X": (("sample", "feature"), values), "Y": (("sample", "target"), values[:, [2]] * 2.0)})
+    stored.to_zarr(tmp_path / "x.zarr", encoding={"X": {"chunks": (10, 4)}}, consolidated=False)
+    assert dsel.select(tmp_path / "x.zarr", k=1, method="forward").indices == (2,)
+    (tmp_path / "x.zarr/X/c/2/0").unlink()
+    problem = "has NaN values: 40 in these rows" if dtype == "float64" else r"file c/2/0, rows 20 to 30\) is not there"
+    with pytest.raises(DataError, match=problem):
+        dsel.select(tmp_path / "x.zarr", k=1, method="forward")
+    if dtype != "float64":  # the owner knows that these are zeros
+        ingest(tmp_path / "x.zarr", tmp_path / "copy.zarr")
+        assert not dsel.open_store(tmp_path / "copy.zarr").x.read(20, 30).any()
+
+
 def test_a_lost_chunk_of_a_sparse_store_is_found(tmp_path: Path) -> None:
     ingest(svmlight(tmp_path / "d.svm"), tmp_path / "s.zarr")
     (tmp_path / "s.zarr/X/data/c/0").unlink()

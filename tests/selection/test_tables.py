@@ -30,8 +30,9 @@ def test_a_frame_has_a_row_for_each_chosen_column() -> None:
     assert frame["index"].tolist() == list(SELECTION.indices)
     assert frame["included"].tolist() == [True, False, False, False]
     np.testing.assert_array_equal(frame["coefficient"], SELECTION.coefficients[:, 0])
-    assert list(TWO.to_frame().columns) == ["index", "included", "coefficient_y0", "coefficient_y1"]
-    assert list(dsel.select(X, k=2, method="forward").to_frame().columns) == ["index", "included"]
+    assert frame["gain"].sum() == pytest.approx(SELECTION.r2)
+    assert list(TWO.to_frame().columns) == ["index", "included", "gain", "coefficient_y0", "coefficient_y1"]
+    assert list(dsel.select(X, k=2, method="forward").to_frame().columns) == ["index", "included", "gain"]
 
 
 def test_the_saved_arrays_open_with_labels_and_without_a_warning(tmp_path: Path) -> None:

@@ -36,11 +36,16 @@ REMEDY = "Restore the store from a copy, or ingest the source again."
 
 @dataclass(frozen=True)
 class ArrayHandle:
-    """An open array. If it is `complete`, dsel has written it, and an absent chunk is a lost one."""
+    """An open array. If it is `complete`, dsel has written it, and an absent chunk is a lost one.
+
+    `strict` is the same array for reading values. An absent chunk of whole numbers is an error there, also in a store
+    that dsel did not write: no fill value could say that values are missing.
+    """
 
     array: zarr.Array[Any]
     complete: bool
     files: tuple[int, int]  # rows and columns of one file: a chunk, or a shard
+    strict: zarr.Array[Any]
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,7 @@ class StoredArray:
             width = handle.array.shape[1:] if wanted is None else (wanted.size,)
             return np.empty((stop - start, *width), _as_number(handle.array.dtype))
         try:
-            return _select(handle.array, slice(start, stop), wanted)
+            return _select(handle.strict, slice(start, stop), wanted)
         except (MemoryError, DselError):
             raise
         except Exception as error:  # a codec may raise any exception
@@ -114,10 +119,16 @@ class StoredArray:
         for index in _files_of(handle, start, stop, columns):
             (rows, width), (i, j) = handle.files, index
             try:
-                handle.array[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
+                handle.strict[(slice(i * rows, (i + 1) * rows), slice(j * width, (j + 1) * width))[: handle.array.ndim]]
             except DselError:
                 raise
             except LostChunkError:
+                if not handle.complete:
+                    return DataError(
+                        f"{self._name(handle, index)} is not there. Zarr may leave out zeros, or it is "
+                        "lost: whole numbers cannot tell.",
+                        "If it is lost, restore it. If its values are zeros, copy the store with dsel ingest.",
+                    )
                 return DataError(f"{self._name(handle, index)} is lost: its file does not exist.", REMEDY)
             except Exception as alone:
                 what = f"{self._name(handle, index)} cannot be read"
@@ -197,7 +208,10 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     array = zarr.open_array(zarr_store(store / variable, complete=complete), mode="r", zarr_format=zarr_format)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
-    return ArrayHandle(array, complete, files)
+    strict = array
+    if not complete and array.dtype.kind in "iub":
+        strict = zarr.open_array(zarr_store(store / variable, complete=True), mode="r", zarr_format=zarr_format)
+    return ArrayHandle(array, complete, files, strict)
 
 
 def is_complete(store: AnyPath) -> bool:

@@ -24,6 +24,8 @@ def to_frame(selection: Selection) -> pd.DataFrame:
 
     included = [index in selection.include for index in selection.indices]
     columns: dict[str, Any] = {"index": list(selection.indices), "included": included}
+    if selection.statistics is not None:
+        columns["gain"] = selection.statistics.gains
     if len(selection.targets) == 1:
         columns["coefficient"] = selection.coefficients[:, 0]
     for place, target in enumerate(selection.targets if len(selection.targets) > 1 else ()):
