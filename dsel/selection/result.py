@@ -335,9 +335,10 @@ class Selection:
         Returns
         -------
         DataFrame
-            Labels are the index. The columns are `index`, `included`, `gain` (the share of the sum of squares of Y that
-            the column explains beyond those before it; results of older versions lack it), and `coefficient`, or `coefficient_TARGET` for
-            each of several targets. There are no coefficients where Y = X.
+            Labels are the index. The columns are `index`, `included`, `gain`, and `coefficient`, or
+            `coefficient_TARGET` for each of several targets. The gain is the share of the sum of squares of Y that a
+            column explains beyond those before it. Results of older versions have none. There are no coefficients
+            where Y = X.
         """
         from dsel.selection.use.tables import to_frame
 
