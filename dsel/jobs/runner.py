@@ -155,7 +155,7 @@ def _plan(job: JobFile, dataset: Dataset, identity: dict[str, Any], workers: int
     validated = validate(dataset, job.request())
     context = RunContext(
         cache=statistics_cache(job), state=RunFolder(out_folder(job)).read_checkpoint(identity),
-        scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
+        shared_folder=out_folder(job), scratch=scratch_folder(job), isolated_cluster=isolated_cluster(job),
     )  # fmt: skip
     return plan_selection(
         dataset, validated, context, available=available_resources(workers, memory),

@@ -281,6 +281,11 @@ class OnDemandObjective(SharedMethods):
             "entries_fetched": self.entries_fetched,
         }  # fmt: skip
 
+    @property
+    def fetched_rows(self) -> set[int]:
+        """The columns whose rows were fetched."""
+        return {int(j) for j in np.flatnonzero(self._gram_table.addresses)}
+
     def missing_rows(self, S: Iterable[int]) -> list[int]:
         """Return those of the columns S whose rows were not fetched, in that order."""
         addresses = self._gram_table.addresses

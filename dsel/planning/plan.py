@@ -31,7 +31,6 @@ from dsel.planning.representations.base import (
     Resources,
     Saved,
     gib,
-    worker_limit,
 )
 from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.validation import ValidatedRequest
@@ -248,6 +247,7 @@ def make_plan(
     dataset: Dataset, validated: ValidatedRequest, available: Resources, *, cache: StatisticsCache | None = None,
     state: dict[str, Any] | None = None, certified: bool = False,
     scratch: Path | None = None, isolated_cluster: str = "", search_workers: int = 0,
+    shares_folder: bool = True,
 ) -> Plan:  # fmt: skip
     """Return the plan of one selection. No data are read.
 
@@ -271,6 +271,8 @@ def make_plan(
         The kind of a cluster whose workers share no folder with this process.
     search_workers : int
         The number of workers that the search may use; 0 without a cluster.
+    shares_folder : bool
+        Whether the workers can read a folder of this process.
 
     Returns
     -------
@@ -289,7 +291,7 @@ def make_plan(
         chosen = choose(shape, available)
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
-    placement = validated.placed(Site(search_workers > 0, chosen.holds_gram))
+    placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))
     worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated))
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
@@ -320,7 +322,7 @@ def _with_search(
     """
     if not placement.on_workers or not placement.tables:
         return placement, worker_bytes
-    need = worker_limit(chosen.search_bytes + placement.tables)
+    need = chosen.worker_bytes_of_search(placement.tables)
     if available.worker_memory is None or need <= available.worker_memory:
         return placement, max(worker_bytes, need)
     why = f"a worker needs {gib(need)} for the search and is limited to {gib(available.worker_memory)}"

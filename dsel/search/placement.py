@@ -19,10 +19,13 @@ class Site:
         Whether there is a cluster with workers.
     has_gram : bool
         Whether this process will hold the whole Gram matrix.
+    shares_folder : bool
+        Whether the workers can read a folder of this process.
     """
 
     cluster: bool = False
     has_gram: bool = True
+    shares_folder: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.method import OnSlice
 from dsel.search.parallel.journal import Journal
 from dsel.selection.result import Selection
-from dsel.storage.paths import AnyPath
+from dsel.storage.paths import AnyPath, ObjectPath
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,9 @@ class RunContext:
     search_engine: Engine = THREADS
     start: tuple[tuple[int, ...], ...] = ()
     compare: Callable[..., Selection] | None = None
+
+    @property
+    def shares_folder(self) -> bool:
+        """Whether the workers can read `shared_folder`."""
+        on_bucket = isinstance(self.shared_folder, ObjectPath)
+        return self.shared_folder is not None and (on_bucket or not self.isolated_cluster)

@@ -99,6 +99,7 @@ def plan_selection(
     return make_plan(
         dataset, validated, available, cache=context.cache, state=context.state, certified=certified,
         scratch=context.scratch, isolated_cluster=context.isolated_cluster, search_workers=search_workers,
+        shares_folder=context.shares_folder,
     )  # fmt: skip
 
 

@@ -31,11 +31,11 @@ def run_method(
         value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     engine = context.search_engine
+    shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
         objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=rows, data=data, executor=engine.executor, journal=context.journal,
-        runner=engine.proof_runner(), shared_folder=None if engine.in_process else context.shared_folder, groups=groups,
-        start=_start(objective, context),
+        runner=engine.proof_runner(), shared_folder=shared_folder, groups=groups, start=_start(objective, context),
     )  # fmt: skip
     if groups is None:
         return _run(task, validated)

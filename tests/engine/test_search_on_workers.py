@@ -12,9 +12,13 @@ import pytest
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+import dsel.objective.on_demand as on_demand
+import dsel.planning.plan as planning
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -76,11 +80,49 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_store(tmp_path_factory.mktemp("data") / "data.zarr", X, Y, chunks=(100, 6))
 
 
+@pytest.fixture
+def column_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have data kept in blocks of columns, as wide data are."""
+
+    def choose(problem: ProblemShape, available: Resources) -> Representation:
+        return next(one for one in candidates(problem, available) if one.name == "column-blocks")
+
+    monkeypatch.setattr(planning, "choose", choose)
+    monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
+
+
 def select(client: Client | None, data: Any, method: str, criterion: Any = None, **options: Any) -> Selection:
     request = SelectionRequest(k=4, method=method, seed=3, criterion=criterion, options=options)
     dataset = as_dataset(str(data)) if isinstance(data, Path) else as_dataset(*data)
     context = RunContext() if client is None else RunContext(DaskEngine(client))
     return run_selection(dataset, request, context)
+
+
+@pytest.mark.parametrize("method", ["poss", "pposs"])
+@pytest.mark.parametrize("targets", [True, False], ids=["Y", "Y = X"])
+@pytest.mark.usefixtures("column_blocks")
+def test_wide_data_are_searched_on_workers_that_share_gram_rows(
+    method: str, targets: bool, client: Client, cluster: LocalCluster, counted: CountTasks, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    wide = rng.standard_normal((40, 150)) + rng.standard_normal((40, 1))
+    target = wide[:, :6] @ rng.standard_normal((6, 1)) + rng.standard_normal((40, 1))
+    data = as_dataset(str(make_store(tmp_path / "wide.zarr", wide, target if targets else None, chunks=(40, 25))))
+    options = {"slices": 6, "slice_iterations": 512, "iterations": 30_000, "warm_start": "none"}
+    request = SelectionRequest(k=5, method=method, seed=3, options=options, include=(7,), exclude=(9,))
+    here = run_selection(data, request)
+    for workers in (1, 2, 4):
+        cluster.scale(workers)  # type: ignore[no-untyped-call]
+        client.wait_for_workers(workers)
+        folder = tmp_path / f"with-{workers}"
+        there = run_selection(data, request, RunContext(DaskEngine(client), shared_folder=folder))
+        assert counted.of_search > 50
+        assert (there.indices, there.front, there.trace, there.iterations) == (
+            here.indices, here.front, here.trace, here.iterations,
+        )  # fmt: skip
+        assert there.counts["rows_fetched"] <= 150
+        assert not list(folder.glob("*"))  # the rows are removed at the end
+    cluster.scale(2)  # type: ignore[no-untyped-call]
 
 
 def answer(selection: Selection) -> tuple[Any, ...]:

@@ -361,6 +361,10 @@ class Representation(ABC):
         """Return the bytes of the objective on a worker that runs a part of the search: K, and M where it is kept."""
         return 8 * self.shape.n * self.shape.n * (2 if self.shape.keeps_moments else 1)
 
+    def worker_bytes_of_search(self, tables: int) -> int:
+        """Return the memory limit that a worker needs for a part of the search. tables: bytes of its tables."""
+        return worker_limit(self.search_bytes + tables)
+
     def notes(self) -> Iterator[str]:
         """Yield remarks for the user of the plan."""
         return iter(())

@@ -200,6 +200,16 @@ class InColumnBlocks(ColumnRepresentation):
         return 2 * self.shape.k * self.shape.gram_row_bytes
 
     @property
+    def search_bytes(self) -> int:
+        """Return the bytes of the objective on a worker: leading rows, Gram rows and vectors."""
+        p = self.shape
+        return 4 * self.leading_rows * p.n + self.row_cache_bytes + 8 * p.n * (6 + p.N)
+
+    def worker_bytes_of_search(self, tables: int) -> int:
+        """Return the limit of a worker that keeps its part of X next to the search's arrays."""
+        return self.worker_bytes + math.ceil((self.search_bytes + tables) / KEEP_SHARE)
+
+    @property
     def planned_counts(self) -> dict[str, int]:
         """Return the counts if only the least number of columns enter a solution."""
         return {"columns_entered": self.shape.least_entered, "row_passes": self._row_passes}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dsel.errors import DselError
+from dsel.objective.shared_rows import PublishedInputs
 from dsel.search.pareto.archive import Subset
 
 
@@ -18,12 +19,14 @@ class Slice:
 
     solutions: (subset, f) of the snapshot, oldest first, without the empty set. target: the slice ends as soon as f is
     at or below it.
+    inputs: for an objective on demand, what the client has published of it. The result then has the whole archive.
     """
 
     start: int
     stop: int
     solutions: tuple[tuple[Subset, float], ...]
     target: float | None = field(default=None, kw_only=True)
+    inputs: PublishedInputs | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

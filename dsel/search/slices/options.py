@@ -93,6 +93,8 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
         return Placement(why=f"{ASKED}; {division}", **shared)
     if not site.cluster:
         return Placement(why=f"{NO_CLUSTER}; {division}", **shared)
+    if not site.has_gram and not site.shares_folder:
+        return Placement(why=f"the workers share no folder for Gram rows; {division}", **shared)
     return Placement("workers", division, **shared)
 
 

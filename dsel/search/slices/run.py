@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
+from dsel.objective.on_demand import OnDemandObjective
+from dsel.objective.shared_rows import RowPublisher
 from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.executor import SerialExecutor
@@ -20,8 +23,6 @@ from dsel.search.slices.criterion import OverlappingPoss
 from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
 from dsel.search.slices.search import SlicedSearch
 
-log = logging.getLogger("dsel")
-
 
 def is_sliced(task: SearchTask) -> bool:
     """Return whether a search has several slices at a time: the saved one, if there is one."""
@@ -36,16 +37,28 @@ def run_by_slices(task: SearchTask, processors: int = 0) -> SearchOutcome:
         task.k, task.seed, options.isolation, options.exchange_interval(objective), processors
     )  # fmt: skip
     rules.search(objective, options.memory).warm_up()  # workers on this machine find what is compiled
-    if task.state is None:
-        search = SlicedSearch(objective, rules, options.size, stop)
-        stop = warm_start(search, options, task.seed, stop)
+    with _published(task) as (task, publisher):
+        if task.state is None:
+            search = SlicedSearch(objective, rules, options.size, stop, publisher)
+            stop = warm_start(search, options, task.seed, stop)
+        else:
+            search = SlicedSearch.restore(objective, task.state, stop, publisher)
+            objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
+        with objective_for_workers(task) if publisher is None else nullcontext(publisher.place) as shared:
+            work = RunSnapshotSlices(shared, search.rules, options.memory)
+            return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective))
+
+
+@contextmanager
+def _published(task: SearchTask) -> Iterator[tuple[SearchTask, RowPublisher | None]]:
+    """Provide a publisher of Gram rows where they are fetched on demand, or a task that stays in this process."""
+    if task.objective.has_gram:
+        yield task, None
+    elif task.shared_folder is None or not isinstance(task.objective, OnDemandObjective):
+        yield replace(task, executor=SerialExecutor, shared_folder=None), None
     else:
-        search = SlicedSearch.restore(objective, task.state, stop)
-    if not objective.has_gram:
-        task = replace(task, executor=SerialExecutor, shared_folder=None)
-    with objective_for_workers(task) as shared:
-        work = RunSnapshotSlices(shared, search.rules, options.memory)
-        return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective))
+        with closing(RowPublisher(task.objective, task.shared_folder)) as publisher:
+            yield task, publisher
 
 
 def run_overlapping(task: SearchTask) -> SearchOutcome:

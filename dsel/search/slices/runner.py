@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
+from dsel.objective.shared_rows import MissingInputs, NeededInputs, RowsOnFiles, SharedRows
 from dsel.search.outcome import Improvement
 from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
 from dsel.search.parallel.quadratic_rounds import PpossRounds
@@ -24,6 +25,8 @@ _searches: dict[str, list[Poss]] = {}
 #: Runs that have ended. A slice that ends later leaves nothing in memory.
 _ended: deque[str] = deque(maxlen=1000)
 _lock = threading.Lock()
+#: The counts of a search that are added up over slices.
+COUNTED = ("looked_up", "valued", "evaluated", "accepted")
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,16 @@ class SliceResult:
         The iteration at which the slice ended: its last one, unless the target was reached before.
     counts : dict
         How many look-ups, values, evaluations and accepted solutions there were.
+    needed : NeededInputs, optional
+        What the slice stopped for at `iteration`. Then, as for every slice with `inputs`, `solutions` is the whole
+        archive.
     """
 
     solutions: tuple[tuple[Subset, float], ...]
     trace: tuple[Improvement, ...]
     iteration: int
     counts: dict[str, int]
+    needed: NeededInputs | None = None
 
 
 @dataclass(frozen=True)
@@ -87,14 +94,21 @@ def run_slice(search: Poss, part: Slice) -> SliceResult:
     The result depends on the slice alone, not on what the search did before: which subsets are archived is decided by
     values that do not depend on how the tables were computed.
     """
-    search.restart(part.start, [S for S, _ in part.solutions])
+    needed = None
+    try:
+        search.restart(part.start, [S for S, _ in part.solutions])
+    except MissingInputs as missing:
+        return SliceResult(part.solutions, (), part.start, dict.fromkeys(COUNTED, 0), missing.needed)
     before = search.counts()
-    search.advance(part.stop, part.target)
-    known = {S for S, _ in part.solutions}
-    new = tuple((z.members, z.value) for z in search.archived if z.size and z.members not in known)
-    names = ("looked_up", "valued", "evaluated", "accepted")
+    try:
+        search.advance(part.stop, part.target)
+    except MissingInputs as missing:  # the search is as it was before the iteration that needs them
+        needed = missing.needed
+    known = {S for S, _ in part.solutions} if part.inputs is None else set()
+    found = tuple((z.members, z.value) for z in search.archived if z.size and z.members not in known)
     after = search.counts()
-    return SliceResult(new, search.trace, search.iteration, {name: after[name] - before[name] for name in names})
+    counts = {name: after[name] - before[name] for name in COUNTED}
+    return SliceResult(found, search.trace, search.iteration, counts, needed)
 
 
 @dataclass(frozen=True)
@@ -103,8 +117,8 @@ class RunSnapshotSlices:
 
     Parameters
     ----------
-    objective : ObjectiveFile or Objective
-        The arrays, or the file that holds them.
+    objective : ObjectiveFile, SharedRows or Objective
+        The arrays, or where they are.
     rules : SliceRules
         What defines the iterations.
     memory : int
@@ -118,7 +132,7 @@ class RunSnapshotSlices:
         If the tables need more than `memory`.
     """
 
-    objective: ObjectiveFile | Objective
+    objective: ObjectiveFile | SharedRows | Objective
     rules: SliceRules
     memory: int = 8 << 30
     run: str = field(default_factory=lambda: uuid4().hex)
@@ -131,6 +145,9 @@ class RunSnapshotSlices:
         if search is None:
             search = self.rules.search(self._opened(), self.memory)
             search.warm_up()
+        if task.payload.inputs is not None:
+            assert isinstance(search.objective, RowsOnFiles)
+            search.objective.use(task.payload.inputs)
         start = time.perf_counter()
         found = run_slice(search, task.payload)
         seconds = time.perf_counter() - start
@@ -142,12 +159,12 @@ class RunSnapshotSlices:
         return TaskResult((found,), seconds)
 
     def _opened(self) -> Objective:
-        return self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
+        return self.objective.load() if isinstance(self.objective, ObjectiveFile | SharedRows) else self.objective
 
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the searches and the objective."""
         release: Callable[[], None] = partial(_release_run, self.run)
-        return (release, *objective_cleanup(self.objective))
+        return (release,) if isinstance(self.objective, SharedRows) else (release, *objective_cleanup(self.objective))
 
 
 def _release_run(run: str) -> None:

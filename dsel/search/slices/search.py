@@ -17,11 +17,12 @@ from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.parallel.executor import Slice, Task
 from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
-from dsel.search.slices.runner import SliceResult, SliceRules
+from dsel.search.slices.runner import COUNTED, SliceResult, SliceRules
 from dsel.search.slices.size import SliceSize
 
 #: (subset, f) of an archive, oldest first, without the empty set.
@@ -42,6 +43,8 @@ class SlicedSearch:
     stop : Stop
         Stopping rules; `iterations` is required. `target`, `patience` and `bound` are checked after each slice, in the
         order of the slices, so that they end every run at the same one.
+    publisher : RowPublisher, optional
+        Publishes the Gram rows that workers need, for an objective on demand.
 
     Attributes
     ----------
@@ -52,7 +55,10 @@ class SlicedSearch:
     #: A slice has a length of its own: the dispatcher's wish does not matter.
     first_units = 1
 
-    def __init__(self, objective: Objective, rules: SliceRules, size: SliceSize, stop: Stop) -> None:
+    def __init__(
+        self, objective: Objective, rules: SliceRules, size: SliceSize, stop: Stop,
+        publisher: RowPublisher | None = None,
+    ) -> None:  # fmt: skip
         assert stop.iterations is not None
         whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
         self.objective, self.rules, self.stop, self.k = objective, rules, stop, rules.k
@@ -63,9 +69,13 @@ class SlicedSearch:
         self._merged = 0
         self._snapshots: dict[int, Solutions] = {}
         self._arrived: dict[int, SliceResult] = {}
+        self._publisher = publisher
+        self._partial: dict[int, SliceResult] = {}
+        self._inputs: dict[int, PublishedInputs] = {}
+        self._stalled: set[int] = set()
         self._out: dict[str, int] = {}
         self._trace: list[Improvement] = []
-        self._counts = dict.fromkeys(("looked_up", "valued", "evaluated", "accepted"), 0)
+        self._counts = dict.fromkeys(COUNTED, 0)
         self._events: list[tuple[Subset, float]] = []
         self._ended = False
         self._name, self._sent = uuid4().hex[:8], 0
@@ -139,27 +149,59 @@ class SlicedSearch:
         """Return the next slice that is not out, or None if its snapshot is not known yet. No argument matters."""
         if self._ended:
             return None
-        taken = set(self._out.values()) | self._arrived.keys()
-        for q in range(self._merged, min(self._merged + self.size.slices, self._slices)):
-            if q not in taken:
-                self._sent += 1
-                task = Task(f"{self._name}-{self._sent}", self._slice(q))
-                self._out[task.key] = q
-                return task
-        return None
+        q = self._next()
+        if q is None and self._stalled:
+            self._fetch()
+            q = self._next()
+        if q is None:
+            return None
+        self._sent += 1
+        task = Task(f"{self._name}-{self._sent}", self._slice(q))
+        self._out[task.key] = q
+        return task
+
+    def _next(self) -> int | None:
+        """Return the first slice that can be sent now."""
+        taken = {*self._out.values(), *self._arrived, *self._stalled}
+        window = range(self._merged, min(self._merged + self.size.slices, self._slices))
+        return next((q for q in window if q not in taken), None)
+
+    def _fetch(self) -> None:
+        """Fetch what the stalled slices need, together, so that there are few passes over the data."""
+        assert self._publisher is not None
+        stalled = sorted(self._stalled)
+        needed = [self._partial[q].needed or NeededInputs() for q in stalled]
+        for q, found in zip(stalled, self._publisher.fetch(needed), strict=True):
+            self._inputs[q] = self._inputs[q].with_more(found) if q in self._inputs else found
+        self._stalled.clear()
 
     def _slice(self, q: int) -> Slice:
         start, stop = q * self.size.iterations, min((q + 1) * self.size.iterations, self.limit)
         if not self._snapshots:  # the first slices all start from the archive as it was offered
             self._snapshots = dict.fromkeys(range(self.size.slices), self._solutions())
-        return Slice(start, stop, self._snapshots[q], target=self.stop.target)
+        inputs = None if self._publisher is None else PublishedInputs(self._publisher.rows)
+        if q not in self._partial:
+            return Slice(start, stop, self._snapshots[q], target=self.stop.target, inputs=inputs)
+        so_far = self._partial[q]
+        inputs = replace(self._inputs[q], rows=self._publisher.rows) if self._publisher is not None else None
+        return Slice(so_far.iteration, stop, so_far.solutions, target=self.stop.target, inputs=inputs)
 
     def _solutions(self) -> Solutions:
         return tuple((z.members, z.value) for z in self.archive.points[1:])
 
     def tell(self, task: Task, found: Sequence[SliceResult]) -> None:
         """Merge the result of a slice, and those that waited for it, in the order of the slices."""
-        self._arrived[self._out.pop(task.key)] = found[0]
+        q, result = self._out.pop(task.key), found[0]
+        if self._publisher is not None:
+            result = _joined(self._partial.pop(q, None), result)
+            if result.needed is not None:
+                self._partial[q] = result
+                self._stalled.add(q)
+                return
+            self._inputs.pop(q, None)
+            known = {S for S, _ in self._snapshots[q]}
+            result = replace(result, solutions=tuple(one for one in result.solutions if one[0] not in known))
+        self._arrived[q] = result
         while not self._ended and self._merged in self._arrived:
             self._merge(self._arrived.pop(self._merged))
 
@@ -220,7 +262,9 @@ class SlicedSearch:
         }
 
     @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any], stop: Stop) -> SlicedSearch:
+    def restore(
+        cls, objective: Objective, state: dict[str, Any], stop: Stop, publisher: RowPublisher | None = None
+    ) -> SlicedSearch:
         """Return the search of a saved state."""
         if state["n"] != objective.n:
             raise OptionError(
@@ -228,7 +272,8 @@ class SlicedSearch:
                 "Resume with the same data and options, or start a new search.",
             )
         settings = {key: state[key] for key in ("k", "seed", "isolation", "exchange_every", "processors")}
-        search = cls(objective, SliceRules(**settings), SliceSize(state["slices"], state["slice_iterations"]), stop)
+        size = SliceSize(state["slices"], state["slice_iterations"])
+        search = cls(objective, SliceRules(**settings), size, stop, publisher)
         subsets = [(tuple(S), f) for S, f in state["subsets"]]
 
         def solutions(places: list[int]) -> Solutions:
@@ -245,6 +290,14 @@ class SlicedSearch:
         search._counts = dict(state["counts"])
         search._trace = [Improvement(*row) for row in state["trace"]]
         return search
+
+
+def _joined(before: SliceResult | None, after: SliceResult) -> SliceResult:
+    """Return what a slice found in two parts: its trace and counts are those of both."""
+    if before is None:
+        return after
+    counts = {name: before.counts[name] + after.counts[name] for name in COUNTED}
+    return replace(after, trace=(*before.trace, *after.trace), counts=counts)
 
 
 def _rows(trace: Iterable[Improvement]) -> list[list[Any]]:

@@ -1,0 +1,249 @@
+"""An objective on demand for workers: its rows are files that the client writes, each computed once.
+
+The client publishes the Gram rows that it has fetched. A worker opens the rows that its task lists, when a search needs
+them, and keeps them. What is not published yet, it reports by `MissingInputs`. The client then makes a pass over the
+data. So the traffic follows from the number of columns that enter a solution, not from the number of iterations: a row
+is computed once, written once, and read at most once by each worker.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.errors import ClusterError, OutputError
+from dsel.objective.kernels.layout import Partial
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.storage.paths import AnyPath, make_folder, write_bytes
+
+#: Single entries that a worker keeps from one task to the next, at most.
+_MOST_ENTRIES = 1 << 18
+
+
+def _no_pairs() -> Ints:
+    return np.empty((2, 0), np.int64)
+
+
+@dataclass(frozen=True)
+class NeededInputs:
+    """What a search on a worker needs and the client has not published.
+
+    Parameters
+    ----------
+    rows : tuple of int
+        Local columns whose rows are needed.
+    likely : tuple of int
+        Local columns whose rows are likely to be needed next, the likeliest first.
+    pairs : (2, pairs) array of int
+        Local columns j and l of single entries that are needed.
+    """
+
+    rows: tuple[int, ...] = ()
+    likely: tuple[int, ...] = ()
+    pairs: Ints = field(default_factory=_no_pairs)
+
+
+class MissingInputs(Exception):
+    """Raised on a worker where a search needs rows or entries that it does not have."""
+
+    def __init__(self, needed: NeededInputs) -> None:
+        super().__init__("rows or entries of the Gram matrix are not on this worker")
+        self.needed = needed
+
+
+@dataclass(frozen=True)
+class PublishedInputs:
+    """What a task may use: the columns whose rows are published, and single entries.
+
+    rows: local columns. pairs: (2, pairs) local columns j and l; values: (2, pairs) K_jl and M_jl.
+    """
+
+    rows: tuple[int, ...]
+    pairs: Ints = field(default_factory=_no_pairs)
+    values: Floats = field(default_factory=lambda: np.empty((2, 0)))
+
+    def with_more(self, other: PublishedInputs) -> PublishedInputs:
+        """Return the rows of the other inputs, and the entries of both."""
+        pairs, values = np.hstack([self.pairs, other.pairs]), np.hstack([self.values, other.values])
+        return PublishedInputs(other.rows, pairs, values)
+
+
+class RowsOnFiles(OnDemandObjective):
+    """The objective on a worker. `use` names what is published."""
+
+    _folder: AnyPath
+    _shared: dict[str, int]
+    _published: frozenset[int]
+    _entries: dict[tuple[int, int], Floats]
+
+    def use(self, inputs: PublishedInputs) -> None:
+        """Take note of what the client has published."""
+        self._published = frozenset(inputs.rows)
+        if len(self._entries) > _MOST_ENTRIES:
+            self._entries = {}
+        for (j, l), value in zip(inputs.pairs.T.tolist(), inputs.values.T, strict=True):
+            self._entries[j, l] = value
+
+    @classmethod
+    def load(cls, folder: AnyPath, row_cache_bytes: int) -> RowsOnFiles:
+        """Return the objective that `RowPublisher` has described in a folder. Errors: ClusterError."""
+        arrays = _read(folder / "objective.npz")
+        shape = arrays["shape"]
+        cross = arrays.get("cross")
+        c, lam, total, tolerance, cost = (float(x) for x in arrays["scalars"])
+        keeps_operator = cross is None
+        found = cls(
+            InMemoryFactor(np.empty((int(shape[0]), 0))), arrays["diagonal"], cross, c, lam,
+            target_operator=np.empty(0) if keeps_operator else None, moment_diagonal=arrays.get("moment_diagonal"),
+            columns=arrays["columns"], scale=arrays["scale"], total=total, batch=int(shape[1]),
+            row_cache_bytes=row_cache_bytes,
+        )  # fmt: skip
+        found.tolerance = tolerance
+        found._folder, found._published, found._entries = folder, frozenset(), {}
+        found._shared = {"cost": int(cost), "entries": int(shape[2])}
+        found.__dict__["_partial"] = Partial(arrays["leading"], arrays["tail"])
+        return found
+
+    @property
+    def fetch_cost(self) -> int:
+        """Numbers read to fetch one batch of rows."""
+        return int(self._shared["cost"])
+
+    @property
+    def max_entries(self) -> int:
+        """Number of single entries of K to ask for in one call of `entries`."""
+        return int(self._shared["entries"])
+
+    def fetch_rows(self, S: Iterable[int], likely: Callable[[], Ints] | None = None) -> None:
+        """Read the missing rows of the columns S. Errors: MissingInputs, ClusterError."""
+        wanted = self.missing_rows(S)
+        absent = [j for j in wanted if j not in self._published]
+        for j in wanted:
+            if j in self._published:
+                arrays = _read(self._folder / f"{j}.npz")
+                one = np.array([j])
+                self._store(self._gram_table, one, arrays["K"][None])
+                if not self.few_targets:
+                    self._store(self._moment_table, one, arrays["M"][None])
+        if absent:
+            coming = [] if likely is None else likely().tolist()
+            likely_ones = tuple(j for j in coming if j not in self._published and j not in absent)
+            raise MissingInputs(NeededInputs(tuple(absent), likely_ones))
+
+    def entries(self, J: Ints, L: Ints) -> Floats:
+        """Return (2, pairs) K_jl and M_jl. Errors: MissingInputs."""
+        found = [self._entries.get(pair) for pair in zip(J.tolist(), L.tolist(), strict=True)]
+        if any(value is None for value in found):
+            raise MissingInputs(NeededInputs(pairs=np.vstack([J, L])))
+        return np.array(found).T.reshape(2, -1)
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """The place of a published objective. row_cache_bytes: memory for rows on a worker; others are kept on its disk."""
+
+    folder: AnyPath
+    row_cache_bytes: int
+
+    def load(self) -> RowsOnFiles:
+        """Return the objective. Errors: ClusterError."""
+        return RowsOnFiles.load(self.folder, self.row_cache_bytes)
+
+
+class RowPublisher:
+    """Publishes what workers need of an objective on demand, in a folder that they can read.
+
+    Parameters
+    ----------
+    objective : OnDemandObjective
+        The objective in this process, which fetches rows by passes over the data.
+    folder : Path or ObjectPath
+        Where a folder for the files is created.
+    """
+
+    def __init__(self, objective: OnDemandObjective, folder: AnyPath) -> None:
+        self.objective = objective
+        self.folder = folder.absolute() / f"gram-rows-{uuid4().hex[:12]}"
+        self._rows: list[int] = []
+        self._write("objective.npz", _described(objective))
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Local columns whose rows are published: all that were fetched. New ones are written first."""
+        for j in sorted(self.objective.fetched_rows.difference(self._rows)):
+            arrays = {"K": self.objective.rows([j])[0]}
+            if not self.objective.few_targets:
+                arrays["M"] = self.objective.moment_rows([j])[0]
+            self._write(f"{j}.npz", arrays)
+            self._rows.append(j)
+        return tuple(self._rows)
+
+    @property
+    def place(self) -> SharedRows:
+        """Where workers find the objective."""
+        return SharedRows(self.folder, self.objective.row_cache_bytes)
+
+    def fetch(self, missing: list[NeededInputs]) -> list[PublishedInputs]:
+        """Fetch what several tasks miss, rows together in as few passes as possible, and return it for each."""
+        rows = list(dict.fromkeys(j for one in missing for j in one.rows))
+        likely = np.array(list(dict.fromkeys(j for one in missing for j in one.likely)), np.int64)
+        if rows:
+            self.objective.fetch_rows(rows, lambda: likely)
+        return [PublishedInputs(self.rows, one.pairs, self._entries(one.pairs)) for one in missing]
+
+    def _entries(self, pairs: Ints) -> Floats:
+        return self.objective.entries(pairs[0], pairs[1]) if pairs.size else np.empty((2, 0))
+
+    def _write(self, name: str, arrays: dict[str, Any]) -> None:
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)
+        try:
+            make_folder(self.folder)
+            write_bytes(self.folder / name, packed.getvalue())
+        except OSError as error:
+            raise OutputError(
+                f"{self.folder / name} cannot be written: {error.strerror}.", "Name another folder."
+            ) from error
+
+    def close(self) -> None:
+        """Remove the files."""
+        for name in ["objective.npz", *(f"{j}.npz" for j in self._rows)]:
+            (self.folder / name).unlink(missing_ok=True)
+        if isinstance(self.folder, Path):
+            self.folder.rmdir()
+
+
+def _described(objective: OnDemandObjective) -> dict[str, Any]:
+    """Return everything of an objective but its rows."""
+    partial = objective._partial
+    arrays = {
+        "diagonal": objective.diagonal, "columns": objective.columns, "scale": objective.scale,
+        "leading": partial.leading, "tail": partial.tail,
+        "shape": np.array([objective.factor.shape[0], objective.batch, objective.max_entries]),
+        "scalars": np.array(
+            [objective.c, objective.lam, objective.total, objective.tolerance, objective.fetch_cost], np.float64
+        ),
+    }  # fmt: skip
+    if objective.cross is not None:
+        arrays["cross"] = objective.cross
+    if not objective.few_targets:
+        arrays["moment_diagonal"] = objective.moment_diagonal
+    return arrays
+
+
+def _read(place: AnyPath) -> dict[str, Any]:
+    try:
+        with place.open("rb") as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, KeyError) as error:
+        raise ClusterError(
+            f"A worker cannot read {place}: {error}.",
+            "Put the folder of the result on a file system that the workers share, or set search_on: client.",
+        ) from error
