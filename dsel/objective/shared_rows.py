@@ -127,22 +127,39 @@ class RowsOnFiles(OnDemandObjective):
         absent = [j for j in wanted if j not in self._published]
         for j in wanted:
             if j in self._published:
-                arrays = _read(self._folder / f"{j}.npz")
-                one = np.array([j])
-                self._store(self._gram_table, one, arrays["K"][None])
-                if not self.few_targets:
-                    self._store(self._moment_table, one, arrays["M"][None])
+                self._load(j)
         if absent:
             coming = [] if likely is None else likely().tolist()
             likely_ones = tuple(j for j in coming if j not in self._published and j not in absent)
             raise MissingInputs(NeededInputs(tuple(absent), likely_ones))
 
+    def _load(self, j: int) -> None:
+        """Read a published row."""
+        arrays = _read(self._folder / f"{j}.npz")
+        self._store(self._gram_table, np.array([j]), arrays["K"][None])
+        if not self.few_targets:
+            self._store(self._moment_table, np.array([j]), arrays["M"][None])
+
     def entries(self, J: Ints, L: Ints) -> Floats:
-        """Return (2, pairs) K_jl and M_jl. Errors: MissingInputs."""
-        found = [self._entries.get(pair) for pair in zip(J.tolist(), L.tolist(), strict=True)]
-        if any(value is None for value in found):
-            raise MissingInputs(NeededInputs(pairs=np.vstack([J, L])))
+        """Return (2, pairs) K_jl and M_jl, from a published row if there is one. Errors: MissingInputs."""
+        pairs = list(zip(J.tolist(), L.tolist(), strict=True))
+        found = [self._entry(j, l) for j, l in pairs]
+        unknown = [pair for pair, value in zip(pairs, found, strict=True) if value is None]
+        if unknown:
+            raise MissingInputs(NeededInputs(pairs=np.array(unknown, np.int64).T))
         return np.array(found).T.reshape(2, -1)
+
+    def _entry(self, j: int, l: int) -> Floats | None:
+        """Return K_jl and M_jl, or None if they are not known here."""
+        if (j, l) in self._entries:
+            return self._entries[j, l]
+        for row, column in ((j, l), (l, j)):
+            if row in self._published:
+                if self.missing_rows([row]):
+                    self._load(row)
+                M = 0.0 if self.few_targets else self._moment_table.held[row][column]
+                return np.array([self._gram_table.held[row][column], M])
+        return None
 
 
 @dataclass(frozen=True)

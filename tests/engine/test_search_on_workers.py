@@ -98,29 +98,29 @@ def select(client: Client | None, data: Any, method: str, criterion: Any = None,
     return run_selection(dataset, request, context)
 
 
-@pytest.mark.parametrize("method", ["poss", "pposs"])
-@pytest.mark.parametrize("targets", [True, False], ids=["Y", "Y = X"])
+@pytest.mark.parametrize(("method", "targets"), [("poss", True), ("pposs", False)])
 @pytest.mark.usefixtures("column_blocks")
 def test_wide_data_are_searched_on_workers_that_share_gram_rows(
     method: str, targets: bool, client: Client, cluster: LocalCluster, counted: CountTasks, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(5)
-    wide = rng.standard_normal((40, 150)) + rng.standard_normal((40, 1))
+    wide = rng.standard_normal((40, 60)) + rng.standard_normal((40, 1))
     target = wide[:, :6] @ rng.standard_normal((6, 1)) + rng.standard_normal((40, 1))
-    data = as_dataset(str(make_store(tmp_path / "wide.zarr", wide, target if targets else None, chunks=(40, 25))))
-    options = {"slices": 6, "slice_iterations": 512, "iterations": 30_000, "warm_start": "none"}
+    data = as_dataset(str(make_store(tmp_path / "wide.zarr", wide, target if targets else None, chunks=(40, 30))))
+    options = {"slices": 6, "slice_iterations": 512, "iterations": 12_000}
     request = SelectionRequest(k=5, method=method, seed=3, options=options, include=(7,), exclude=(9,))
     here = run_selection(data, request)
-    for workers in (1, 2, 4):
+    for workers in (1, 3):
         cluster.scale(workers)  # type: ignore[no-untyped-call]
         client.wait_for_workers(workers)
         folder = tmp_path / f"with-{workers}"
         there = run_selection(data, request, RunContext(DaskEngine(client), shared_folder=folder))
-        assert counted.of_search > 50
+        assert counted.of_search >= 24
         assert (there.indices, there.front, there.trace, there.iterations) == (
             here.indices, here.front, here.trace, here.iterations,
         )  # fmt: skip
-        assert there.counts["rows_fetched"] <= 150
+        assert there.counts["row_passes"] <= here.counts["row_passes"] + 2
+        assert there.counts["rows_fetched"] <= 60
         assert not list(folder.glob("*"))  # the rows are removed at the end
     cluster.scale(2)  # type: ignore[no-untyped-call]
 
