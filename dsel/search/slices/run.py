@@ -40,7 +40,7 @@ def run_by_slices(task: SearchTask, processors: int = 0) -> SearchOutcome:
     with _published(task) as (task, publisher):
         if task.state is None:
             search = SlicedSearch(objective, rules, options.size, stop, publisher)
-            stop = warm_start(search, options, task.seed, stop)
+            stop = warm_start(search, options, task.seed, stop, task.start)
         else:
             search = SlicedSearch.restore(objective, task.state, stop, publisher)
             objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
