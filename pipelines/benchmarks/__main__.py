@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, out_of_core, pareto, scaling
+from pipelines.benchmarks import certificate, greedy_rls, methods, out_of_core, pareto, scaling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -62,6 +62,20 @@ def scaling_command(
 ) -> None:
     """Measure PPOSS on 1 to 32 workers, and R^2 against the number of processors."""
     scaling.run(out, full)
+
+
+@app.command("methods")
+def methods_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few data sets and less time.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this data set. Repeat for several.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds of each method in a cell; 2 by default.")] = None,
+    processes: Annotated[int, typer.Option(help="How many cells run at a time.")] = 2,
+) -> None:
+    """Compare every method with the portfolio at equal total time, on every data set and size."""
+    for name in only or ():
+        if name not in methods.names():
+            raise typer.BadParameter(f"{name} is not one of {', '.join(methods.names())}.")
+    methods.run(quick, only or (), seconds, processes)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class PortfolioOptions(Options):
 
     With `seconds`, the searches use the time that there is, and the result depends on the speed of the machine. Only
     the greedy searches at the beginning do not. Without it, the same seed gives the same bits on any number of workers,
-    in about four times the time of `poss`.
+    and the searches together take about three times as long as `poss`.
 
     Parameters
     ----------

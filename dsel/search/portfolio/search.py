@@ -16,11 +16,11 @@ from dsel.search.pareto.search import paper_iterations
 from dsel.search.portfolio.steps import Step
 
 #: Iterations between two exchange searches, for each stream. Streams with few iterations in between are local search.
-STREAMS = (1000, 10, 100, 1)
+STREAMS = (1000, 10, 100)
 #: Without a time limit, the steps that each stream takes. After each round of steps the streams share what they found.
 ROUNDS = 4
-#: With a time limit, the seconds of a step, and how long after it the last steps are waited for.
-_STEP_SECONDS, _GRACE = 0.25, 1.0
+#: With a time limit, the seconds of a step at most, the least number of steps, and how long the last ones may be late.
+_STEP_SECONDS, _LEAST_STEPS, _GRACE = 0.25, 12, 1.0
 #: The first iterations of two steps differ by at least this, so that all random numbers differ.
 _APART = 1 << 40
 
@@ -28,11 +28,11 @@ _APART = 1 << 40
 def step_iterations(k: int, n: int, exchange_every: int) -> int:
     """Return the iterations of a step without a time limit, so that the steps of all streams take about as long.
 
-    The streams share T = floor(2 e k^2 n) iterations with an exchange search every 1000. An exchange search is counted
-    as 2 n iterations.
+    All steps of the stream with an exchange search every 1000 iterations make T = floor(2 e k^2 n) iterations. An
+    exchange search is counted as 2 n iterations.
     """
-    share = paper_iterations(k, n) * (1 + 2 * n / STREAMS[0]) / (1 + 2 * n / exchange_every)
-    return max(int(share) // (ROUNDS * len(STREAMS)) * 2, 1)
+    iterations = paper_iterations(k, n) * (1 + 2 * n / STREAMS[0]) / (1 + 2 * n / exchange_every)
+    return max(int(iterations) // ROUNDS, 1)
 
 
 class PortfolioSearch:
@@ -150,7 +150,7 @@ class PortfolioSearch:
         return Step(
             number, number + 1, self._snapshot, stream, every, number * _APART,
             _APART if self.timed else step_iterations(self.k, self.objective.n, every),
-            None if left is None else min(_STEP_SECONDS, left),
+            None if left is None else min(_STEP_SECONDS, (self.deadline.seconds or left) / _LEAST_STEPS, left),
         )  # fmt: skip
 
     def _free_stream(self, number: int) -> int:

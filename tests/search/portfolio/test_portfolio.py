@@ -20,6 +20,7 @@ from dsel.planning.representations.choice import candidates
 from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
 from dsel.search.portfolio.search import ROUNDS, STREAMS
 
@@ -85,17 +86,17 @@ def test_its_certificate_holds_and_is_tight_on_a_small_problem() -> None:
     assert found.error == pytest.approx(least)
 
 
-def test_a_bound_comes_with_an_answer_that_could_not_be_proved() -> None:
+def test_a_bound_comes_with_an_answer_that_could_not_be_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portfolio, "_PROOF_NODES", 50)
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 120))
-    found = dsel.select(X, X @ rng.normal(size=120), k=12, method="portfolio", seconds=0.6)
-    assert found.ended == "seconds"
+    X = rng.normal(size=(400, 80))
+    y = X @ rng.normal(size=80)
+    found = dsel.select(X, y, k=6, method="portfolio")
+    assert found.ended == "complete"
     certificate = found.certificate[0]
     assert 0 < certificate["bound"] < found.error
     assert certificate["value"] == pytest.approx(found.error)
-    assert (
-        dsel.select(X, X @ rng.normal(size=120), k=12, method="portfolio", seconds=0.2, certify=False).certificate == ()
-    )
+    assert dsel.select(X, y, k=6, method="portfolio", certify=False).certificate == ()
 
 
 def test_without_a_time_limit_the_order_of_results_does_not_matter() -> None:
@@ -105,7 +106,7 @@ def test_without_a_time_limit_the_order_of_results_does_not_matter() -> None:
     assert answers(serial)[:3] == answers(shuffled)[:3]
 
 
-@pytest.mark.parametrize("cut", [1, 6, 13])
+@pytest.mark.parametrize("cut", [1, 5, 9])
 def test_an_interrupted_run_continues_with_the_same_result(cut: int) -> None:
     whole = METHOD.run(task(certify=False))
     states: list[Any] = []
