@@ -74,6 +74,9 @@ class ArchiveOptions(StopOptions):
     exchange_every : int, optional
         Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default 1000
         where the whole Gram matrix is in memory, and 0 elsewhere.
+    swaps : float
+        The share of mutations that replace one column by another in place of flips, with a custom criterion or
+        isolation function, or groups; 0 in the papers, and 0.5 finds good subsets in fewer evaluations.
     isolation : {"none", "min-index"} or callable
         Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
         columns. A job file names it as package.module:function.
@@ -84,6 +87,7 @@ class ArchiveOptions(StopOptions):
     warm_start: WarmStart = "forward"
     restarts: Int = Field(10, ge=1)
     exchange_every: Int | None = Field(None, ge=0)
+    swaps: Float = Field(0.0, ge=0, le=1)
     isolation: Literal["none", "min-index"] | Callable[[tuple[int, ...]], Any] = "none"
     memory: Int = Field(8 << 30, gt=0)
 
