@@ -65,6 +65,7 @@ def run(task: SearchTask) -> SearchOutcome:
             search = Pposs(task.objective.n, task.k, processors=N, seed=task.seed, isolation=isolation_of(task))
         else:
             search = Pposs.restore(task.state, own_isolation(task))
+        search.swaps = options.swaps
         return run_evaluations(task, search, stop)
     if is_sliced(task):
         return run_by_slices(task, N)

@@ -65,6 +65,7 @@ def run(task: SearchTask) -> SearchOutcome:
             search = AsyncPposs(objective.n, task.k, seed=task.seed, isolation=isolation_of(task))
         else:
             search = AsyncPposs.restore(task.state, own_isolation(task))
+        search.swaps = options.swaps
         return run_evaluations(task, search, stop)
     every = options.exchange_interval(objective)
     if load_pareto_kernels(objective, every):

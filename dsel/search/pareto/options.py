@@ -76,7 +76,7 @@ class ArchiveOptions(StopOptions):
         where the whole Gram matrix is in memory, and 0 elsewhere.
     swaps : float
         The share of mutations that replace one column by another in place of flips, with a custom criterion or
-        isolation function, or groups; 0 in the papers, and 0.5 finds good subsets in fewer evaluations.
+        isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.
     isolation : {"none", "min-index"} or callable
         Subsets compete only where the isolation function has the same value. A function receives a tuple of ascending
         columns. A job file names it as package.module:function.
@@ -117,6 +117,8 @@ class ArchiveOptions(StopOptions):
     def conflict(self, criterion: bool) -> str:
         if "restarts" in self.model_fields_set and self.warm_start != "exchange":
             return "restarts: only with warm_start: exchange"
+        if self.swaps and not self.calls_function(criterion):
+            return "swaps: only with a custom criterion or isolation function; elsewhere exchange_every does more"
         extras = self._asked_extras() if self.calls_function(criterion) else ""
         if extras:
             return needs_no_function(extras)

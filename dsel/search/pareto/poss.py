@@ -24,7 +24,7 @@ class PossOptions(SliceOptions):
     """
 
     def conflict_with_groups(self) -> str:
-        extras = self._asked_extras()
+        extras = self._asked_extras() or ("swaps" if self.swaps else "")
         return f"{extras} cannot be used for groups of columns" if extras else super().conflict_with_groups()
 
 
@@ -78,8 +78,11 @@ def _criterion_search(task: SearchTask) -> CriterionPoss:
         criterion = of_data_columns(bind(task.criterion, task.data))
     isolation = of_data_columns(options.isolation) if callable(options.isolation) else options.isolation
     if task.state is not None:
-        return CriterionPoss.restore(criterion, task.state, isolation if callable(isolation) else None)
-    return CriterionPoss(criterion, objective.n, task.k, seed=task.seed, isolation=isolation)
+        search = CriterionPoss.restore(criterion, task.state, isolation if callable(isolation) else None)
+    else:
+        search = CriterionPoss(criterion, objective.n, task.k, seed=task.seed, isolation=isolation)
+    search.swaps = options.swaps
+    return search
 
 
 METHOD = Method(

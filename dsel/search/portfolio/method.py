@@ -38,15 +38,17 @@ from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
 
 #: The shares of the time for the proof before and after the searches.
-_PROOF_FIRST, _PROOF_LAST = 0.15, 0.15
+_PROOF_FIRST, _PROOF_LAST = 0.1, 0.15
 #: The share of the time that is left for the subsets of other sizes when the answer is proved.
 _AFTER_PROOF = 0.2
 #: With a gap of more than this share of ||Y||^2 after its first part, the proof is not continued.
-_HOPELESS = 0.3
+_HOPELESS = 0.1
 #: Operations of a proof for each n^3, and in a second.
 _PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
 #: Without a time limit: the most columns that a proof is tried for, and its nodes.
 _PROOF_COLUMNS, _PROOF_NODES = 300, 200_000
+#: With a time limit, the most steps at a time.
+_MOST_TASKS = 1000
 #: Backward elimination starts from all columns, in O(n^3).
 _BACKWARD_COLUMNS = 500
 
@@ -63,7 +65,7 @@ class PortfolioOptions(Options):
     seconds : float, optional
         Wall time of all searches and the proof. Compilation, the first time on a machine, does not count.
     certify : bool
-        Spend up to a third of the time on a proof of how far the answer can be from the best one. It is tried where
+        Spend up to a quarter of the time on a proof of how far the answer can be from the best one. It is tried where
         the Gram matrix is in memory and there is time for it.
     memory : int
         Bytes that the tables of one search may take, in each thread of each worker.
@@ -100,7 +102,8 @@ def place(problem: ProblemSummary, options: PortfolioOptions, site: Site) -> Pla
         return Placement(why="the rows of a wide matrix are in this process")
     n = problem.n - problem.included - problem.excluded
     k = max(min(problem.k - problem.included, n), 1)
-    return Placement("workers", "several searches in steps", tables=table_bytes(n, 0, k, first_slots(k)))
+    tasks = len(STREAMS) if options.seconds is None else _MOST_TASKS
+    return Placement("workers", "several searches in steps", tasks=tasks, tables=table_bytes(n, 0, k, first_slots(k)))
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -113,6 +116,8 @@ def run(task: SearchTask) -> SearchOutcome:
         search = PortfolioSearch.restore(objective, task.state, deadline)
     else:
         search = PortfolioSearch(objective, task.k, deadline)
+        for S in task.start:
+            search.offer(S)
         _start(search, deadline)
     proof = _Proof(task, search, deadline) if options.certify else None
     if proof is not None:
@@ -132,7 +137,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _start(search: PortfolioSearch, deadline: Deadline) -> None:
     """Offer the archive what the greedy searches find: forward selection always, others while there is time."""
     for method in _greedy(search.objective, search.k, deadline.seconds is not None):
-        if search.iteration == 0 and search.archive.best().size and deadline.share(0.5).passed:
+        if search.archive.best().size and deadline.passed:
             return
         for point in method().front:
             search.offer(point.members)

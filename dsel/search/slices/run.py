@@ -72,4 +72,5 @@ def run_overlapping(task: SearchTask) -> SearchOutcome:
         )  # fmt: skip
     else:
         search = OverlappingPoss.restore(task.state, stop, own_isolation(task))
+    search.swaps = options.swaps
     return run_evaluations(task, search, stop)

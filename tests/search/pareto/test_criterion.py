@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dsel
 from dsel.errors import CriterionError, OptionError
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.evaluation_memo import swapped
 
 N, K = 8, 3
 WEIGHTS = np.random.default_rng(0).uniform(1.0, 2.0, N)
@@ -262,3 +264,46 @@ def test_options_that_are_not_there_are_refused() -> None:
         CriterionPoss(cover, N, K, seed=-1)
     with pytest.raises(OptionError, match="isolation is 'all'"):
         CriterionPoss(cover, N, K, isolation="all")  # type: ignore[arg-type]
+
+
+# --- swaps ---
+
+
+def test_a_swap_replaces_any_member_by_any_other_column_alike() -> None:
+    rng = np.random.default_rng(0)
+    seen = Counter(swapped((1, 4, 5), 7, *rng.random(2)) for _ in range(6000))
+    assert len(seen) == 12
+    assert all(len(S) == 3 and len({1, 4, 5} & set(S)) == 2 and list(S) == sorted(S) for S in seen)
+    assert max(abs(count - 500) for count in seen.values()) < 110
+
+
+def test_half_of_the_mutations_are_swaps_if_asked_and_the_search_resumes() -> None:
+    values = np.random.default_rng(1).random(12)
+
+    def f(S: tuple[int, ...]) -> float:
+        return -float(values[list(S)].sum()) + 0.1 * len(S)
+
+    whole, part, plain = (CriterionPoss(f, 12, 4, seed=3) for _ in range(3))
+    whole.swaps = part.swaps = 0.5
+    kept = [whole._offspring_of((2, 5, 7), t) for t in range(4000)]
+    flips = [plain._offspring_of((2, 5, 7), t) for t in range(4000)]
+    same = sum(a == b for a, b in zip(kept, flips, strict=True))
+    assert abs(same - 2000) < 200
+    whole.advance(900)
+    part.advance(333)
+    part = CriterionPoss.restore(f, json.loads(json.dumps(part.state())))
+    part.swaps = 0.5
+    part.advance(900)
+    assert part.archived == whole.archived
+
+
+@pytest.mark.parametrize("method", ["poss", "pposs", "pposs-asy"])
+def test_swaps_are_an_option_of_searches_of_a_criterion(method: str) -> None:
+    X = np.random.default_rng(2).normal(size=(40, 9))
+    of: dict[str, Any] = {"k": 3, "method": method, "iterations": 400, "seed": 1}
+    found = dsel.select(X, X[:, 0], criterion=lambda S: -float(sum(S)), swaps=0.5, **of)
+    assert set(found.indices) == {6, 7, 8}
+    with pytest.raises(OptionError, match="swaps: only with a custom criterion"):
+        dsel.plan(X, X[:, 0], swaps=0.5, **of)
+    with pytest.raises(OptionError, match="swaps"):
+        dsel.plan(X, X[:, 0], k=3, swaps=1.5, criterion=len)
