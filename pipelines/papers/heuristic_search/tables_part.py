@@ -20,8 +20,9 @@ _QUICK = (("eunite2001", 5), ("spectf 22/23", 5))
 _REASONS = {
     "POSS": "The paper says neither how many iterations nor how many runs its POSS had. Ours has T = 2 e k² n.",
     "FoBa": "The paper does not say the parameters of its FoBa. Ours are nu = 0.5 and the last subset of size k on a "
-    "path of 5 k steps. The first one of size k gives the paper's number for eunite2001, k = 10, too. For spectf, k = 7, "
-    "no variant gives 37.83: steps by correlation or by error, deletions by either, nu from 0.1 to 0.8.",
+    "path of 5 k steps. The first one of size k gives the paper's number for eunite2001, k = 10, too. "
+    "For spectf, k = 7, no variant gives 37.83: steps by correlation or by error, deletions by either, "
+    "nu from 0.1 to 0.8.",
     "SOMP": "Unknown. SOMP on the same centred data gives the paper's number for k = 5. For k = 7, sums of absolute "
     "values, of squares or maxima, with columns scaled or not, raw or centred, give 1.987 to 2.371, and none 2.002.",
 }
