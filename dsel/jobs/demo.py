@@ -9,10 +9,13 @@ from dsel._lib.kernel_loading import compiling_in_background
 from dsel.config.cluster import ClusterSection, LocalSection
 from dsel.config.job import JobFile
 from dsel.errors import OutputError
+from dsel.jobs.locations import job_dataset, statistics_cache
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import run_job
 from dsel.objective.subset_state import INSERTION_KERNELS
 from dsel.search.pareto.search import pareto_kernels
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
 from dsel.selection.result import Selection
 
@@ -23,15 +26,19 @@ K = 8
 
 
 def run_demo(out: Path) -> dict[str, Selection]:
-    """Ingest, select by forward selection and by POSS on a local cluster, and return the selections by method.
+    """Ingest, run a job with POSS on a local cluster, and return its selection and that of forward selection, by method.
 
-    On first use, another process compiles the searches meanwhile.
+    Forward selection uses the statistics that the job has saved. On first use, another process compiles the searches
+    meanwhile.
     """
     pareto, unused = pareto_kernels()
     with compiling_in_background(*INSERTION_KERNELS, *pareto, without=unused):
-        store = _store(out)
-        reporter = Reporter.for_terminal
-        return {method: run_job(_job(store, out / method, method), reporter()) for method in ("forward", "poss")}
+        job = _job(_store(out), out / "poss")
+        poss = run_job(job, Reporter.for_terminal())
+    request = job.request().model_copy(update={"method": "forward"})
+    forward = run_selection(job_dataset(job), request, RunContext(cache=statistics_cache(job)))
+    forward.save(out / "forward", overwrite=True)
+    return {"forward": forward, "poss": poss}
 
 
 def _store(out: Path) -> Path:
@@ -57,10 +64,10 @@ def render_demo(found: dict[str, Selection], out: Path, width: int | None = None
     return "\n".join([render(poss, width), _comparison(forward, poss), _next_steps(out)])
 
 
-def _job(store: Path, out: Path, method: str) -> JobFile:
+def _job(store: Path, out: Path) -> JobFile:
     local = LocalSection(workers=1)
     return JobFile(
-        store=store.absolute(), k=K, method=method, seed=2, out=out.absolute(), cluster=ClusterSection(local=local)
+        store=store.absolute(), k=K, method="poss", seed=2, out=out.absolute(), cluster=ClusterSection(local=local)
     )
 
 

@@ -47,47 +47,47 @@ class Figure:
 
 def figures(selection: Selection) -> dict[str, Figure]:
     """Return the pictures by name. What cannot be drawn says why."""
-    return {figure.name: figure for figure in _figures(selection)}
+    return {made.name: made for made in _figures(selection)}
 
 
 def _figures(selection: Selection) -> Iterator[Figure]:
     s, bars = len(selection), min(len(selection), 30)
-    yield _figure(
+    yield figure(
         "front", "Best subset of each size", _front_caption(selection), lambda: front.describe(selection),
         lambda ax: front.draw(selection, ax), 300, wide=320,
     )  # fmt: skip
     if selection.size_curve is not None:
-        yield _figure(
+        yield figure(
             "sizes", "Choice of the number of columns", f"{_sentence(selection.size_curve.description)}.",
             lambda: sizes.describe(selection), lambda ax: sizes.draw(selection, ax), 300, wide=300,
         )  # fmt: skip
     by_steps = bool(selection.path)
-    yield _figure(
+    yield figure(
         "path", "Error by step" if by_steps else "What each column adds",
         "Errors on rows that the fit did not see." if by_steps
         else "Share explained, column by column in order of gain.",
         lambda: path.describe(selection), lambda ax: path.draw(selection, ax), 300 if by_steps else 70 + 22 * bars,
     )  # fmt: skip
     if not subsets.nested(selection):
-        yield _figure(
+        yield figure(
             "subsets", "Columns of each best subset", "A dot for each column; those of the chosen columns are filled.",
             lambda: subsets.describe(selection), lambda ax: subsets.draw(selection, ax),
             70 + 20 * len(subsets.shown_columns(selection)),
         )  # fmt: skip
     if not by_steps:
-        yield _figure(
+        yield figure(
         "trace", "Convergence", "The best value so far. The end mark is where the search stopped.",
         lambda: trace.describe(selection), lambda ax: trace.draw(selection, ax), 280, wide=260,
     )  # fmt: skip
     standardized = selection.statistics is not None
-    yield _figure(
+    yield figure(
         "coefficients", "Coefficients",
         "Per standard deviation of the column and of the target, so that they can be compared." if standardized
         else "In units of the data.",
         lambda: coefficients.describe(selection, standardized),
         lambda ax: coefficients.draw(selection, ax, standardized), 70 + 22 * min(s, coefficients.MOST_COLUMNS),
     )  # fmt: skip
-    yield _figure(
+    yield figure(
         "correlation", "Correlation of the chosen columns", "In order of gain. Blue is positive, orange negative.",
         lambda: correlation.describe(selection), lambda ax: correlation.draw(selection, ax), 350,
     )  # fmt: skip
@@ -104,9 +104,10 @@ def _front_caption(selection: Selection) -> str:
     return caption
 
 
-def _figure(
+def figure(
     name: str, title: str, caption: str, describe: Callable[[], str], draw: Draw, height: int, wide: int | None = None
 ) -> Figure:
+    """Return a picture, or why there is none."""
     try:
         return Figure(
             name, title, caption, describe(), svg(name, draw, _NARROW, height),
@@ -127,9 +128,9 @@ def svg(name: str, draw: Draw, width: int, height: int) -> Markup:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with warnings.catch_warnings(), matplotlib.rc_context(_RC):
         warnings.simplefilter("ignore")  # letters that matplotlib's font lacks: the browser has other fonts
-        figure = style.import_matplotlib("figure").Figure(figsize=(width / 72, height / 72), layout="constrained")
-        draw(figure.add_subplot())
-        figure.savefig(made, format="svg", transparent=True, metadata=nothing)
+        drawn = style.import_matplotlib("figure").Figure(figsize=(width / 72, height / 72), layout="constrained")
+        draw(drawn.add_subplot())
+        drawn.savefig(made, format="svg", transparent=True, metadata=nothing)
     return Markup(_for_page(made.getvalue(), name, width, height))
 
 

@@ -9,9 +9,12 @@ from dsel.errors import OutputError
 from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
+from dsel.selection.report.stability_section import stability_section
 from dsel.selection.report.templating import fill
 from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
+from dsel.selection.stability.result import FILE as STABILITY
+from dsel.selection.stability.result import Stability
 from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
 
 
@@ -25,13 +28,15 @@ class KeyFigure:
     state: str = ""
 
 
-def render_report(selection: Selection) -> str:
+def render_report(selection: Selection, stability: Stability | None = None) -> str:
     """Return a selection as one HTML page.
 
     Parameters
     ----------
     selection : Selection
         The selection.
+    stability : Stability, optional
+        How often its columns are chosen on subsamples of the same data.
 
     Returns
     -------
@@ -56,6 +61,7 @@ def render_report(selection: Selection) -> str:
         front=tables.front_rows(selection),
         proofs=wording.proofs(selection),
         figures=figures(selection),
+        stability=stability_section(selection, stability),
         search_end=wording.search_end(selection),
         asked=tables.asked(selection),
         plan=tables.plan_rows(selection),
@@ -97,9 +103,9 @@ def _proof_figure(selection: Selection) -> KeyFigure:
     return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
 
 
-def write_report(selection: Selection, out: AnyPath) -> AnyPath:
+def write_report(selection: Selection, out: AnyPath, stability: Stability | None = None) -> AnyPath:
     """Write the page of a selection to a file, which may exist, and return the file."""
-    page = render_report(selection)
+    page = render_report(selection, stability)
     try:
         make_folder(out.parent)
         write_bytes(out, page.encode())
@@ -135,7 +141,8 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
 
     Notes
     -----
-    The page has no script and loads nothing, so that it can be mailed or archived. Labels are escaped.
+    The page has no script and loads nothing, so that it can be mailed or archived. Labels are escaped. It has the
+    selection frequencies of ``dsel stability --out FOLDER`` if that is the same folder.
 
     Examples
     --------
@@ -146,4 +153,6 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     if isinstance(result, Selection):
         return result.report(out)
     folder = as_path(result)
-    return write_report(open_selection(folder), folder / "report.html" if out is None else as_path(out))
+    selection = open_selection(folder)
+    stability = Stability.open(folder) if (folder / STABILITY).is_file() else None
+    return write_report(selection, folder / "report.html" if out is None else as_path(out), stability)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import dsel
@@ -162,3 +164,20 @@ def test_a_notebook_shows_a_small_fragment(kind: str) -> None:
 def test_a_notebook_needs_no_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert "R² so far" in selections.plain()._repr_html_()
+
+
+def test_the_page_has_the_frequencies_of_stability_selection_if_they_are_in_the_folder(tmp_path: Path) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 6)), columns=["<b>", *"cdefg"])
+    y = X["<b>"] + 0.5 * X["d"]
+    dsel.select(X, y, k=2, method="forward").save(tmp_path / "result")
+    plain = Page(dsel.report(tmp_path / "result").read_text())
+    assert "How stable is it?" not in plain.text
+    dsel.stability(X, y, k=2, samples=4).save(tmp_path / "result")
+    page = Page(dsel.report(tmp_path / "result").read_text())
+    assert "How stable is it?" in page.text
+    assert "4 halves in complementary pairs" in page.text
+    assert re.search(r"<b>\s*1\.00\s*yes", page.text)
+    assert "b" not in page.tags
+    assert set(page.references) <= set(page.ids)
+    dsel.stability(X[:40], y[:40], k=2, samples=4).save(tmp_path / "result")  # of other data
+    assert "How stable is it?" not in Page(dsel.report(tmp_path / "result").read_text()).text
