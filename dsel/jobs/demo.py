@@ -26,7 +26,7 @@ K = 8
 
 
 def run_demo(out: Path) -> dict[str, Selection]:
-    """Ingest, run a job with POSS on a local cluster, and return its selection and that of forward selection, by method.
+    """Ingest, run a POSS job on a local cluster, and return its selection and that of forward selection, by method.
 
     Forward selection uses the statistics that the job has saved. On first use, another process compiles the searches
     meanwhile.
