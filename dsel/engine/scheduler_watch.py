@@ -27,6 +27,8 @@ _LOOK_SECONDS, _WORKERS_SECONDS = 0.5, 2.0
 #: An error of the connection may come before the client knows that its scheduler is lost.
 _NOTICE_SECONDS = 2.0
 
+#: A line names at most so many workers.
+_MOST_NAMES = 5
 #: CommClosedError is an OSError.
 _CONNECTION_ERRORS = (OSError, TimeoutError, CancelledError, asyncio.CancelledError)
 
@@ -99,6 +101,7 @@ class SchedulerWatch:
         self.notify: Callable[[ClusterError], None] | None = None
         self._client = client
         self._stopped = False
+        self._is_here = _is_here(client)
         self._silent = 0.0
         self._asked = 0.0
         self._reply: asyncio.Future[Any] | None = None
@@ -137,11 +140,10 @@ class SchedulerWatch:
                 self._reply.add_done_callback(_retrieve)
             return
         if not self._reply.done():
-            self._silent += passed
+            self._silent += 0.0 if self._is_here else passed
             return
         reply, self._reply = self._reply, None
         if reply.cancelled() or reply.exception() is not None:
-            self._silent += passed
             return
         self._silent = 0.0
         self._compare({address: str(worker["name"]) for address, worker in reply.result()["workers"].items()})
@@ -152,10 +154,12 @@ class SchedulerWatch:
         if before is None or self._stopped:
             return
         lost, joined = before.keys() - now.keys(), now.keys() - before.keys()
-        for address in sorted(lost):
-            log.warning("worker %s is lost: %d of %d are left", _called(before, address), len(now), len(before))
-        for address in sorted(joined):
-            log.info("worker %s has joined: there are %d now", _called(now, address), len(now))
+        if lost:
+            log.warning(
+                "%s lost: %d of %d are left", _called(before, lost, "is", "are"), len(before) - len(lost), len(before)
+            )
+        if joined:
+            log.info("%s joined: there are %d now", _called(now, joined, "has", "have"), len(now))
 
     async def _give_up(self) -> None:
         if self._silent > SILENCE_SECONDS:
@@ -169,13 +173,23 @@ class SchedulerWatch:
             await self._client._close(fast=True)
 
 
+def _is_here(client: Any) -> bool:
+    """Return whether the scheduler runs in this process. Then it is silent only while this process is."""
+    from distributed import Scheduler
+
+    return isinstance(getattr(client.cluster, "scheduler", None), Scheduler)
+
+
 def _retrieve(reply: asyncio.Future[Any]) -> None:
     """Take the error of a request that nobody waits for any more, so that asyncio does not report it."""
     if not reply.cancelled():
         reply.exception()
 
 
-def _called(names: dict[str, str], address: str) -> str:
-    """Return how a worker is called in the log: its name, and its address if that is something else."""
-    name = names[address]
-    return address if name == address else f"{name} ({address})"
+def _called(names: dict[str, str], addresses: set[str], one: str, several: str) -> str:
+    """Return how workers are called in the log: their names, with an address if that is something else, and a verb."""
+    called = [names[a] if names[a] == a else f"{names[a]} ({a})" for a in sorted(addresses)]
+    if len(called) == 1:
+        return f"worker {called[0]} {one}"
+    more = f" and {len(called) - _MOST_NAMES} more" if len(called) > _MOST_NAMES else ""
+    return f"{len(called)} workers ({', '.join(called[:_MOST_NAMES])}{more}) {several}"

@@ -50,11 +50,10 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
                     f"No scheduler answers at {address}: {_short(error)}.",
                     "Check that it runs and that this machine reaches it; tls:// needs Dask's TLS settings here, too.",
                 ) from error
-            with client:
+            with client, watched(client):
                 wait_for_workers(client, self.section.asked, max(deadline - time.monotonic(), 1.0), address)
                 check_same_software(client)
-                with watched(client):
-                    yield client
+                yield client
 
     def current(self) -> tuple[int, int | None]:
         """Return the number of workers that the scheduler has now and their smallest memory limit.

@@ -41,8 +41,7 @@ class GatewayCluster(RemoteCluster[GatewaySection]):
                     cluster.scale(high)
                 else:
                     cluster.adapt(minimum=low, maximum=high)
-                with cluster.get_client(set_as_default=False) as client:
+                with cluster.get_client(set_as_default=False) as client, watched(client):
                     wait_for_workers(client, section.asked, section.wait_seconds, f"gateway cluster {cluster.name}")
                     check_same_software(client)
-                    with watched(client):
-                        yield client
+                    yield client

@@ -64,13 +64,12 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
                     f"The DaskCluster {name} did not start: {type(error).__name__}: {error}.",
                     "Check that the operator runs, and what kubectl describe reports.",
                 ) from error
-            with cluster, Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            with cluster, Client(cluster, set_as_default=False) as client, watched(client):  # type: ignore[no-untyped-call]
                 if low != high:
                     cluster.adapt(minimum=low, maximum=high)
                 wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
                 check_same_software(client)
-                with watched(client):
-                    yield client
+                yield client
 
 
 def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from dsel.errors import ClusterError
 log = logging.getLogger("dsel")
 
 _LOOK_SECONDS = 0.2
+#: Seconds before the first line that says how many workers are missing, and at most between two of them.
+_FIRST_LINE_SECONDS, _LONGEST_LINE_SECONDS = 10.0, 300.0
 
 
 def wait_for_workers(
@@ -41,11 +43,15 @@ def wait_for_workers(
         If no worker is ready in time.
     """
     start = time.monotonic()
-    ready = 0
+    ready, pause, last = 0, _FIRST_LINE_SECONDS, start
     while ready < asked and time.monotonic() - start < seconds:
         ready = len(_workers(client))
         if ready < asked:
             time.sleep(_LOOK_SECONDS)
+            if time.monotonic() - last >= pause:
+                last, pause = time.monotonic(), min(2 * pause, _LONGEST_LINE_SECONDS)
+                report = "" if status is None else f": {status()}"
+                log.info("waiting for workers (%s): %d of %d after %.0f s%s", place, ready, asked, last - start, report)
     took = time.monotonic() - start
     limits = {worker["memory_limit"] for worker in _workers(client).values()}
     each = " or ".join(format_bytes(limit) if limit else "unlimited memory" for limit in sorted(limits))

@@ -52,12 +52,12 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
             except Exception as error:  # of many kinds, AssertionError among them
                 raise ClusterError(f"The scheduler for the Slurm workers did not start: {error}.") from error
             try:
-                with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                _require_acceptance(cluster.job_script())
+                with Client(cluster, set_as_default=False) as client, watched(client):  # type: ignore[no-untyped-call]
                     cluster.adapt(minimum_jobs=low, maximum_jobs=high, interval="1s", wait_count=3)
                     place = f"slurm, queue {section.queue or 'default'}, {section.walltime} each"
                     wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
-                    with watched(client):
-                        yield client
+                    yield client
             finally:
                 cluster.close()
 
@@ -77,6 +77,20 @@ def job_options(section: SlurmSection, name: str, logs: Path | None, security: A
         "scheduler_options": {"dashboard_address": section.dashboard}, "security": security,
         "silence_logs": "error",
     }  # fmt: skip
+
+
+def _require_acceptance(script: str) -> None:
+    """Raise ClusterError if Slurm refuses the job of a worker, such as for a partition that does not exist.
+
+    dask-jobqueue submits from another thread, where a refusal is only logged, and tried again until the wait is over.
+    """
+    try:
+        found = subprocess.run(["sbatch", "--test-only"], input=script, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"Slurm cannot be asked for workers: {error}.", "Submit from a host with sbatch.") from error
+    if found.returncode != 0:
+        said = " ".join(found.stderr.split())
+        raise ClusterError(f"Slurm refuses the job of a worker: {said}", "Correct the slurm section, or try later.")
 
 
 def _squeue(name: str) -> str:

@@ -72,10 +72,14 @@ class TestASchedulerThatRuns:
 
 
 class TestWaitingForWorkers:
-    def test_fewer_than_asked_are_reported_and_used(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def test_fewer_than_asked_are_reported_and_used(
+        self, running: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with Client(running, set_as_default=False) as client, caplog.at_level(logging.INFO, "dsel"):  # type: ignore[no-untyped-call]
             wait_for_workers(client, 1, 5, "here")
+            monkeypatch.setattr(waiting, "_FIRST_LINE_SECONDS", 0.1)
             wait_for_workers(client, 3, 0.5, "here", lambda: "the queue is full")
+        assert "waiting for workers (here): 1 of 3 after 0 s: the queue is full" in caplog.text
         assert "1 of 1 workers are ready (here)" in caplog.text
         assert "1 of 3 workers are ready (here)" in caplog.text
         assert "the job starts with them (the queue is full)" in caplog.text
@@ -144,6 +148,26 @@ def test_a_slurm_section_in_dask_jobqueues_words() -> None:
     assert """export MODE='it'"'"'s'""" in script
     assert "--memory-limit 2.00GiB" in script
     assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script  # else it serves its state to all interfaces
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("cat > /dev/null; echo 'sbatch: error: invalid partition specified: nowhere' >&2; exit 1", "nowhere"),
+        (None, "cannot be asked for workers: .*sbatch"),
+    ],
+)
+def test_a_slurm_job_that_is_refused_is_an_error_at_once(
+    script: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dask_jobqueue")
+    monkeypatch.setenv("PATH", str(tmp_path) if script is None else f"{tmp_path}:/usr/bin:/bin")
+    if script is not None:
+        (tmp_path / "sbatch").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "sbatch").chmod(0o755)
+    keys = {"workers": 1, "memory": "1GiB", "queue": "nowhere", "security": "none"}
+    with pytest.raises(ClusterError, match=message), cluster_of(section(slurm=keys)).open("dsel-x", tmp_path):
+        pytest.fail("it was not refused")
 
 
 class _Gateway:
