@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import random
@@ -113,7 +114,8 @@ class Lane:
             few = self.findings.counts["kills"] - before < _MOST_KILLS and self.findings.counts["kills"] < kills
             disturb = attempt < 2 * _MOST_KILLS and few
             code, ended = self._attempt(case, place, self._draw(case) if disturb else None)
-            done = code == 0
+            # An ingest may have been stopped after the store had appeared.
+            done = code == 0 or (not case.job and "exists already" in _new(place, 0))
             if done or ended:
                 break
         if not done:
@@ -173,6 +175,9 @@ class Lane:
                 hit = self._disturb(case, place, child, disturbance, start)
             code = child.wait(_LIMITS[disturbance] if hit and disturbance in _LIMITS else _LONGEST)
             if code is None:
+                if not case.cold:
+                    child.send(signal.SIGUSR2)  # it prints where its threads are
+                    child.wait(1)
                 self.findings.defect("hangs", f"{case.name}, {disturbance}: {_LONGEST} s; see {place.output}")
                 return None, True
             self._check_end(case, place, child, code, disturbance if hit or limit else None)
@@ -233,6 +238,8 @@ class Lane:
         if disturbance == "full" and code != 0:
             self.findings.kinds["full"] += 1
             self.findings.counts["kills"] += 1
+        if code == 73 and not case.job and "exists already" in _new(place, 0):
+            code = 0
         listed = (0, *(() if disturbance is None else DISTURBANCES[disturbance]))
         if code not in listed:
             self.findings.defect("unlisted_exit_codes", f"{case.name}, {disturbance}: {code}; see {place.output}")
@@ -301,6 +308,7 @@ def _seconds_of_search(place: Place, start: int) -> float:
 def _command(words: list[str]) -> None:
     """Run the command line in this process."""
     sys.argv = ["dsel", *words]
+    faulthandler.register(signal.SIGUSR2)
     from dsel.__main__ import main
 
     main()
