@@ -52,15 +52,20 @@ def run(
     """
     from dsel.cli.history import require_no_change
     from dsel.config.job import read_job
+    from dsel.jobs.finished import finished_job
     from dsel.jobs.locations import out_folder
     from dsel.jobs.reporting import Reporter
-    from dsel.jobs.runner import run_job
     from dsel.storage.latest import resolve_run
     from dsel.storage.paths import as_path
 
     asked = read_job(job, None if out is None else as_path(out), cluster, changes(k, max_k, choose_k))
     with require_no_change(asked, fail_on_change):
-        selection = run_job(asked, Reporter.for_terminal(log_format.value))
+        reporter = Reporter.for_terminal(log_format.value)
+        selection = finished_job(asked, reporter)
+        if selection is None:
+            from dsel.jobs.runner import run_job  # it imports all that searches need
+
+            selection = run_job(asked, reporter)
         print_selection(selection, json, footer=f"Saved in {resolve_run(out_folder(asked))} (details in run.log)")
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
-from dsel.engine.clusters.connect import cluster_of
 from dsel.errors import OutputError
-from dsel.passes.cross_validation.held_out import held_out_store
-from dsel.passes.statistics_cache import StatisticsCache
 from dsel.storage.paths import AnyPath, ObjectPath, is_inside
+
+if TYPE_CHECKING:
+    from dsel.passes.statistics_cache import StatisticsCache
 
 
 def job_dataset(job: JobFile) -> Dataset:
@@ -45,6 +45,8 @@ def identity_of(job: JobFile, dataset: Dataset, previous: str | None = None) -> 
     if job.choose_k is not None and held_out is None:
         held_out = job.choose_k.held_out
     if isinstance(held_out, str):
+        from dsel.passes.cross_validation.held_out import held_out_store
+
         identity["held_out"] = held_out_store(dataset, held_out).fingerprint
     return identity
 
@@ -65,6 +67,8 @@ def require_separate(job: JobFile) -> None:
 
 def statistics_cache(job: JobFile) -> StatisticsCache:
     """Return the cache of statistics: where the job says, else next to the store, else in `out`."""
+    from dsel.passes.statistics_cache import StatisticsCache
+
     out = out_folder(job)
     if job.artefacts is not None:
         return StatisticsCache(job.artefacts)
@@ -79,6 +83,8 @@ def statistics_cache(job: JobFile) -> StatisticsCache:
 
 def scratch_folder(job: JobFile) -> Path | None:
     """Return the folder for a cache of rows, or None if there is none that the workers share."""
+    from dsel.engine.clusters.connect import cluster_of  # a job that is finished needs no cluster
+
     shared = cluster_of(job.cluster).shares_files
     out = out_folder(job)
     return out / "cache" if shared and isinstance(out, Path) else None
@@ -86,5 +92,7 @@ def scratch_folder(job: JobFile) -> Path | None:
 
 def isolated_cluster(job: JobFile) -> str:
     """Return the kind of a cluster whose workers share no folder with this process, else an empty string."""
+    from dsel.engine.clusters.connect import cluster_of
+
     isolated = cluster_of(job.cluster).own_hosts and scratch_folder(job) is None
     return job.cluster.chosen.kind if isolated else ""

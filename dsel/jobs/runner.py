@@ -20,6 +20,7 @@ from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups
 from dsel.jobs.checkpoint import Checkpoints
+from dsel.jobs.finished import is_complete
 from dsel.jobs.locations import (
     identity_of,
     isolated_cluster,
@@ -30,7 +31,7 @@ from dsel.jobs.locations import (
     statistics_cache,
 )
 from dsel.jobs.reporting import Reporter
-from dsel.jobs.run_folder import RunFolder, proof_logs
+from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
 from dsel.passes.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
@@ -207,14 +208,6 @@ def _run(
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
     return selection
-
-
-def is_complete(job: JobFile, folder: RunFolder, selection: Selection) -> bool:
-    """Return whether the selection has the certificate, and the proof log, that the job asks for."""
-    if job.certify is None:
-        return True
-    logged = not job.certify.log or bool(proof_logs(folder.path))
-    return bool(selection.certificate) and logged
 
 
 def _save(folder: RunFolder, selection: Selection, lock: Lock) -> Selection:

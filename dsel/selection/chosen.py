@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Preprocess
-from dsel.passes.refit import Fit
-from dsel.passes.statistics import ColumnScales
+
+if TYPE_CHECKING:
+    from dsel.passes.refit import Fit
+    from dsel.passes.statistics import ColumnScales
 
 #: The dimensions of the arrays, as they are saved.
 _DIMS = {

@@ -1,18 +1,22 @@
-"""A job that is stopped in its first pass continues that pass, and ends with the same selection."""
+"""A job that is stopped in its first pass continues that pass; one that is finished reads nothing more."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dsel
-from dsel.config.job import JobFile
+from dsel.config.job import JobFile, read_job
 from dsel.errors import Interrupted
+from dsel.jobs.finished import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import run_job
-from tests.stores import make_store, regression
+from tests.stores import append_rows, make_store, regression
 
 
 class Stopping(Reporter):
@@ -44,3 +48,32 @@ def test_a_pass_of_a_job_continues(tmp_path: Path) -> None:
     assert found.bytes_read < expected.bytes_read
     assert "continuing a pass" in (tmp_path / "out" / "run.log").read_text()
     assert not (tmp_path / "out" / "passes").exists()
+
+
+_AGAIN = """
+import json, sys, time
+from tests.stores import count_reads
+counted = count_reads()
+from typer.testing import CliRunner
+from dsel.cli import app
+found = CliRunner().invoke(app, ["run", sys.argv[1], "--json"])
+assert found.exit_code == 0, found.output
+heavy = sorted({"numba", "distributed", "scipy.optimize", "pandas", "xarray"} & set(sys.modules))
+print(json.dumps([dict(counted), heavy, time.process_time(), json.loads(found.stdout)["indices"]]))
+"""
+
+
+def test_a_finished_job_on_unchanged_data_reads_no_x_and_loads_little(tmp_path: Path) -> None:
+    X, Y = regression(m=300)
+    store = make_store(tmp_path / "data.zarr", X, Y, chunks=(10, 24))
+    (tmp_path / "job.yaml").write_text("store: data.zarr\nk: 3\nmethod: forward\ncluster: {local: {workers: 1}}\n")
+    expected = run_job(read_job(tmp_path / "job.yaml"), Reporter())
+    command = [sys.executable, "-c", _AGAIN, str(tmp_path / "job.yaml")]
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    reads, heavy, seconds, indices = json.loads(again.stdout.splitlines()[-1])
+    assert not [key for key in reads if key.startswith(("X/", "Y/"))]
+    assert heavy == []
+    assert seconds < 4.0, "about 1.3 s of processor time are usual"
+    assert tuple(indices) == expected.indices
+    append_rows(store, *regression(m=310))
+    assert finished_job(read_job(tmp_path / "job.yaml"), Reporter()) is None

@@ -8,10 +8,11 @@ from typing import Any
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.errors import DselError, OutputError
+from dsel.jobs.finished import is_complete
 from dsel.jobs.locations import identity_of, job_dataset, require_separate, statistics_cache
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
-from dsel.jobs.runner import is_complete, run_in_folder
+from dsel.jobs.runner import run_in_folder
 from dsel.jobs.series.folders import RunFolders
 from dsel.jobs.signals import Interrupts
 from dsel.selection.changes.previous import PreviousRun
