@@ -68,7 +68,8 @@ def fold_sums(
 ) -> SegmentSums:
     """Return the sums of every part, as far as they are saved. A segment is saved if its rows stay in their parts."""
     reusable = missing != "mean" and partition.by_row and (dataset.row_part is None or dataset.row_part.by_row)
-    return SegmentSums(dataset, cache, "folds", {"missing": missing}, by_segment=reusable, partition=partition)
+    options = {"missing": missing}
+    return SegmentSums(dataset, cache, "folds", options, by_segment=reusable, partition=partition, extends=reusable)
 
 
 def fold_statistics(

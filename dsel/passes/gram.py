@@ -57,7 +57,9 @@ def gram_statistics(
 
 def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
     """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
-    return SegmentSums(dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean")
+    return SegmentSums(
+        dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean", extends=missing != "mean"
+    )
 
 
 def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:

@@ -8,7 +8,7 @@ and sequential QR", 2012). Squared residuals are only added, so nothing cancels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -19,9 +19,13 @@ from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
+from dsel.passes.centered_factors import CenteredFactors, centered_factors, grows, with_means
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 from dsel.passes.stored_values import storable
+
+if TYPE_CHECKING:
+    from dsel.passes.statistics_cache import StatisticsCache
 
 _PIECE_BYTES = 32 << 20
 
@@ -98,20 +102,24 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
 
 def refit(
     dataset: Dataset, S: Ints, scaling: Scaling, lam: float = 0.0, *, usable: NDArray[np.bool_],
-    fill: Floats | None = None, engine: Engine = THREADS,
+    fill: Floats | None = None, engine: Engine = THREADS, cache: StatisticsCache | None = None,
 ) -> Fit:  # fmt: skip
     """Return f(S), recomputed from the data in one pass over the columns S (all columns where Y = X).
 
     S: columns of the data in any order; coefficients have that order. usable: (n,) the columns that count as targets
-    where Y = X (constant columns have nothing to explain). fill: (n,) values that replace NaN.
+    where Y = X (constant columns have nothing to explain). fill: (n,) values that replace NaN. cache: where the factors
+    of a store that grows are saved.
     """
     ascending = np.sort(S)
     columns = ascending if dataset.n_targets else np.flatnonzero(usable)
     N = dataset.n_targets or columns.size
-    found: QRFactors = refit_pass(dataset, S.size, N, columns).run(
-        engine, chosen=np.searchsorted(columns, ascending), fill=None if fill is None else fill[columns],
-        scaling=Scaling(scaling.center_x[columns], scaling.scale_x[columns], scaling.center_y, scaling.scale_y),
-    )  # fmt: skip
+    if fill is None and grows(dataset):
+        found = _scaled(centered_factors(dataset, ascending, engine, cache), dataset, scaling, ascending, columns)
+    else:
+        found = refit_pass(dataset, S.size, N, columns).run(
+            engine, chosen=np.searchsorted(columns, ascending), fill=None if fill is None else fill[columns],
+            scaling=Scaling(scaling.center_x[columns], scaling.scale_x[columns], scaling.center_y, scaling.scale_y),
+        )  # fmt: skip
     penalized = found
     if lam > 0.0:
         penalty = QRFactors(np.sqrt(lam) * np.eye(S.size), np.zeros((S.size, N)), 0.0, 0.0)
@@ -123,6 +131,18 @@ def refit(
     P = found.R[:, back]
     return Fit(
         penalized.left, rss, found.total, np.asarray(coefficients)[back], _gains(P, found.C, lam), np.asarray(P.T @ P)
+    )
+
+
+def _scaled(found: CenteredFactors, dataset: Dataset, scaling: Scaling, S: Ints, columns: Ints) -> QRFactors:
+    """Return the factors of the preprocessed columns. columns: the targets where Y = X."""
+    if not scaling.center_x.any() and not scaling.center_y.any():
+        found = with_means(found)  # nothing is centered, or all means are 0
+    C, left, total, scale = found.C, found.left, found.total, scaling.scale_y
+    if not dataset.n_targets:
+        C, left, total, scale = C[:, columns], left[columns], total[columns], scaling.scale_x[columns]
+    return QRFactors(
+        found.R / scaling.scale_x[S], C / scale, float((left / scale**2).sum()), float((total / scale**2).sum())
     )
 
 

@@ -66,6 +66,10 @@ class SegmentSums:
         Whether the sum of a segment is of use if other rows change. If not, only the total is saved.
     partition : RowPartition, optional
         The division of the rows that the sums depend on.
+    extends : bool
+        Whether the total of the first segments is of use if rows follow. Sums of a segment always are, if so.
+    replaced : dict, optional
+        What the sums depend on besides, of which only the last total is saved.
     """
 
     dataset: Dataset
@@ -74,6 +78,8 @@ class SegmentSums:
     options: dict[str, Any]
     by_segment: bool = True
     partition: RowPartition | None = None
+    extends: bool = True
+    replaced: dict[str, Any] | None = None
 
     @property
     def missing(self) -> tuple[Range, ...]:
@@ -140,6 +146,10 @@ class SegmentSums:
         }  # fmt: skip
 
     @property
+    def _depends(self) -> dict[str, Any]:
+        return self._options if self.replaced is None else {**self._options, "replaced": self.replaced}
+
+    @property
     def _targets(self) -> int | list[int]:
         data = self.dataset
         return data.n_targets if data.target_columns is None or not data.n_targets else data.target_columns.tolist()
@@ -182,10 +192,10 @@ class SegmentSums:
     def _covered(self) -> int:
         """Return how many of the segments the saved total covers, from the first one on."""
         header = read_header(self._folder / self._total_name)
-        if header is None or header.get("depends") != self._options:
+        if header is None or header.get("depends") != self._depends:
             return 0
         covers = list(header.get("segments", []))
-        partly = self.by_segment and covers == self._segments[: len(covers)]
+        partly = self.extends and covers == self._segments[: len(covers)]
         return len(covers) if covers and (partly or covers == self._segments) else 0
 
     def _load_total(self) -> tuple[int, Any]:
@@ -195,15 +205,15 @@ class SegmentSums:
 
     def _load(self, i: int) -> Any:
         found = read_value(self._folder / self._name(i))
-        return found[1] if found is not None and found[0].get("depends") == self._options else None
+        return found[1] if found is not None and found[0].get("depends") == self._depends else None
 
     def _save_segment(self, i: int, value: Any) -> None:
         if self._is_saved and self.by_segment:
-            self._write(self._name(i), {"depends": self._options, "segments": [self._segments[i]]}, value)
+            self._write(self._name(i), {"depends": self._depends, "segments": [self._segments[i]]}, value)
 
     def _save_total(self, value: Any) -> None:
         if len(self._segments) > 1 or not self.by_segment:
-            self._write(self._total_name, {"depends": self._options, "segments": self._segments}, value)
+            self._write(self._total_name, {"depends": self._depends, "segments": self._segments}, value)
 
     def _write(self, name: str, header: dict[str, Any], value: Any) -> None:
         try:

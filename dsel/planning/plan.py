@@ -15,6 +15,7 @@ from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
 from dsel.passes.accounting import PassLog
 from dsel.passes.base import PassCost
+from dsel.passes.centered_factors import grows
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.planned_rounds import (
     held_out_cost,
@@ -301,13 +302,14 @@ def make_plan(
         lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
+    saves_check = cache is not None and cache.on_disk and grows(dataset)
     known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
-        disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset),
-        tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes)),
+        disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
+        tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes, saves_check)),
         iterations=validated.requirements.iterations, iteration_seconds=validated.requirements.seconds,
         lacks=lack[0], remedy=lack[1], fold_every=rewrite_every, placement=placement, search_workers=search_workers,
     )  # fmt: skip
@@ -364,6 +366,7 @@ def _notes(
     saved: Saved,
     certified: bool,
     row_cache_bytes: int,
+    saves_check: bool,
 ) -> Iterator[str]:
     if saved.statistics:
         yield "statistics are saved: no pass for them"
@@ -377,6 +380,8 @@ def _notes(
     yield from chosen.notes()
     if _reads_chosen_chunks(dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
+    if saves_check:
+        yield "the last pass reads only new segments if the same columns are chosen as before"
     if certified:
         yield "the proof reads no data, unless it finds a better subset: then one more pass"
 

@@ -88,7 +88,7 @@ def _with_answer(
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
     request, groups = validated.request, validated.groups
-    ready = prepare_gram(dataset, request, statistics, context.engine)
+    ready = prepare_gram(dataset, request, statistics, context.engine, cache=context.cache)
     S, dependent = answer_of(validated, statistics, objective, ready.objective(request.lam), best.indices)
     fit = ready.fit(S, request.lam)
     coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)

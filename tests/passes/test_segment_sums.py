@@ -223,8 +223,9 @@ def test_a_selection_after_every_night_is_that_of_a_run_from_the_beginning(tmp_p
         assert (found.error, found.front) == (expected.error, expected.front)
         assert found.plan is not None
         planned, measured = (found.plan[key]["bytes_read"] for key in ("planned", "measured"))
+        assert measured == sum(record.bytes_read for record in made.records)
         if method != "greedy-rls":
-            assert measured == planned == sum(record.bytes_read for record in made.records)
+            assert measured <= planned
 
 
 def test_a_damaged_file_is_computed_again(tmp_path: Path) -> None:

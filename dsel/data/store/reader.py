@@ -31,7 +31,7 @@ from dsel.data.store.array import (
     read_attributes,
     read_labels,
 )
-from dsel.data.store.segments import Segment, read_segments, visible_rows
+from dsel.data.store.segments import Segment, read_segments, segment_ranges, visible_rows
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
@@ -108,6 +108,11 @@ class Store:
         """The rows of each append, in order. Lists the files of the store when it is first used."""
         with listed_once(self.path):
             return read_segments(self.path, self.shape[0])
+
+    @cached_property
+    def row_ranges(self) -> tuple[tuple[int, int], ...] | None:
+        """The rows [start, stop) of each segment; None if nothing was appended to the store. Lists no files."""
+        return segment_ranges(self.path)
 
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""

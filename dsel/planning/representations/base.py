@@ -21,6 +21,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
+from dsel.passes.centered_factors import check_pass, grows
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.refit import Fit, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
@@ -354,6 +355,8 @@ class Representation(ABC):
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])
             columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
+        if validated.request.missing != "mean" and grows(dataset):
+            return check_pass(dataset, np.arange(k) if columns is None else columns).cost()
         return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
 
     @property
@@ -408,14 +411,15 @@ class Representation(ABC):
 
 
 def row_fit(
-    dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, engine: Engine
-) -> Callable[[Ints, float], Fit]:
+    dataset: Dataset, request: SelectionRequest, statistics: ColumnScales, engine: Engine,
+    cache: StatisticsCache | None = None,
+) -> Callable[[Ints, float], Fit]:  # fmt: skip
     """Return the function that recomputes f(S) in one pass over blocks of rows."""
 
     def fit(S: Ints, lam: float) -> Fit:
         return refit(
             dataset, S, statistics.scaling(request.preprocess), lam, usable=~statistics.unusable(request.preprocess),
-            fill=statistics.mean_x if request.missing == "mean" else None, engine=engine,
+            fill=statistics.mean_x if request.missing == "mean" else None, engine=engine, cache=cache,
         )  # fmt: skip
 
     return fit

@@ -106,7 +106,7 @@ class GramMatrix(Representation):
             )
         else:
             statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
-        return prepare_gram(dataset, request, statistics, engine, folds)
+        return prepare_gram(dataset, request, statistics, engine, folds, cache)
 
     def _saved_sums(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the sums of each segment."""
@@ -149,9 +149,10 @@ def prepare_gram(
     statistics: Statistics,
     engine: Engine,
     folds: FoldStatistics | None = None,
+    cache: StatisticsCache | None = None,
 ) -> Prepared:
     """Return the problem with a Gram matrix that is already computed."""
-    fit = row_fit(dataset, request, statistics, engine)
+    fit = row_fit(dataset, request, statistics, engine, cache)
     load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
 
     def objective(lam: float) -> Objective:
