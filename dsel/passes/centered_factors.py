@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,8 @@ from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
 from dsel.engine.base import Engine
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums
+from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
 from dsel.passes.stored_values import storable
-
-if TYPE_CHECKING:
-    from dsel.passes.statistics_cache import StatisticsCache
 
 _PIECE_BYTES = 32 << 20
 
@@ -61,7 +58,7 @@ def grows(dataset: Dataset) -> bool:
     return isinstance(dataset.store, Store) and len(dataset.store.row_ranges or ()) > 0
 
 
-def check_sums(dataset: Dataset, columns: Ints, cache: StatisticsCache | None) -> SegmentSums:
+def check_sums(dataset: Dataset, columns: Ints, cache: SumsCache | None) -> SegmentSums:
     """Return the factors on these ascending columns, as far as they are saved."""
     return SegmentSums(
         dataset, cache, "check", {}, by_segment=False, extends=True, replaced={"columns": columns.tolist()}
@@ -77,7 +74,7 @@ def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...] | None
     )  # fmt: skip
 
 
-def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: StatisticsCache | None) -> CenteredFactors:
+def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: SumsCache | None) -> CenteredFactors:
     """Return the factors of all rows on the ascending columns; where Y = X all columns are the targets."""
     chosen = np.arange(columns.size) if dataset.n_targets else columns
 

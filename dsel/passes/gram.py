@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,14 @@ from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.passes.moments import Moments, Present, block_moments, block_present, merge, merge_present
 from dsel.passes.reduce_blocks import RowPass
-from dsel.passes.segment_sums import Range, SegmentSums
+from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
 from dsel.passes.statistics import Statistics
 from dsel.passes.tiles import Strip, Tiling, first_column
-
-if TYPE_CHECKING:
-    from dsel.passes.statistics_cache import StatisticsCache
 
 
 def gram_statistics(
     dataset: Dataset, *, missing: Missing = "refuse", engine: Engine = THREADS, tiling: Tiling | None = None,
-    cache: StatisticsCache | None = None,
+    cache: SumsCache | None = None,
 ) -> Statistics:  # fmt: skip
     """Return the statistics of a dataset, with the Gram matrix, from one pass.
 
@@ -55,14 +52,14 @@ def gram_statistics(
     return Statistics.from_moments(moments)
 
 
-def gram_sums(dataset: Dataset, missing: Missing, cache: StatisticsCache | None) -> SegmentSums:
+def gram_sums(dataset: Dataset, missing: Missing, cache: SumsCache | None) -> SegmentSums:
     """Return the sums of the Gram matrix, as far as they are saved. The means that replace NaN depend on all rows."""
     return SegmentSums(
         dataset, cache, "gram", {"missing": missing}, by_segment=missing != "mean", extends=missing != "mean"
     )
 
 
-def mean_sums(dataset: Dataset, cache: StatisticsCache | None) -> SegmentSums:
+def mean_sums(dataset: Dataset, cache: SumsCache | None) -> SegmentSums:
     """Return the sums of the values that are not missing, as far as they are saved."""
     return SegmentSums(without_targets(dataset), cache, "means", {})
 
@@ -101,9 +98,7 @@ def means_pass(dataset: Dataset, ranges: tuple[Range, ...] | None = None) -> Row
     )  # fmt: skip
 
 
-def fill_values(
-    dataset: Dataset, missing: Missing, engine: Engine, cache: StatisticsCache | None = None
-) -> Floats | None:
+def fill_values(dataset: Dataset, missing: Missing, engine: Engine, cache: SumsCache | None = None) -> Floats | None:
     """Return (n,) the values that replace NaN: the means, from a separate pass, or None."""
     if missing != "mean":
         return None

@@ -8,7 +8,7 @@ and sequential QR", 2012). Squared residuals are only added, so nothing cancels.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -21,11 +21,9 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.centered_factors import CenteredFactors, centered_factors, grows, with_means
 from dsel.passes.reduce_blocks import RowPass
+from dsel.passes.segment_sums import SumsCache
 from dsel.passes.statistics import Scaling
 from dsel.passes.stored_values import storable
-
-if TYPE_CHECKING:
-    from dsel.passes.statistics_cache import StatisticsCache
 
 _PIECE_BYTES = 32 << 20
 
@@ -102,7 +100,7 @@ def _block_factors(x: Any, y: Any, block: Block, chosen: Ints, scaling: Scaling,
 
 def refit(
     dataset: Dataset, S: Ints, scaling: Scaling, lam: float = 0.0, *, usable: NDArray[np.bool_],
-    fill: Floats | None = None, engine: Engine = THREADS, cache: StatisticsCache | None = None,
+    fill: Floats | None = None, engine: Engine = THREADS, cache: SumsCache | None = None,
 ) -> Fit:  # fmt: skip
     """Return f(S), recomputed from the data in one pass over the columns S (all columns where Y = X).
 

@@ -18,17 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.reader import Store
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.passes.stored_values import read_header, read_value, write_value
-from dsel.storage.paths import list_names, make_folder
-
-if TYPE_CHECKING:
-    from dsel.passes.statistics_cache import StatisticsCache
+from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")
 
@@ -43,7 +40,14 @@ Range = tuple[int, int]
 Compute = Callable[[tuple[Range, ...]], Iterator[Any]]
 
 
-def keeps_sums(dataset: Dataset, cache: StatisticsCache | None) -> bool:
+class SumsCache(Protocol):
+    """A folder for sums. `on_disk` is False for a cache in memory, which keeps none."""
+
+    on_disk: bool
+    folder: AnyPath
+
+
+def keeps_sums(dataset: Dataset, cache: SumsCache | None) -> bool:
     """Return whether the sums of the segments of these data are saved: those of a dense store, on a disk."""
     return cache is not None and cache.on_disk and isinstance(dataset.store, Store)
 
@@ -73,7 +77,7 @@ class SegmentSums:
     """
 
     dataset: Dataset
-    cache: StatisticsCache | None
+    cache: SumsCache | None
     kind: str
     options: dict[str, Any]
     by_segment: bool = True

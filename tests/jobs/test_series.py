@@ -21,9 +21,10 @@ import dsel
 from dsel.config.job import JobFile, RunSeries, read_job
 from dsel.data.dataset import as_dataset
 from dsel.engine import metrics
+from dsel.engine.clusters import connect
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
-from dsel.jobs import locations, runner
+from dsel.jobs import runner
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.series.folders import RunFolders
@@ -349,7 +350,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
         own_hosts=False,
     )  # fmt: skip
-    for module in (runner, locations):
+    for module in (runner, connect):
         monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
     monkeypatch.setattr(runner, "DaskEngine", lambda *arguments: EngineHere())
     monkeypatch.setattr(metrics, "progress_metrics", lambda client, run: nullcontext())
