@@ -272,14 +272,21 @@ def test_values_that_xarray_would_decode_are_refused(tmp_path: Path, encoding: d
         open_store(tmp_path / "f")
 
 
-def test_absent_chunks_of_a_foreign_store_are_fill_values(tmp_path: Path) -> None:
-    values = X.copy()
-    values[3:6] = 0
-    foreign(tmp_path / "f", {"X": (values, SF)}, fill_value=0)
-    store = open_store(tmp_path / "f")
-    assert store.absent_chunks() == ["X/c/1/0", "X/c/1/1"]
-    np.testing.assert_array_equal(store.x.read(0, M), values)
-    assert len(store.fingerprint()) == 32
+def test_absent_chunks_of_a_foreign_store_are_missing_values_or_refused(tmp_path: Path) -> None:
+    for fill in (0.0, np.nan):
+        values = X.copy()
+        values[3:6] = fill
+        foreign(tmp_path / str(fill), {"X": (values, SF)}, fill_value=fill)
+        store = open_store(tmp_path / str(fill))
+        assert store.absent_chunks() == ["X/c/1/0", "X/c/1/1"]
+        assert len(store.fingerprint()) == 32
+        if np.isnan(fill):
+            np.testing.assert_array_equal(store.x.read(0, M), values)
+        else:
+            with pytest.raises(
+                DataError, match=r"Chunk \(1, 0\) of X .*is not there.* copy the store with dsel ingest"
+            ):
+                store.x.read(0, M)
 
 
 def test_a_truncated_chunk_of_a_foreign_store_without_checksum(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ REMEDY = "Restore the store from a copy, or ingest the source again."
 class ArrayHandle:
     """An open array. If it is `complete`, dsel has written it, and an absent chunk is a lost one.
 
-    `strict` is the same array for reading values. An absent chunk of whole numbers is an error there, also in a store
-    that dsel did not write: no fill value could say that values are missing.
+    `strict` is the same array for reading values. An absent chunk is an error there, also in a store that dsel did not
+    write, unless the fill value is NaN: no other value says that values are missing.
     """
 
     array: zarr.Array[Any]
@@ -126,7 +126,7 @@ class StoredArray:
                 if not handle.complete:
                     return DataError(
                         f"{self._name(handle, index)} is not there. Zarr may leave out zeros, or it is "
-                        "lost: whole numbers cannot tell.",
+                        "lost: its fill value cannot tell.",
                         "If it is lost, restore it. If its values are zeros, copy the store with dsel ingest.",
                     )
                 return DataError(f"{self._name(handle, index)} is lost: its file does not exist.", REMEDY)
@@ -209,9 +209,13 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
     strict = array
-    if not complete and array.dtype.kind in "iub":
+    if not complete and not _is_nan(array.metadata.fill_value):
         strict = zarr.open_array(zarr_store(store / variable, complete=True), mode="r", zarr_format=zarr_format)
     return ArrayHandle(array, complete, files, strict)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def is_complete(store: AnyPath) -> bool:

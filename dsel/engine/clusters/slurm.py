@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +20,8 @@ from dsel.engine.clusters.tls import shared_security
 from dsel.engine.optional_imports import import_extra
 from dsel.engine.scheduler_watch import watched
 from dsel.errors import ClusterError
+
+log = logging.getLogger("dsel")
 
 #: Memory of a job beyond the limit of its worker: for the nanny process.
 NANNY_BYTES = 256 << 20
@@ -41,6 +45,10 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
         jobqueue = import_extra("dask_jobqueue", "dask-jobqueue", "slurm")
         from distributed import Client
 
+        if shutil.which("sbatch") is None:
+            raise ClusterError(
+                "There is no sbatch on this machine.", "Run dsel where Slurm's commands are on the PATH."
+            )
         section = self.section
         low, high = section.bounds
         with (
@@ -59,7 +67,15 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
                     wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
                     yield client
             finally:
-                cluster.close()
+                _close(cluster)
+
+
+def _close(cluster: Any) -> None:
+    """Cancel the workers' jobs. A job that was never submitted must not hide the error that ends the run."""
+    try:
+        cluster.close()
+    except AssertionError as error:  # of distributed, about a worker that has not started
+        log.debug("the cluster closed with %r", error)
 
 
 def job_options(section: SlurmSection, name: str, logs: Path | None, security: Any | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import socket
 import stat
@@ -109,6 +110,25 @@ def test_a_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'dsel\[{extra}\]'"):
         answer(section(**keys))
+
+
+def test_slurm_without_its_commands_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask_jobqueue")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="no sbatch on this machine"):
+        answer(section(slurm={"workers": 1, "memory": "1GiB", "wait": 60}))
+
+
+def test_slurm_that_takes_no_job_is_an_error_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask_jobqueue")
+    for command in ("sbatch", "scancel", "squeue"):
+        (tmp_path / command).write_text(f"#!/bin/sh\necho '{command}: error: Unable to contact slurm' >&2; exit 1\n")
+        (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ClusterError, match=r"None of 1 workers .* was ready .*Unable to contact slurm"):
+        answer(section(slurm={"workers": 1, "memory": "1GiB", "interface": "lo", "wait": 1}))
+    assert not list(tmp_path.glob("tls-*"))
 
 
 def test_a_package_that_takes_ctrl_c_for_itself_does_not_keep_it(
