@@ -40,6 +40,8 @@ from tests.cli_runner import call
 from tests.stores import count_reads, reads_so_far
 
 N, K = 10, 3
+#: The address of no scheduler.
+NOWHERE = "tcp://nowhere:1"
 LABELS = [f"c{j}" for j in range(N)]
 
 
@@ -323,6 +325,11 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
     assert [one["changed"] for one in found] == [False, False, True]
     assert found[-1]["columns"] == list(dsel.open_selection(job.runs).labels)
     assert "Changed since run" in call("show", job.runs)[1]
+    code, out, err = call("report", job.runs)
+    assert code == 0, err
+    page = Path(out.strip()).read_text()
+    assert "3 runs, 1 of which changed the selection. All of them chose 2 columns." in page
+    assert "Changed since run" in page
     assert call("status", job.runs)[0] == 0
     assert call("history", tmp_path)[0] == MissingInputError.exit_code
     path.write_text(yaml.safe_dump(keys))
@@ -343,9 +350,8 @@ class EngineHere(ThreadEngine):
         return nullcontext()
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """A job whose passes run in this process: starting workers for each of many runs would take the most time."""
+def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make passes run in this process: starting workers for each of many runs would take the most time."""
     cluster = SimpleNamespace(
         promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
         own_hosts=False,
@@ -354,8 +360,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
     monkeypatch.setattr(runner, "DaskEngine", lambda *arguments: EngineHere())
     monkeypatch.setattr(metrics, "progress_metrics", lambda client, run: nullcontext())
-    first_store(tmp_path / "data.zarr")
-    return Job(tmp_path, "tcp://nowhere:1")
 
 
 class Killed(BaseException):
@@ -399,9 +403,7 @@ def nights(job: Job, interrupt: Callable[[int, Callable[[], Any]], bool], count:
             ended.append(True)
         previous = None if latest_name(job.runs) is None else job.runs / str(latest_name(job.runs))
         expected = from_the_beginning(job.store, previous)
-        for _ in range(2):
-            if not interrupt(rng.randrange(40), job.run):
-                break
+        if number % 3 == 0 and interrupt(rng.randrange(30), job.run):
             ended.append(True)
         found = job.run()
         assert answer(found) == answer(expected)
@@ -413,11 +415,13 @@ def nights(job: Job, interrupt: Callable[[int, Callable[[], Any]], bool], count:
 
 
 def test_thirty_nights_with_interruptions_give_what_runs_from_the_beginning_give(
-    here: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_here(monkeypatch)
+    first_store(tmp_path / "data.zarr")
     monkeypatch.setenv("NIGHTS", str(tmp_path))
-    ended = nights(here, Killer(monkeypatch).interrupt, 30, 1)
-    assert len(ended) > 30
+    ended = nights(Job(tmp_path, NOWHERE), Killer(monkeypatch).interrupt, 30, 1)
+    assert len(ended) > 20
 
 
 def test_an_unfinished_run_continues_and_one_of_older_data_is_left_behind(

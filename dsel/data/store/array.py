@@ -78,6 +78,9 @@ class StoredArray:
             If a chunk is lost, incomplete or fails its checksum; it names the chunk and its rows.
         """
         handle = open_array(self.path, self.variable)
+        if stop > handle.array.shape[0]:  # rows were appended since this process opened the array
+            forget_tag(self.path)
+            handle = open_array(self.path, self.variable)
         wanted = None if columns is None else np.asarray(columns, dtype=np.intp)
         self._check_range(handle.array.shape, start, stop, wanted)
         if stop == start or (wanted is not None and not wanted.size):
@@ -186,6 +189,11 @@ def group_tag(path: str) -> str:
         return _metadata_tag(store)
     except FileNotFoundError:
         return "absent"
+
+
+def forget_tag(path: str | AnyPath) -> None:
+    """Look at the metadata of a group in object storage again before its arrays are used the next time."""
+    _TAGS.pop(str(path), None)
 
 
 def _recent_tag(path: str) -> str:

@@ -26,6 +26,7 @@ from dsel.data.store.array import (
     StoredArray,
     chunk_key,
     describe_error,
+    forget_tag,
     is_complete,
     open_array,
     read_attributes,
@@ -180,6 +181,7 @@ def open_store(path: str | AnyPath) -> Store:
 
 def _open_store(path: AnyPath) -> Store:
     _require_store(path)
+    forget_tag(path)
     x = _open_variable(path, schema.X)
     has_y = (path / schema.Y).exists()
     y = _open_variable(path, schema.Y) if has_y else None

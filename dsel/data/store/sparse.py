@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dsel._lib.text import shorten
 from dsel.data import schema
 from dsel.data.labels import Labels
-from dsel.data.store.array import REMEDY, StoredArray, metadata_file, open_array, read_attributes
+from dsel.data.store.array import REMEDY, StoredArray, forget_tag, metadata_file, open_array, read_attributes
 from dsel.data.store.reader import column_labels, files_of
 from dsel.data.store.segments import Segment, read_segments, visible_rows
 from dsel.errors import DataError, MissingInputError, OptionError
@@ -195,6 +195,7 @@ def open_sparse(path: str | AnyPath) -> SparseStore:
     not fit each other, or if values are not real numbers.
     """
     path = as_path(path).absolute()
+    forget_tag(path)
     found = read_attributes(path / "X")
     where = f"X of {path}"
     if found["encoding-type"] == "csc_matrix":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsel.errors import MissingInputError
-from dsel.selection.plots import coefficients, correlation, front, path, sizes, style, subsets, trace
+from dsel.selection.changes.runs import RunSummary
+from dsel.selection.plots import coefficients, correlation, front, path, runs, sizes, style, subsets, trace
 from dsel.selection.result import Selection
 
 if TYPE_CHECKING:
@@ -45,9 +46,18 @@ class Figure:
     missing: str = ""
 
 
-def figures(selection: Selection) -> dict[str, Figure]:
-    """Return the pictures by name. What cannot be drawn says why."""
-    return {made.name: made for made in _figures(selection)}
+def figures(selection: Selection, history: Sequence[RunSummary] = ()) -> dict[str, Figure]:
+    """Return the pictures by name. What cannot be drawn says why. history: the runs of a repeated job."""
+    return {made.name: made for made in (*_figures(selection), *_figures_of_runs(history))}
+
+
+def _figures_of_runs(history: Sequence[RunSummary]) -> Iterator[Figure]:
+    if len(history) > 1:
+        rows = len(runs.shown_columns(history))
+        yield figure(
+            "runs", "Columns of each run", "A dot for each column that a run chose; those of the last run are filled.",
+            lambda: runs.describe(history), lambda ax: runs.draw(history, ax), 70 + 20 * rows, wide=70 + 20 * rows,
+        )  # fmt: skip
 
 
 def _figures(selection: Selection) -> Iterator[Figure]:

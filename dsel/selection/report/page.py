@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
+from dsel.selection.changes.describe import describe_changes
+from dsel.selection.changes.runs import SUMMARY, RunSummary, read_history
 from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report import tables, wording
 from dsel.selection.report.figures import figures
@@ -15,6 +18,7 @@ from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
 from dsel.selection.stability.result import FILE as STABILITY
 from dsel.selection.stability.result import Stability
+from dsel.storage.latest import resolve_run
 from dsel.storage.paths import AnyPath, as_path, make_folder, write_bytes
 
 
@@ -28,7 +32,7 @@ class KeyFigure:
     state: str = ""
 
 
-def render_report(selection: Selection, stability: Stability | None = None) -> str:
+def render_report(selection: Selection, stability: Stability | None = None, history: Sequence[RunSummary] = ()) -> str:
     """Return a selection as one HTML page.
 
     Parameters
@@ -37,6 +41,8 @@ def render_report(selection: Selection, stability: Stability | None = None) -> s
         The selection.
     stability : Stability, optional
         How often its columns are chosen on subsamples of the same data.
+    history : sequence of RunSummary
+        The runs of a repeated job, oldest first.
 
     Returns
     -------
@@ -60,7 +66,8 @@ def render_report(selection: Selection, stability: Stability | None = None) -> s
         many_targets=selection.coefficients.shape[1] > tables.MOST_TARGETS,
         front=tables.front_rows(selection),
         proofs=wording.proofs(selection),
-        figures=figures(selection),
+        figures=figures(selection, history),
+        changes=list(describe_changes(selection.changes)) if selection.changes else [],
         stability=stability_section(selection, stability),
         search_end=wording.search_end(selection),
         asked=tables.asked(selection),
@@ -103,9 +110,11 @@ def _proof_figure(selection: Selection) -> KeyFigure:
     return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")
 
 
-def write_report(selection: Selection, out: AnyPath, stability: Stability | None = None) -> AnyPath:
+def write_report(
+    selection: Selection, out: AnyPath, stability: Stability | None = None, history: Sequence[RunSummary] = ()
+) -> AnyPath:
     """Write the page of a selection to a file, which may exist, and return the file."""
-    page = render_report(selection, stability)
+    page = render_report(selection, stability, history)
     try:
         make_folder(out.parent)
         write_bytes(out, page.encode())
@@ -120,7 +129,8 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     Parameters
     ----------
     result : Selection, str or Path
-        A selection, or the folder of a saved one.
+        A selection, or the folder of a saved one. A folder of runs stands for the last good one; the page then shows
+        the columns of all runs.
     out : str or Path, optional
         The file. By default report.html in the result's folder, or in the current folder for a Selection. A file that
         exists is replaced.
@@ -152,7 +162,9 @@ def report(result: Selection | str | AnyPath, out: str | AnyPath | None = None) 
     """
     if isinstance(result, Selection):
         return result.report(out)
-    folder = as_path(result)
+    folder = resolve_run(as_path(result))
     selection = open_selection(folder)
     stability = Stability.open(folder) if (folder / STABILITY).is_file() else None
-    return write_report(selection, folder / "report.html" if out is None else as_path(out), stability)
+    history = read_history(folder.parent) if (folder / SUMMARY).is_file() else []
+    place = folder / "report.html" if out is None else as_path(out)
+    return write_report(selection, place, stability, history)
