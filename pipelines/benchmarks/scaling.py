@@ -36,7 +36,7 @@ from dsel.search.parallel.synchronous import Pposs
 from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.search import Poss, paper_iterations
-from pipelines.benchmarks import scaling_report
+from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.simulated_workers import least_found
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
@@ -267,6 +267,7 @@ def run(out: Path, full: bool) -> None:
     show(_table("second half of these iterations", cheap_second))
     most = ceiling(out, 3_000_000)
     show(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
+    sliced = slices.run(cluster, out, full)
     cpu_async, cpu_sync = computing(Costly(objective, True), seconds)
     show(_table("computes 50 ms, async", cpu_async))
     show(_table("computes 50 ms, sync", cpu_sync))
@@ -285,6 +286,7 @@ def run(out: Path, full: bool) -> None:
         "cheap_async_2": efficiency(cheap_runs, 2),
         "cheap_async_2_second_half": efficiency(cheap_second, 2),
         "cheap_ceiling_2": most,
+        **sliced,
         "cpu_async_2": efficiency(cpu_async, 2),
         "cpu_sync_2": efficiency(cpu_sync, 2),
         "wait_async_32": efficiency(wait_async, 32),

@@ -1,0 +1,218 @@
+"""Measure POSS by slices: speed on two workers, quality at equal numbers of iterations, and many simulated workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dsel.engine.executors.dask_futures import DaskExecutor
+from dsel.objective.dense import DenseObjective
+from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.search.anytime import Stop
+from dsel.search.greedy.forward import forward
+from dsel.search.parallel.dispatcher import Dispatcher
+from dsel.search.parallel.executor import Cleanup, ExecutorOptions, Task, TaskResult
+from dsel.search.pareto.options import EXCHANGE_EVERY
+from dsel.search.pareto.search import paper_iterations
+from dsel.search.slices.runner import RunSnapshotSlices, SliceResult, SliceRules, run_slice
+from dsel.search.slices.search import SlicedSearch
+from dsel.search.slices.size import GENERATIONS, MOST_SLICES, SliceSize, iteration_seconds, slice_iterations
+from pipelines.benchmarks.synthetic import regression_data
+from pipelines.papers.datasets import load
+from pipelines.papers.preprocess import regression, standardized
+
+#: Columns, columns to choose, and seconds of the search on one core, about.
+CASES = ((2500, 50, 40.0), (10_000, 100, 60.0))
+#: Data sets and columns to choose for the comparison of quality, and the slices at a time.
+QUALITY, QUALITY_SLICES = (("sonar", 8), ("ionosphere", 8), ("clean1", 16)), (4, 16, 64)
+#: Simulated workers, and the seconds that a simulated slice takes.
+SIMULATED, SLICE = (1, 2, 4, 8, 16, 32), 0.2
+
+
+class Cluster(Protocol):
+    """Starts a local cluster of some processes with some threads each."""
+
+    def __call__(self, processes: int, threads: int = 1) -> AbstractContextManager[Any]: ...
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of a search by slices. seconds: for 0 (POSS in this process), 1 and 2 workers. busy: on 2 workers."""
+
+    n: int
+    k: int
+    seconds: dict[int, float]
+    busy: float
+
+    @property
+    def speedup(self) -> float:
+        """Return the time in this process over that on two workers."""
+        return self.seconds[0] / self.seconds[2]
+
+
+def _warm(objective: DenseObjective, k: int) -> list[tuple[int, ...]]:
+    return [point.members for point in forward(objective, min(2 * k - 1, objective.n)).front if point.size]
+
+
+def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Speed:
+    """Return the speed of POSS with its default options, from the path of forward selection."""
+    X, y = regression_data(n // 5, n)
+    objective = regression(X, y)
+    stored, rules = save_objective(objective, folder), SliceRules(k, 1, exchange_every=EXCHANGE_EVERY)
+    each = iteration_seconds(n, k, 1, EXCHANGE_EVERY)
+    size = SliceSize(8, slice_iterations(int(seconds / each), each))
+    subsets = _warm(objective, k)
+    iterations = int(seconds / each)
+    taken = {0: _alone(objective, rules, subsets, iterations)}
+    busy = 0.0
+    for workers in (1, 2):
+        with cluster(workers) as client:
+            _sliced(client, objective, stored, rules, size, subsets, 8 * workers * size.iterations)  # compiles, reads
+            taken[workers], busy = _sliced(client, objective, stored, rules, size, subsets, iterations)
+    stored.place.unlink()
+    return Speed(n, k, taken, busy)
+
+
+def _alone(objective: DenseObjective, rules: SliceRules, subsets: Sequence[tuple[int, ...]], iterations: int) -> float:
+    search = rules.search(objective, 8 << 30)
+    search.warm_up()
+    for members in subsets:
+        search.offer(members)
+    start = time.perf_counter()
+    search.advance(iterations)
+    return time.perf_counter() - start
+
+
+def _sliced(
+    client: Any, objective: DenseObjective, stored: ObjectiveFile, rules: SliceRules, size: SliceSize,
+    subsets: Sequence[tuple[int, ...]], iterations: int,
+) -> tuple[float, float]:  # fmt: skip
+    """Return the seconds from the first result to the end, scaled to all iterations, and the busy share of workers."""
+    stop = Stop(iterations=iterations)
+    search = SlicedSearch(objective, rules, size, stop)
+    for members in subsets:
+        search.offer(members)
+    first: list[tuple[int, float, float, float]] = []
+    dispatcher = Dispatcher(search, DaskExecutor(client, RunSnapshotSlices(stored, rules), ExecutorOptions()), stop)
+
+    def at_first(search: Any) -> None:
+        if not first and search.iteration:
+            stats = dispatcher.stats
+            first.append((search.iteration, time.perf_counter(), stats.busy, stats.available))
+
+    dispatcher.run(at_first)
+    done, then, busy, available = first[0]
+    seconds = (time.perf_counter() - then) * iterations / (iterations - done)
+    return seconds, (dispatcher.stats.busy - busy) / (dispatcher.stats.available - available)
+
+
+def quality(seeds: int) -> dict[str, dict[str, list[float]]]:
+    """Return the mean difference of R^2 between slices and sequential POSS at equal iterations, and its standard error.
+
+    Published POSS and the default options; as many generations of slices as the shortest divided search has.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for name, k in QUALITY:
+        arrays = load(name)
+        if arrays is None:
+            continue
+        objective = regression(standardized(arrays["X"]), standardized(arrays["Y"][:, :1]))
+        for every, subsets in ((0, []), (EXCHANGE_EVERY, _warm(objective, k))):
+            ends = {W: np.array([_end(objective, k, seed, every, subsets, W) for seed in range(seeds)])
+                    for W in (1, *QUALITY_SLICES)}  # fmt: skip
+            differences = {W: (ends[1] - ends[W]) / objective.total for W in QUALITY_SLICES}
+            found[f"{name}, k = {k}, {'default' if every else 'published'}"] = {
+                str(W): [float(d.mean()), float(d.std(ddof=1) / np.sqrt(seeds))] for W, d in differences.items()
+            }
+    return found
+
+
+def _end(
+    objective: DenseObjective, k: int, seed: int, every: int, subsets: Sequence[tuple[int, ...]], slices: int
+) -> float:
+    """Return the least f of a search with some slices at a time; 1: sequential POSS."""
+    iterations = paper_iterations(k, objective.n)
+    rules, stop = SliceRules(k, seed, exchange_every=every), Stop(iterations=iterations)
+    length = iterations if slices == 1 else max(1, iterations // (slices * GENERATIONS))
+    search = SlicedSearch(objective, rules, SliceSize(slices, length), stop)
+    for members in subsets:
+        search.offer(members)
+    worker = rules.search(objective, 8 << 30)
+    while not search.finished(iterations):
+        out = []
+        while (task := search.ask(1, 1, iterations)) is not None:
+            out.append(task)
+        for task in out:
+            search.tell(task, (run_slice(worker, task.payload),))  # type: ignore[arg-type]
+    return search.best_value
+
+
+def not_worse(found: dict[str, dict[str, list[float]]]) -> bool:
+    """Return whether no mean difference is below 0 by more than two standard errors."""
+    return all(mean >= -2.0 * error for row in found.values() for mean, error in row.values())
+
+
+@dataclass(frozen=True)
+class WaitingSlices:
+    """Work that waits as long as a slice computes, between 75 % and 125 % of `SLICE` seconds, and finds nothing."""
+
+    def __call__(self, task: Task) -> TaskResult:
+        start = time.perf_counter()
+        part: Any = task.payload
+        time.sleep(SLICE * (0.75 + 0.5 * ((part.start * 2654435761) % 1000) / 1000))
+        counts = {"looked_up": 0, "valued": 0, "evaluated": 0, "accepted": 0}
+        result = SliceResult((), (), part.stop, counts)
+        return TaskResult((result,), time.perf_counter() - start)
+
+    def cleanup(self) -> tuple[Cleanup, ...]:
+        """Return nothing to release."""
+        return ()
+
+
+def waiting(cluster: Cluster) -> dict[int, float]:
+    """Return the efficiency on simulated workers, threads of two processes that wait for a slice's time.
+
+    The archive has a subset of each size up to 2k - 1 for k = 50, as snapshots do.
+    """
+    X, y = regression_data(400, 200)
+    objective = regression(X, y)
+    subsets, speeds = _warm(objective, 50), {}
+    for workers in SIMULATED:
+        processes = 1 if workers == 1 else 2
+        with cluster(processes, workers // processes) as client:
+            number = 40 * workers
+            stop = Stop(iterations=1000 * number)
+            search = SlicedSearch(objective, SliceRules(50, 1), SliceSize(MOST_SLICES, 1000), stop)
+            for members in subsets:
+                search.offer(members)
+            start = time.perf_counter()
+            Dispatcher(search, DaskExecutor(client, WaitingSlices(), ExecutorOptions()), stop).run()
+            speeds[workers] = number / (time.perf_counter() - start)
+    return {workers: speeds[workers] / (workers * speeds[1]) for workers in SIMULATED}
+
+
+def run(cluster: Cluster, folder: Path, full: bool) -> dict[str, Any]:
+    """Print the measurements and return the figures."""
+    measured = [speed(cluster, folder, n, k, seconds if full else seconds / 4) for n, k, seconds in CASES]
+    for one in measured:
+        print(f"slices, n = {one.n}, k = {one.k}: {one.seconds[0]:.1f} s in one process, {one.seconds[1]:.1f} s on 1 "
+              f"worker, {one.seconds[2]:.1f} s on 2 (x {one.speedup:.2f}; workers {one.busy:.1%} busy)")  # fmt: skip
+    efficiency = waiting(cluster)
+    print("efficiency on simulated workers:", {workers: round(share, 3) for workers, share in efficiency.items()})
+    compared = quality(20)
+    for name, row in compared.items():
+        print(f"R^2 by slices less sequential, {name}:", {W: f"{m:+.6f} +- {e:.6f}" for W, (m, e) in row.items()})
+    return {
+        "slices_2": {f"n={one.n},k={one.k}": one.speedup for one in measured},
+        "slices_1": {f"n={one.n},k={one.k}": one.seconds[0] / one.seconds[1] for one in measured},
+        "overhead": max(1.0 - one.busy for one in measured),
+        "wait_slices_32": efficiency[32],
+        "quality_at_equal_iterations": compared,
+        "quality_not_worse": not_worse(compared),
+    }
