@@ -114,7 +114,7 @@ def _reason(name: str, method: str, found: list[dict[str, float]]) -> str:
             ours=_mean(np.array([one["SCAD"] for one in found])),
         )  # fmt: skip
         if scad.state != "differs":
-            return f"{_OTHER_PATH} The paper's MCP is as good as our SCAD, so its shape parameter may be larger."
+            return f"{_OTHER_PATH} It agrees with our SCAD."
     return _REASONS.get(method, _RECONSTRUCTED if name == "eunite2001" else "")
 
 

@@ -85,4 +85,15 @@ class Document:
                     found.append((paper.name, f"{section.part.title}: failed. {section.made.error}"))
                 else:
                     found += [(paper.name, reason) for reason in section.made.content.missing]
+                    found += [(paper.name, reason) for reason in _not_computed(section)]
         return found
+
+
+def _not_computed(section: Section) -> list[str]:
+    """Return which single numbers of a part were not computed, by reason."""
+    found: dict[str, list[str]] = {}
+    for row in section.made.content.comparisons if section.made and section.made.content else ():
+        if row.state == "paper only":
+            found.setdefault(row.reason or "no reason is known.", []).append(f"{row.data}, {row.method}")
+    where = section.part.title.split(":")[0]
+    return [f"{where}, {'; '.join(rows)}: {reason}" for reason, rows in found.items()]

@@ -71,10 +71,13 @@ class Comparison(_Frozen):
 
     @property
     def state(self) -> State:
-        """Whether the numbers agree: to the last printed digit, or within `LIMIT` standard errors."""
+        """Whether the numbers agree: within one unit of the last printed digit, or within `LIMIT` standard errors.
+
+        Printed numbers may be rounded or cut.
+        """
         if self.paper is None or self.ours is None:
             return "paper only" if self.ours is None else "ours only"
-        if abs(self.ours.mean - self.paper.mean) <= 0.5 * self.paper.unit * (1.0 + 1e-6) + 1e-12:
+        if abs(self.ours.mean - self.paper.mean) < max(self.paper.unit, 1e-12):
             return "same"
         off = self.standard_errors
         return "close" if off is not None and abs(off) <= LIMIT else "differs"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pipelines.papers.report.model import Comparison, ComparisonTable, Number
 
 _STATES = {
-    "same": "same digits", "close": "agrees", "differs": "differs", "ours only": "ours only",
+    "same": "same", "close": "agrees", "differs": "differs", "ours only": "ours only",
     "paper only": "not computed",
 }  # fmt: skip
 
@@ -48,8 +48,6 @@ def difference(row: Comparison, table: ComparisonTable) -> str:
     off = row.difference
     if off is None:
         return ""
-    if row.state == "same":
-        return "0"
     written = f"{off / table.scale:+.{table.decimals}f}"
     if not row.random and row.paper is not None and row.paper.mean:
         written += f" ({100.0 * off / abs(row.paper.mean):+.2g} %)"
