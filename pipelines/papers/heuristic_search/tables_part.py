@@ -28,8 +28,8 @@ _REASONS = {
     "For spectf, k = 7, no variant gives 37.83: steps by correlation or by error, deletions by either, "
     "nu from 0.1 to 0.8.",
     "SOMP": "The reason is not known. SOMP on the same centred data gives the paper's number for k = 5. For k = 7, "
-    "sums of absolute values, of squares or maxima, with columns scaled or not, raw or centred, give 1.987 to 2.371, and "
-    "none 2.002.",
+    "sums of absolute values, of squares or maxima, with columns scaled or not, raw or centred, give 1.987 to 2.371, "
+    "and none 2.002.",
     "ISOLS": _APPROXIMATE,
 }
 

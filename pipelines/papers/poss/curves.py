@@ -25,6 +25,8 @@ SIZES = tuple(range(1, table_2.K + 1))
 RIDGE = 0.9615
 _FIGURES = ("training R²", "test R²", "training RSS", "test R², ridge")
 _GREEDY = ("FR", "FoBa", "OMP", "RFE")
+#: The best subsets of every size of one search for the largest k, next to "POSS", a search for each k.
+ONE_RUN = "POSS, one run"
 
 
 def one_split(task: tuple[int, tuple[int, ...]]) -> dict[str, list[list[float]]]:
@@ -40,8 +42,10 @@ def greedy_split(task: tuple[int, tuple[int, ...]], penalised: Sequence[str] = (
     m = data.y.size
     ridge = replace(plain, lam=RIDGE * m)
     found: dict[str, list[list[float]]] = {}
+    whole, whole_ridge = _poss(plain, max(sizes), split), _poss(ridge, max(sizes), split)
     for k in sizes:
         chosen, chosen_ridge = _chosen(plain, k, split), _chosen(ridge, k, split)
+        chosen[ONE_RUN], chosen_ridge[ONE_RUN] = _members(whole, k), _members(whole_ridge, k)
         for method in filter(penalized.installed, penalised):
             chosen[method] = chosen_ridge[method] = penalized.last_support(method, data.X, data.y.ravel(), k)
         for method, S in chosen.items():
@@ -57,12 +61,16 @@ def greedy_split(task: tuple[int, tuple[int, ...]], penalised: Sequence[str] = (
 
 def _chosen(objective: DenseObjective, k: int, seed: int) -> dict[str, list[int]]:
     """Return the columns that the searches choose."""
-    search = Poss(objective, k, seed=seed, exchange_every=0)
-    search.advance(paper_iterations(k, objective.n))
     proof = Proof.begin(objective, k)
     proof.run(30.0)
-    found = {"POSS": _members(search, k), "OPT": list(proof.certificate().indices)}
+    found = {"POSS": _members(_poss(objective, k, seed), k), "OPT": list(proof.certificate().indices)}
     return found | {method: list(table_2.GREEDY[method](objective, k).best(k).members) for method in _GREEDY}
+
+
+def _poss(objective: DenseObjective, k: int, seed: int) -> Poss:
+    search = Poss(objective, k, seed=seed, exchange_every=0)
+    search.advance(paper_iterations(k, objective.n))
+    return search
 
 
 def _members(search: Any, k: int) -> list[int]:
@@ -99,6 +107,8 @@ def make(settings: Settings) -> Content:
         plots=plots, claims=_claims(means),
         reduced=(
             "OPT is proved for every k; the paper enumerated only k ≤ 5.",
+            "The paper does not say whether POSS ran once or for each k. Both are shown; the statements are about one "
+            "run.",
             "Lasso, SCAD and MCP choose their columns without the ridge.",
             "The test half is standardized by itself.",
         ),
@@ -113,40 +123,45 @@ def _words(means: dict[str, Floats], place: int, sizes: tuple[int, ...]) -> str:
 
 def _claims(means: dict[str, Floats]) -> tuple[Claim, ...]:
     train, test, rss, test_ridge = ({method: values[i] for method, values in means.items()} for i in range(4))
-    others = [method for method in means if method not in ("POSS", "OPT")]
-    greedy, convex = ("FR", "FoBa", "OMP"), [method for method in others if method in table_2.PENALISED]
-    behind = float((train["OPT"] - train["POSS"]).max())
-    lead = min(float((train["POSS"] - train[method]).mean()) for method in others)
+    others = [method for method in means if method not in ("POSS", ONE_RUN, "OPT")]
+    convex = [method for method in others if method in table_2.PENALISED]
+    behind = {form: float((train["OPT"] - train[form]).max()) for form in (ONE_RUN, "POSS")}
+    lead = {form: min(float((train[form] - train[other]).mean()) for other in others) for form in behind}
     best_test = max(others, key=lambda method: test[method][-1])
-    worst_ridge = max(float((test_ridge[method] - test_ridge["POSS"]).mean()) for method in others)
+    worst_rss = max(float((rss[ONE_RUN] - rss[method]).mean()) for method in others)
+    best_ridge = max(others, key=lambda method: float(test_ridge[method].mean()))
+    ahead = float((test_ridge[ONE_RUN] - test_ridge[best_ridge]).mean())
     claims = [
-        Claim(said="POSS tightly follows OPT.", holds=behind < 0.01, found=f"It is at most {behind:.4f} below."),
         Claim(
-            said="POSS has an advantage over the other methods.", holds=lead > 0.0,
-            found=f"Its mean lead in training R² is at least {lead:.4f}.",
+            said="POSS tightly follows OPT.", holds=behind[ONE_RUN] < 0.01,
+            found=f"It is at most {behind[ONE_RUN]:.4f} below, and {behind['POSS']:.4f} with a run for each k.",
+        ),
+        Claim(
+            said="POSS has an advantage over the other methods.", holds=lead[ONE_RUN] > 0.0,
+            found=f"Its mean lead in training R² is at least {lead[ONE_RUN]:.4f}, and {lead['POSS']:.4f} with a run "
+            "for each k.",
         ),
         Claim(
             said="Better training R² leads to worse test R² on sonar.",
-            holds=test["POSS"][-1] < test[best_test][-1],
-            found=f"At the largest k, POSS has test R² {test['POSS'][-1]:.3f}, {best_test} {test[best_test][-1]:.3f}.",
+            holds=test[ONE_RUN][-1] < test[best_test][-1],
+            found=f"At the largest k, POSS has test R² {test[ONE_RUN][-1]:.3f}, {best_test} {test[best_test][-1]:.3f}.",
         ),
         Claim(
-            said="With the ridge, POSS has the least training RSS.",
-            holds=all(float((rss[method] - rss["POSS"]).min()) > -1e-3 for method in others),
+            said="With the ridge, POSS has the least training RSS.", holds=worst_rss <= 0.0,
+            found=f"Averaged over k, the next method is {-worst_rss:+.5f} above it.",
         ),
         Claim(
-            said="With the ridge, POSS has the best test R².", holds=worst_ridge <= 0.0,
-            found=f"The best other method is {abs(worst_ridge):.4f} {'above' if worst_ridge > 0 else 'below'}, "
-            "averaged over k.",
+            said="With the ridge, POSS has the best test R².", holds=ahead >= 0.0,
+            found=f"Averaged over k, its difference from {best_ridge} is {ahead:+.4f}.",
         ),
     ]  # fmt: skip
     if convex:
-        ahead = min(float((train[g] - train[c]).mean()) for g in greedy for c in convex)
+        margin = min(float((train[g] - train[c]).mean()) for g in ("FR", "FoBa", "OMP") for c in convex)
         claims.insert(
             2,
             Claim(
-                said="FR, FoBa and OMP are better than MCP, SCAD and Lasso in training R².", holds=ahead > 0.0,
-                found=f"The smallest mean difference is {ahead:+.4f}.",
+                said="FR, FoBa and OMP are better than MCP, SCAD and Lasso in training R².", holds=margin > 0.0,
+                found=f"The smallest mean difference is {margin:+.4f}.",
             ),
         )  # fmt: skip
     return tuple(claims)

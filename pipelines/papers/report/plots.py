@@ -14,9 +14,31 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 400, 320
 #: The first three follow the page; all differ for color-blind readers, and in dash or marker.
-_COLORS = (style.BLUE, style.ORANGE, style.GREEN, "#cc79a7", "#8a6d3b", "#56b4e9", "#b8a500", style.MUTED, "#7b61c9")
-_DASHES = ("-", "--", "-.", ":", (0, (6, 2)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2, 2, 2)), (0, (4, 4)))
-_MARKERS = "osD^vPX<>"
+_COLORS = (
+    style.BLUE,
+    style.ORANGE,
+    style.GREEN,
+    "#cc79a7",
+    "#8a6d3b",
+    "#56b4e9",
+    "#b8a500",
+    style.MUTED,
+    "#7b61c9",
+    style.INK,
+)
+_DASHES = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (6, 2)),
+    (0, (3, 1, 1, 1)),
+    (0, (1, 1)),
+    (0, (8, 2, 2, 2)),
+    (0, (4, 4)),
+    (0, (2, 2)),
+)
+_MARKERS = "osD^vPX<>*"
 
 
 def for_page(plot: Plot, name: str) -> Markup:
