@@ -21,6 +21,7 @@ from dsel.storage import locks as module
 from dsel.storage import paths
 from dsel.storage.locks import locked, remove_free_folder
 from tests.storage.contenders import winners
+from tests.storage.schedules import contend
 
 
 @pytest.fixture
@@ -110,6 +111,21 @@ def test_a_contender_that_was_slow_does_not_take_the_lock_from_a_faster_one(
         thread.join()
         lock.require()
     assert "run third" in str(errors[0])
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_on_no_schedule_do_two_contenders_hold_it(tmp_path: Path, dead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedules of single operations force the races between judging an owner dead and taking its lock."""
+    monkeypatch.setattr(paths.os, "fsync", lambda file: None)
+    most = 0
+    for seed in range(60):
+        (folder := tmp_path / str(seed)).mkdir()
+        if dead:
+            (folder / ".lock").write_text(dead_owner())
+        held = contend(folder, 4, seed, monkeypatch)
+        most = max(most, len(held))
+        assert held
+    assert most > 1  # they followed each other, too
 
 
 @pytest.mark.parametrize("freed", [False, True])
