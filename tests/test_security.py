@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
+import dsel
 from dsel.config.job import read_cluster, read_job
 from dsel.data.formats.registry import open_source
+from dsel.data.ingest import ingest_arrays
 from dsel.errors import DselError, OptionError
 from tests.cli_runner import call, run
 from tests.stores import make_store, regression
@@ -161,3 +163,23 @@ def test_nothing_that_operators_copy_contains_a_secret(folder: str) -> None:
             path
         )
         assert "kind: Secret" not in text
+
+
+#: It would set the title of the terminal, forge a line of a log or a job file, reverse the text, and run in a browser.
+HOSTILE = "bad\x1b]0;title\x07\nout: /elsewhere\u202e<script>"
+
+
+def test_no_command_prints_a_label_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ingest_arrays(X[:40, :3], "data.zarr", y=2 * X[:40, [0]], features=[HOSTILE, "b", "c"], targets=[HOSTILE])
+    dsel.select("data.zarr", k=2, method="forward").save("result")
+    subsamples = ("stability", "data.zarr", "--k", 1, "--samples", 4)
+    for command in (
+        ("info", "data.zarr"), ("info", "data.zarr", "--json"), ("init", "data.zarr", "--out", "job.yaml"),
+        ("plan", "job.yaml"), ("plan", "job.yaml", "--k", 9), ("show", "result"), ("show", "result", "--details"),
+        ("compare", "result", "result"), subsamples, ("predict", "result", "data.zarr", "predicted"),
+    ):  # fmt: skip
+        _, out, err = call(*command)
+        assert (out + err).replace("\n", "").isprintable(), command
+        assert "\nout: /elsewhere" not in out + err
+    assert yaml.safe_load(Path("job.yaml").read_text())["out"] != "/elsewhere"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from dsel._lib.text import printable
 from dsel.cli.application import LogFormat, app, examples
 from dsel.cli.options import Cluster, Folder, Json, Log, Store
 from dsel.cli.output import print_json
@@ -37,7 +39,8 @@ def export(
 
     text = export_text(open_selection(folder), "json" if json else form.value)
     if out is None:
-        typer.echo(text, nl=False)
+        # A program gets the labels as they are. To a terminal they could be commands.
+        typer.echo(printable(text, keep_lines=True) if sys.stdout.isatty() else text, nl=False)
     else:
         write_export(text, as_path(out), overwrite=overwrite)
 
