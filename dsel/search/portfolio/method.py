@@ -6,8 +6,10 @@ Source of the idea: Gomes and Selman, "Algorithm portfolios", Artificial Intelli
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import comb
 
 from pydantic import Field
 
@@ -16,6 +18,7 @@ from dsel.objective.base import Objective
 from dsel.objective.subset_state import load_subset_kernels
 from dsel.search.anytime import Deadline, Stop
 from dsel.search.exact.base import FAILURES
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.backward import backward
@@ -38,11 +41,11 @@ from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
 
 #: The shares of the time for the proof before and after the searches.
-_PROOF_FIRST, _PROOF_LAST = 0.1, 0.15
+_PROOF_FIRST, _PROOF_LAST = 0.1, 0.3
 #: The share of the time that is left for the subsets of other sizes when the answer is proved.
 _AFTER_PROOF = 0.2
-#: With a gap of more than this share of ||Y||^2 after its first part, the proof is not continued.
-_HOPELESS = 0.1
+#: With more subsets of k columns than this, the proof is not continued after its first part.
+_PROVABLE = 10**12
 #: Operations of a proof for each n^3, and in a second.
 _PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
 #: Without a time limit: the most columns that a proof is tried for, and its nodes.
@@ -65,8 +68,8 @@ class PortfolioOptions(Options):
     seconds : float, optional
         Wall time of all searches and the proof. Compilation, the first time on a machine, does not count.
     certify : bool
-        Spend up to a quarter of the time on a proof of how far the answer can be from the best one. It is tried where
-        the Gram matrix is in memory and there is time for it.
+        Spend a tenth of the time, four tenths on small problems, on a proof of how far the answer can be from the best
+        one. It is tried where the Gram matrix is in memory and there is time for it.
     memory : int
         Bytes that the tables of one search may take, in each thread of each worker.
     processes : int
@@ -111,6 +114,9 @@ def run(task: SearchTask) -> SearchOutcome:
     objective, options = task.objective, task.options
     load_pareto_kernels(objective, 1 if objective.has_gram else 0)
     load_subset_kernels(deletes=True)
+    certify = options.certify and affordable(objective, options.seconds)
+    if certify:
+        _load_proof_kernels(objective)
     deadline = Deadline(options.seconds)
     if task.state is not None:
         search = PortfolioSearch.restore(objective, task.state, deadline)
@@ -119,7 +125,7 @@ def run(task: SearchTask) -> SearchOutcome:
         for S in task.start:
             search.offer(S)
         _start(search, deadline)
-    proof = _Proof(task, search, deadline) if options.certify else None
+    proof = _Proof(task, search, deadline) if certify else None
     if proof is not None:
         proof.advance(_PROOF_FIRST)
     proven = proof is not None and proof.proven
@@ -130,6 +136,8 @@ def run(task: SearchTask) -> SearchOutcome:
     counts = {**search.counts(), **({} if proof is None else proof.counts())}
     certificates = () if proof is None else proof.certificates()
     notes = () if proof is None else proof.notes
+    if options.certify and not certify:
+        notes = ("there was no time for a proof: the answer has no certificate",)
     found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
     return replace(polish(objective, task.k, found), certificates=certificates) if objective.has_gram else found
 
@@ -155,6 +163,19 @@ def _greedy(objective: Objective, k: int, limited: bool) -> Iterator[Callable[[]
         yield partial(backward, objective, k)
 
 
+def _load_proof_kernels(objective: Objective) -> None:
+    """Compile what a proof needs, by one on a few columns, before any clock runs."""
+    with suppress(*FAILURES):
+        BranchAndBound(objective.restrict(range(min(3, objective.n))), 1).warm_up()
+
+
+def affordable(objective: Objective, seconds: float | None) -> bool:
+    """Return whether a proof can begin in its part of the time."""
+    if not objective.has_gram or seconds is None:
+        return objective.has_gram and objective.n <= _PROOF_COLUMNS
+    return _PROOF_WORK * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND <= _PROOF_FIRST * seconds
+
+
 class _Proof:
     """The proof of a portfolio, which begins before the searches and continues after them."""
 
@@ -162,17 +183,6 @@ class _Proof:
         self._task, self._search, self._deadline = task, search, deadline
         self._proof: Proof | None = None
         self.notes: tuple[str, ...] = ()
-        if not self._affordable():
-            self.notes = ("there was no time for a proof: the answer has no certificate",)
-
-    def _affordable(self) -> bool:
-        objective = self._search.objective
-        if not objective.has_gram:
-            return False
-        if self._deadline.seconds is None:
-            return objective.n <= _PROOF_COLUMNS
-        work = _PROOF_WORK * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND
-        return work <= _PROOF_FIRST * self._deadline.remaining
 
     def advance(self, share: float) -> None:
         """Continue the proof for a share of the time that is left."""
@@ -207,7 +217,7 @@ class _Proof:
     @property
     def promising(self) -> bool:
         """Whether it is worth continuing."""
-        return self._proof is not None and self._proof.certificate().relative_to_total < _HOPELESS
+        return self._proof is not None and comb(self._search.objective.n, self._search.k) <= _PROVABLE
 
     def certificates(self) -> tuple[Certificate, ...]:
         """Return what is proved about the best subset."""
