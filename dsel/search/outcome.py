@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dsel.search.exact.certificate import Certificate
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class SearchOutcome:
     lam: float | None = None
     passes: int = 0
     notes: tuple[str, ...] = ()
-    certificates: tuple[Certificate, ...] = ()
+    certificates: tuple[Any, ...] = ()
 
     def best(self, k: int) -> FrontPoint:
         """Return the point of least f with at most k columns, the smallest of equal ones."""

@@ -19,6 +19,7 @@ from dsel.search.greedy.forward import forward
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
+from dsel.search.placement import Placement, Site
 
 
 class AStarOptions(Options):
@@ -65,6 +66,15 @@ def requirements(problem: ProblemSummary, options: AStarOptions) -> Requirements
         whole_gram=whole, eigen_factor=factor, lookahead=2 * problem.k + 4 * problem.n_targets + 6,
         seconds=options.seconds,
     )  # fmt: skip
+
+
+def place(problem: ProblemSummary, options: AStarOptions, site: Site) -> Placement:
+    """Return this process: bounds of children, which workers could compute, are 55 % of an expansion of 0.3 ms.
+
+    That was measured for 45 columns and 10 targets. The queue and the closed list take the rest. So two workers could
+    gain a factor of 1.4 at most, before 1 KB of children for each expansion is sent.
+    """
+    return Placement(why="one queue orders all nodes, and takes almost as long as the bounds")
 
 
 def run(task: SearchTask) -> SearchOutcome:
@@ -125,5 +135,6 @@ METHOD = Method(
     run,
     options=AStarOptions,
     requirements=requirements,
+    place=place,
     resumable=True,
 )
