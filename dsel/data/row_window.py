@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dsel._lib.text import shorten
 from dsel.data.blocks import Block, cut_block
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import metadata_file, open_array, read_attributes
+from dsel.data.store.segments import read_segments
 from dsel.data.store.sparse import ObsColumns, SparseRows, SparseStore
 from dsel.errors import DataError, OptionError
 from dsel.storage.paths import list_names
@@ -29,7 +31,7 @@ def select_rows(dataset: Dataset, rows: dict[str, Any] | None) -> Dataset:
     rows : dict or None
         ``{"last": 90}``: the last 90 segments; ``{"last": 0.2}``: the last fifth of the rows; ``{"first": ...}``
         likewise; ``{"time": [from, to]}``: rows whose value of a variable over the samples is at least `from` and less
-        than `to`, where None is an open end. None: all rows.
+        than `to`, where None is an open end. Without a variable `time`, it is the time of each segment. None: all rows.
 
     Raises
     ------
@@ -74,6 +76,8 @@ def _edge(dataset: Dataset, wanted: Any) -> int:
 
 def _between(dataset: Dataset, name: str, ends: list[Any]) -> tuple[int, int]:
     """Return the rows whose value of a variable is at least the first end and less than the second."""
+    if name == "time" and _has_no(dataset, name):
+        return _by_time_of_segment(dataset, ends)
     values = _coordinate(dataset, name)
     if values.dtype.kind in "Mm":
         ends = [None if end is None else _moment(name, end) for end in ends]
@@ -105,12 +109,37 @@ def _first_unordered(values: NDArray[Any]) -> int | None:
 
 
 def _moment(name: str, end: Any) -> np.datetime64:
+    """Return a time as UTC."""
     try:
-        return np.datetime64(str(end).replace("Z", ""), "ns")
+        found = datetime.fromisoformat(str(end))
     except ValueError:
         raise OptionError(
             f"rows: {end!r} is not a time for {name}.", "Write it as 2026-08-01 or 2026-08-01T06:00."
         ) from None
+    return np.datetime64(found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None), "ns")
+
+
+def _by_time_of_segment(dataset: Dataset, ends: list[Any]) -> tuple[int, int]:
+    """Return the rows of the segments whose time is at least the first end and less than the second."""
+    assert dataset.store is not None
+    low, high = (None if end is None else _moment("time", end) for end in ends)
+    segments = [one for one in read_segments(dataset.store.path, dataset.m) if one.time]
+    times = [_moment("time", one.time) for one in segments]
+    inside = [i for i, time in enumerate(times) if (low is None or time >= low) and (high is None or time < high)]
+    if not inside:
+        return 0, 0
+    if inside[-1] - inside[0] >= len(inside):
+        raise DataError(
+            f"rows: the segments of {dataset.name} are not in the order of their times.", "Choose them with last."
+        )
+    return segments[inside[0]].start, segments[inside[-1]].stop
+
+
+def _has_no(dataset: Dataset, name: str) -> bool:
+    """Return whether the store has no variable of this name."""
+    store = dataset.store
+    assert store is not None
+    return metadata_file(store.path / (f"obs/{name}" if isinstance(store, SparseStore) else name)) is None
 
 
 def _coordinate(dataset: Dataset, name: str) -> NDArray[Any]:
@@ -118,7 +147,7 @@ def _coordinate(dataset: Dataset, name: str) -> NDArray[Any]:
     store = dataset.store
     assert store is not None
     folder = f"obs/{name}" if isinstance(store, SparseStore) else name
-    if metadata_file(store.path / folder) is None:
+    if _has_no(dataset, name):
         known = sorted(part for part in list_names(store.path / "obs" if isinstance(store, SparseStore) else store.path)
                        if "." not in part)  # fmt: skip
         raise OptionError(f"rows: {store.path} has no variable {name!r}.", f"It has {shorten(known)}.")

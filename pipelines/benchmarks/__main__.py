@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, methods, out_of_core, pareto, scaling
+from pipelines.benchmarks import certificate, greedy_rls, growing, methods, out_of_core, pareto, scaling
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -53,6 +53,14 @@ def out_of_core_command(
 ) -> None:
     """Compare the Gram pass and the eigendecomposition with Dask and dask-ml, on data larger than memory."""
     out_of_core.run(quick, store, memory)
+
+
+@app.command("growing")
+def growing_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use small data; figures are rougher.")] = False,
+) -> None:
+    """Compare a nightly run on a store that has grown by 1 % with a run from the beginning."""
+    growing.run(quick)
 
 
 @app.command("scaling")

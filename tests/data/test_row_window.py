@@ -17,13 +17,15 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.row_window import select_rows
+from dsel.data.store.reader import open_store
+from dsel.data.store.segments import begin_append, publish_append
 from dsel.errors import DataError, OptionError
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.passes.statistics_cache import StatisticsCache
 from tests.data.test_sparse import write
-from tests.stores import append_rows, count_reads, make_store, regression
+from tests.stores import append_rows, count_reads, make_store, regression, write_rows
 
 X, Y = regression(m=500)
 NIGHTS = [300, 320, 341, 400, 460, 500]
@@ -177,3 +179,16 @@ def test_data_in_memory_have_no_windows() -> None:
         dsel.select(X, Y, k=1, rows={"last": 2})
     with pytest.raises(OptionError, match="not in a store"):
         dsel.select(xr.DataArray(X, dims=("sample", "feature")), Y, k=1, rows={"last": 2})
+
+
+def test_without_a_variable_time_segments_are_chosen_by_their_time(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "s.zarr", X[:100], Y[:100], chunks=(20, 24))
+    for day, rows in ((1, 120), (2, 150), (3, 180)):
+        begin_append(path, open_store(path).shape[0])
+        write_rows(path, X[:rows], Y[:rows])
+        publish_append(path, rows, time=f"2031-08-{day:02d}T02:00:00+00:00")
+    assert rows_of(path, {"time": ["2031-08-02", None]}) == (120, 180)
+    assert rows_of(path, {"time": ["2031-08-01", "2031-08-03T03:00:00+02:00"]}) == (100, 150)
+    assert rows_of(path, {"time": [None, "2031-08-02"]}) == (0, 120)
+    with pytest.raises(OptionError, match="no row"):
+        dsel.select(path, k=1, rows={"time": ["2040-01-01", None]})
