@@ -1,4 +1,4 @@
-"""Commands that make or describe a store: generate and info."""
+"""Commands that make, describe or tidy a store: generate, info and compact."""
 
 from __future__ import annotations
 
@@ -21,6 +21,22 @@ def info(store: Store, json: Json = False) -> None:
         print_json(found.as_dict())
     else:
         typer.echo(render(found, terminal_width()))
+
+
+@app.command(epilog=examples("dsel compact data.zarr", "dsel compact data.zarr --segments 12"))
+def compact(
+    store: Store,
+    segments: Annotated[int, typer.Option(min=1, help="Segments that are left at most.")] = 32,
+    json: Json = False,
+) -> None:
+    """Merge the small segments of a store that was appended to often. No rows are moved."""
+    from dsel.data.growth.compact import compact_store
+
+    left = compact_store(store, segments)
+    if json:
+        print_json([{"start": one.start, "stop": one.stop, "time": one.time} for one in left])
+    else:
+        typer.echo(f"{store} has {len(left)} segments.")
 
 
 @app.command(epilog=examples("dsel generate data.zarr --samples 1000000 --features 1000 --informative 20"))

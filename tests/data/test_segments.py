@@ -10,7 +10,9 @@ import pytest
 import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from dsel.cli import app
 from dsel.data.dataset import as_dataset
 from dsel.data.info import describe
 from dsel.data.ingest import ingest_arrays
@@ -140,3 +142,24 @@ def test_info_lists_the_segments(path: Path) -> None:
     assert lines[first + 6] == "  ..."
     assert lines[first + 11].startswith("  rows 29 to 30, 20")
     assert not any("dsel_segments" in line for line in lines)
+
+
+def test_the_command_compact_merges_segments(path: Path) -> None:
+    for stop in (12, 13, 30, 40):
+        append_rows(path, X[:stop], Y[:stop])
+    found = CliRunner().invoke(app, ["compact", str(path), "--segments", "2"])
+    assert (found.exit_code, found.stdout.strip()) == (0, f"{path} has 2 segments.")
+    assert ranges(path) == [(0, 13), (13, 40)]
+    assert not path.with_name("s.zarr.ingesting").exists()
+    assert CliRunner().invoke(app, ["compact", str(path.parent / "none.zarr")]).exit_code != 0
+
+
+def test_compacting_between_two_attempts_of_an_append_keeps_the_fingerprints(path: Path) -> None:
+    append_rows(path, X[:20], Y[:20])
+    before = fingerprints(path)
+    begin_append(path, 20)
+    write_rows(path, X[:30], Y[:30])
+    compact(path, 20, 2)
+    assert fingerprints(path) == before
+    publish_append(path, 30)
+    assert fingerprints(path)[:2] == before

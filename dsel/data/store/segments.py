@@ -202,8 +202,9 @@ def compact(path: str | AnyPath, rows: int, most: int, more: Iterable[str] = ())
     path = as_path(path)
     segments = read_segments(path, rows, more)
     if len(segments) > max(1, most):
+        recorded = _recorded(path)
         segments = _merged(segments, _files(path, more), max(1, most))
-        _write(path, segments, appending=False, more=more)
+        _write(path, segments, appending=recorded is not None and recorded["appending"], more=more)
     return segments
 
 
