@@ -10,6 +10,7 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.series.folders import RunFolders
 from dsel.selection.result import Selection
+from dsel.storage.latest import latest_name
 from dsel.storage.paths import as_path
 
 log = logging.getLogger("dsel")
@@ -35,8 +36,8 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     if isinstance(job.out, RunSeries):
         runs = RunFolders(job.out.folder)
         name = runs.latest()
-        if name is None or runs.unfinished() is not None:
-            return None
+        if name is None or runs.unfinished() is not None or latest_name(job.out.folder) != name:
+            return None  # the last one may have been killed before it set the pointer
         folder = RunFolder(job.out.folder / name)
     manifest = folder.read_manifest()
     if manifest is None:

@@ -316,6 +316,9 @@ def test_the_history_and_the_exit_code_for_a_change(job: Job, tmp_path: Path) ->
     assert "entered c9; left c7" in err
     assert str(job.runs) in out
     assert call("run", path, "--fail-on-change")[0] == 0  # nothing is new
+    (job.runs / "latest").unlink()
+    assert call("run", path)[0] == 0
+    assert latest_name(job.runs) == run_names(job.runs)[-1]
     code, out, err = call("history", job.runs)
     assert code == 0, err
     assert [line.split()[0] for line in out.splitlines()[1:]] == run_names(job.runs)
