@@ -76,7 +76,7 @@ def scaling_command(
 def methods_command(
     quick: Annotated[bool, typer.Option("--quick", help="Use few data sets and less time.")] = False,
     only: Annotated[list[str] | None, typer.Option(help="Run only this data set. Repeat for several.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds of each method in a cell; 2 by default.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds of each method in a cell; 1.5 by default.")] = None,
     processes: Annotated[int, typer.Option(help="How many cells run at a time.")] = 2,
 ) -> None:
     """Compare every method with the portfolio at equal total time, on every data set and size."""
