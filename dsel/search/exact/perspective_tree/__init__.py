@@ -1,0 +1,1 @@
+"""Branch and bound by convex relaxation, for one target and many columns."""

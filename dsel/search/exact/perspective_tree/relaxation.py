@@ -1,0 +1,184 @@
+"""The perspective relaxation of a node, by an active-set method.
+
+K (n, n) has a diagonal of 1, and K - D is positive semidefinite for the diagonal D > 0. With q columns to add to the
+columns F that are fixed in, the relaxation maximizes
+
+    E(b) = 2 c'b - b'(K - D)b - sum over F of d_j b_j^2 - min_z sum over the others of d_j b_j^2 / z_j,
+
+z in [0, 1], sum z <= q. For any b, with r = c - (K - D) b and g_j = r_j^2 / d_j, no subset of the node explains more
+than
+
+    b'(K - D)b + sum over F of g_j + the q largest other g_j
+
+because -x'(K - D)x lies below its tangent at b (Guenluek and Linderoth, "Perspective reformulations of mixed integer
+nonlinear programs", Math. Programming 2010). So every step has a valid bound. Where the signs of b and the columns with
+z = 1 are known, the best b solves one linear system. The steps go from one such guess to the next, with a line search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.weights import largest, level, penalty, weights
+
+Mask = NDArray[np.bool_]
+
+#: Most steps of a relaxation, and most columns that enter in one step.
+_STEPS, _ENTERING = 60, 40
+#: A node that cannot be pruned is branched on when its bound has come this close to E, as a share of E above the best.
+_CLOSE = 0.5
+#: E and the bound agree to this share.
+_CONVERGED = 1e-7
+_HALVINGS = 12
+#: Coefficients of at most this size are zero.
+_NOTHING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """K (n, n) of columns of norm 1, c (n,) their products with the target, and the diagonal d (n,) of D."""
+
+    K: Floats
+    c: Floats
+    d: Floats
+
+    @property
+    def n(self) -> int:
+        """Number of columns."""
+        return int(self.c.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """The relaxation of a node. bound: no subset explains more; g (n,): goes with it. b (n,): the last coefficients."""
+
+    bound: float
+    g: Floats
+    b: Floats
+
+
+def relax(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
+    """Return the relaxation of a node, from the coefficients b of its parent.
+
+    fixed (n,), free (n,): the columns that are in, and those that may be added, q of them. enough: a node that explains
+    at most this is pruned, and its relaxation ends there.
+    """
+    step = _Steps(problem, fixed, free, q, enough)
+    b = np.where(fixed | free, b, 0.0)
+    for _ in range(_STEPS):
+        after = step.take(b)
+        if after is None:
+            break
+        b = after
+    return Relaxed(step.bound, step.g, step.best)
+
+
+class _Steps:
+    """The steps of one relaxation. bound, g, best: the least bound so far, and the g and b that gave it."""
+
+    def __init__(self, problem: Problem, fixed: Mask, free: Mask, q: int, enough: float) -> None:
+        self._problem, self._fixed, self._free, self._q, self._enough = problem, fixed, free, q, enough
+        self._root = np.sqrt(problem.d)
+        self.bound, self.g, self.best = float("inf"), np.zeros(problem.n), np.zeros(problem.n)
+
+    def take(self, b: Floats) -> Floats | None:
+        """Return the next b, or None if the bound is good enough or no step raises E."""
+        K, c, d = self._problem.K, self._problem.c, self._problem.d
+        S = np.flatnonzero((b != 0.0) | self._fixed)
+        Kb = K[S].T @ b[S]
+        Qb = Kb.copy()
+        Qb[S] -= d[S] * b[S]
+        r = c - Qb
+        g = np.square(r) / d
+        bound = float(b[S] @ Qb[S] + g[self._fixed].sum()) + largest(g[self._free], self._q)
+        if bound < self.bound:
+            self.bound, self.g, self.best = bound, g, b
+        E = self._explained(S, b[S], Kb[S])
+        if self.bound <= self._enough or self.bound - E < _CONVERGED * abs(self.bound):
+            return None
+        if self._enough < E and self.bound - E < _CLOSE * (E - self._enough):
+            return None
+        A, target = self._guess(b, r, g)
+        return self._toward(b, A, target, E) if target is not None else None
+
+    def _explained(self, S: Ints, b: Floats, Kb: Floats) -> float:
+        """Return E of coefficients b (s,) of the columns S, with K b (s,)."""
+        c, d, inside = self._problem.c[S], self._problem.d[S], self._fixed[S]
+        fixed = float((d[inside] * np.square(b[inside])).sum())
+        others = penalty(np.abs(b[~inside]) * self._root[S][~inside], self._q)
+        return float(2.0 * c @ b - b @ Kb + d @ np.square(b)) - fixed - others
+
+    def _guess(self, b: Floats, r: Floats, g: Floats) -> tuple[Ints, Floats | None]:
+        """Return the columns that are guessed to have coefficients, and those that are best for the guess.
+
+        Columns with z = 1 count in full. The others share what is left of q: sum |a_j| over them, squared and divided
+        by their number, is their penalty for given signs.
+        """
+        a = np.where(self._free, np.abs(b) * self._root, 0.0)
+        t = level(a, self._q)
+        entering = np.flatnonzero(self._free & (b == 0.0) & (g > t * t * (1.0 + 1e-6)))
+        if entering.size > _ENTERING:
+            entering = entering[np.argpartition(-g[entering], _ENTERING)[:_ENTERING]]
+        sign = np.sign(b)
+        sign[entering] = np.sign(r[entering])
+        whole = self._free & (a > 0.0) & (a >= t)
+        partial = self._free & (a > 0.0) & ~whole
+        partial[entering] = True
+        share = self._q - int(whole.sum())
+        if share <= 0 and partial.any():  # the smallest one makes room
+            in_full = np.flatnonzero(whole)
+            least = in_full[a[in_full].argmin()]
+            whole[least], partial[least], share = False, True, share + 1
+        A = np.flatnonzero(self._fixed | whole | partial)
+        M = self._problem.K[np.ix_(A, A)]
+        part = np.flatnonzero(partial[A])
+        M[part, part] -= self._problem.d[A[part]]
+        s = np.where(partial[A], self._root[A] * sign[A], 0.0)
+        if share > 0:
+            M += np.outer(s, s) / share
+        try:
+            best = scipy.linalg.solve(M, self._problem.c[A], assume_a="pos", check_finite=False)
+        except np.linalg.LinAlgError:
+            return A, None
+        best[partial[A] & (np.sign(best) != sign[A])] = 0.0
+        return A, np.asarray(best)
+
+    def _toward(self, b: Floats, A: Ints, target: Floats, E: float) -> Floats | None:
+        """Return b after a step toward the target coefficients of the columns A, or None if none raises E."""
+        K_A, start, share = self._problem.K[np.ix_(A, A)], b[A], 1.0
+        for _ in range(_HALVINGS):
+            trial = start + share * (target - start)
+            trial[np.abs(trial) < _NOTHING] = 0.0
+            if self._explained(A, trial, K_A @ trial) > E + 1e-12 * abs(E):
+                after = np.zeros_like(b)
+                after[A] = trial
+                return after
+            share *= 0.5
+        return self._reweighted(b)
+
+    def _reweighted(self, b: Floats) -> Floats | None:
+        """Return the best b for the weights z of this one: a short step that always raises E, until it converges."""
+        S = np.flatnonzero((b != 0.0) | self._fixed)
+        d, a = self._problem.d[S], np.abs(b[S]) * self._root[S]
+        z = np.ones(S.size)
+        others = ~self._fixed[S]
+        z[others] = weights(a[others], self._q)
+        M = self._problem.K[np.ix_(S, S)]
+        M[np.diag_indices(S.size)] += d * (1.0 / np.maximum(z, _NOTHING) - 1.0)
+        try:
+            trial = scipy.linalg.solve(M, self._problem.c[S], assume_a="pos", check_finite=False)
+        except np.linalg.LinAlgError:
+            return None
+        trial[np.abs(trial) < _NOTHING] = 0.0
+        gained = self._explained(S, trial, self._problem.K[np.ix_(S, S)] @ trial)
+        before = self._explained(S, b[S], self._problem.K[np.ix_(S, S)] @ b[S])
+        if not gained > before + 1e-9 * abs(before):
+            return None
+        after = np.zeros_like(b)
+        after[S] = trial
+        return after
