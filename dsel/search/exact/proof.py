@@ -17,6 +17,7 @@ from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective import Relaxation, affordable, relaxation_of
+from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.starting_subset import starting_subset
@@ -36,12 +37,13 @@ Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None]
 class Proof:
     """A proof about the subsets of at most k columns: `run` continues it, `state` returns what `resume` needs.
 
-    search: branch and bound or, if that does not fit into memory, the bound of the whole problem alone. value: f of the
+    search: branch and bound, with the bound that promises more; or, if that does not fit into memory, the bound of the
+    whole problem alone. value: f of the
     subset to certify, inf if there is none. seconds: wall time so far. relaxation: the convex relaxation,
     which is computed when a run ends without a proof. log: where the tree is written.
     """
 
-    search: BranchAndBound | RootBound
+    search: BranchAndBound | PerspectiveTree | RootBound
     value: float
     seconds: float = 0.0
     relaxation: Relaxation | None = None
@@ -71,16 +73,18 @@ class Proof:
         if known:
             value = search.best_value
         search.offer(starting_subset(objective, k, seed, deadline.share(_START)))
-        return cls(search, value, log=log)
+        return cls(search if log is not None else better_tree(search, memory_limit), value, log=log)
 
     @classmethod
     def resume(
         cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (), log: ProofLog | None = None
     ) -> Proof:
         """Return a saved proof; it uses the incumbent if that is better."""
-        search: BranchAndBound | RootBound
+        search: BranchAndBound | PerspectiveTree | RootBound
         if state["search"]["kind"] == RootBound.kind:
             search = RootBound.restore(objective, dict(state["search"]))
+        elif state["search"]["kind"] == PerspectiveTree.kind:
+            search = PerspectiveTree.restore(objective, dict(state["search"]))
         else:
             search = BranchAndBound.restore(objective, dict(state["search"]), log=log)
         known = tuple(incumbent)
@@ -102,12 +106,12 @@ class Proof:
         runner: runs the search, by default in this process. The relaxation gets a part of the time.
         """
         search, deadline = self.search, Deadline(seconds)
-        if isinstance(search, BranchAndBound) and not search.done:
+        if not (isinstance(search, RootBound) or search.done):
             with deadline.paused():
                 search.warm_up()
             relaxed = self.relaxation is None and affordable(search.objective.n, search.k)
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
-            self._search(search, share.seconds, nodes, on_slice, runner or drive)
+            self._search(search, share.seconds, nodes, on_slice, runner)
         if self.relaxation is None and (isinstance(search, RootBound) or not search.done):
             self.relaxation = self._relax(deadline)
         return search.proven
@@ -122,8 +126,8 @@ class Proof:
         return found
 
     def _search(
-        self, search: BranchAndBound, seconds: float | None, nodes: int | None,
-        on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner,
+        self, search: BranchAndBound | PerspectiveTree, seconds: float | None, nodes: int | None,
+        on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
     ) -> None:  # fmt: skip
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
         if seconds is not None and search.node_seconds() > seconds:
@@ -132,7 +136,11 @@ class Proof:
         start = time.monotonic()
         try:
             with search.time_limit(seconds):
-                runner(search, Stop(iterations=limit, seconds=seconds), on_slice)
+                stop = Stop(iterations=limit, seconds=seconds)
+                if runner is None or isinstance(search, PerspectiveTree):
+                    drive(search, stop, on_slice)
+                else:
+                    runner(search, stop, on_slice)
         finally:
             self.seconds += time.monotonic() - start
 
@@ -168,6 +176,7 @@ class Proof:
         if isinstance(search, RootBound):
             nodes = [OpenNode((), range(search.objective.n), search.lower)]
         else:
+            assert isinstance(search, BranchAndBound), "a log is written by this tree only"
             nodes = [sub.logged for sub in search.open_subproblems()]
         best = search.objective.in_data(search.best)
         claim = {"bound": search.lower, "value": search.best_value, "indices": best, "nodes": search.iteration}

@@ -96,7 +96,7 @@ def test_interruptions_anywhere_do_not_change_what_is_proved(most_open, tmp_path
     log = ProofLog(tmp_path, problem, 7)
     search = BranchAndBound(problem, 7, most_open=most_open, log=log)
     search.warm_up()
-    seconds, interruptions = 1e-4, 0
+    seconds, interruptions = 1e-5, 0
     while not search.done:
         with search.time_limit(seconds):
             interruptions += not search.advance(2**62)

@@ -7,9 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from dsel.config.types import Float, Int
+from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
@@ -28,8 +30,10 @@ class BranchAndBoundOptions(Options):
         Wall time, including the quick search before. Compilation, the first time on a machine, does not count.
     nodes : int, optional
         How many nodes are visited.
-    bound : {"combined", "eigenvalue", "leaps"}
-        The lower bound on f; see dsel.search.exact.bounds. Groups of columns have a separate bound.
+    bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
+        The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for one target, and
+        for columns that are not nearly dependent or a penalty `lam`. "auto" is "combined" or, from 150 columns on,
+        "perspective" if its first bound is much better. Groups of columns have a separate bound.
     memory : int
         Bytes that the tables may take.
     search_on : {"auto", "client", "workers"}
@@ -40,12 +44,13 @@ class BranchAndBoundOptions(Options):
 
     seconds: Float | None = Field(None, gt=0)
     nodes: Int | None = Field(None, ge=1)
-    bound: Literal["combined", "eigenvalue", "leaps"] = "combined"
+    bound: Literal["auto", "combined", "eigenvalue", "leaps", "perspective"] = "auto"
     memory: Int = Field(8 << 30, gt=0)
     search_on: SearchOn = "auto"
 
     def conflict_with_groups(self) -> str:
-        return f"bound {self.bound} cannot be used for groups of columns" if self.bound != "combined" else ""
+        usual = self.bound in ("auto", "combined")
+        return "" if usual else f"bound {self.bound} cannot be used for groups of columns"
 
 
 def requirements(problem: ProblemSummary, options: BranchAndBoundOptions) -> Requirements:
@@ -70,16 +75,16 @@ def run(task: SearchTask) -> SearchOutcome:
     if task.groups is not None:
         return _run_groups(task, GroupedObjective(objective, task.groups))
     deadline = Deadline(options.seconds)
+    search: BranchAndBound | PerspectiveTree
     if task.state is not None:
-        search = BranchAndBound.restore(objective, task.state, options.memory)
+        kind = PerspectiveTree if task.state["kind"] == PerspectiveTree.kind else BranchAndBound
+        search = kind.restore(objective, task.state, options.memory)
     else:
         start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
         given = [tuple(members) for members in task.start if len(members) <= task.k]
         start = min((start, *given), key=objective.value)  # the first one where several have the same error
         try:
-            search = BranchAndBound(
-                objective, task.k, incumbent=start, bound=options.bound, memory_limit=options.memory, deadline=deadline
-            )  # fmt: skip
+            search = _begin(objective, task.k, start, options, deadline)
         except FAILURES as error:
             return without_proof(objective, start, error)
     with deadline.paused():
@@ -91,13 +96,27 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "seconds"  # a single node would take longer
     else:
         with search.time_limit(stop.seconds):
-            ended = (task.runner or drive)(search, stop, task.on_slice)
+            run_search = drive if task.runner is None or isinstance(search, PerspectiveTree) else task.runner
+            ended = run_search(search, stop, task.on_slice)
     if search.done:
         ended = "proven" if search.proven else "contradiction"
     counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
     if search.not_finite:
         counts["not_finite"] = search.not_finite
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
+
+
+def _begin(
+    objective: Objective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions, deadline: Deadline
+) -> BranchAndBound | PerspectiveTree:
+    """Return the search by the bound that is asked for."""
+    if options.bound == "perspective":
+        return PerspectiveTree(objective, k, incumbent=start, memory_limit=options.memory)
+    bound = "combined" if options.bound == "auto" else options.bound
+    search = BranchAndBound(
+        objective, k, incumbent=start, bound=bound, memory_limit=options.memory, deadline=deadline
+    )  # fmt: skip
+    return better_tree(search, options.memory) if options.bound == "auto" else search
 
 
 def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:

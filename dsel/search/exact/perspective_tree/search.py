@@ -1,15 +1,16 @@
 """Best-first branch and bound by the perspective relaxation, for one target and many columns.
 
 A node fixes some columns in and some out. Its bound is the relaxation over the other columns, see
-`dsel.search.exact.perspective_tree.relaxation`. The reduced costs of its bound fix further columns in or out: a column whose other choice cannot
-beat the best subset (safe screening; Atamtuerk and Gomez, "Safe screening rules for l0-regression", ICML 2020). The
-column with the weight nearest to one half is branched on.
+`dsel.search.exact.perspective_tree.relaxation`. The reduced costs of its bound fix further columns in or out: those
+whose other choice cannot beat the best subset (safe screening; Atamtuerk and Gomez, "Safe screening rules for
+l0-regression", ICML 2020). The column with the weight nearest to one half is branched on.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,19 @@ from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
-from dsel.search.exact.bounds import column_norms, penalized
+from dsel.search.exact.bounds import BoundProblem, column_norms, penalized
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective import relaxation_of
 from dsel.search.exact.perspective_tree.diagonal import diagonals
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective_tree.weights import weights
 
+#: A proof that takes this many nodes finds a better diagonal, if there are at most this many columns.
+_SHARPEN_AT, _SHARPEN_MOST = 100, 300
+#: Columns from which on the tree is tried first.
+_MANY_COLUMNS = 150
+#: The share of the other tree's gap that this one's must be below to be preferred.
+_BETTER = 0.35
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
 
@@ -60,6 +69,8 @@ class PerspectiveTree(ExactSearch):
     """
 
     kind = "perspective-tree"
+    #: Bounds that are not finite: none, because they are checked at once.
+    not_finite = 0
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30
@@ -124,6 +135,15 @@ class PerspectiveTree(ExactSearch):
             return self.best_value
         return consistent_bound(self.objective.c + self._heap[0][0], self.best_value, self.total, self.guarantee.error)
 
+    def node_seconds(self) -> float:
+        """Return 0: a node is quick."""
+        return 0.0
+
+    @contextmanager
+    def time_limit(self, seconds: float | None) -> Iterator[None]:
+        """Do nothing: slices of single nodes keep the time."""
+        yield
+
     def warm_up(self) -> None:
         """Compile the value of a subset, the first time on a machine."""
         self.objective.value((0,))
@@ -142,6 +162,8 @@ class PerspectiveTree(ExactSearch):
     def _visit(self) -> None:
         bound, _, node = heapq.heappop(self._heap)
         self._visited += 1
+        if self._visited == _SHARPEN_AT and self.objective.n <= _SHARPEN_MOST:
+            self._sharpen()
         n = self.objective.n
         fixed, out = _mask(node.fixed, n), _mask(node.out, n)
         b = np.zeros(n)
@@ -155,6 +177,17 @@ class PerspectiveTree(ExactSearch):
         j = self._branching_column(free, q, b)
         for inside in (True, False):
             self._child(-bound, fixed, out, j, inside, b)
+
+    def _sharpen(self) -> None:
+        """Continue with the diagonal of the least root bound, which takes longer to find. Bounds stay valid."""
+        objective = self.objective
+        assert objective.cross is not None
+        problem = BoundProblem(penalized(objective), objective.cross, objective.c, objective.floor)
+        found = relaxation_of(problem, self.k)
+        if found.d:
+            sharper = Problem(self._problem.K, self._problem.c, np.asarray(found.d))
+            self._problems = [*self._problems, sharper]
+            self._problem = sharper
 
     def _screen(self, fixed: Mask, out: Mask, b: Floats) -> None:
         """Fix the columns in place whose other choice cannot be better than the best subset, by their reduced costs."""
@@ -223,6 +256,8 @@ class PerspectiveTree(ExactSearch):
         check_saved(objective, state)
         search = cls(objective, state["k"], incumbent=state["best"], memory_limit=memory_limit)
         search._restore_shared(state)
+        if state["diagonal"] == len(search._problems):
+            search._sharpen()
         search._problem = search._problems[state["diagonal"]]
         search._visited, search._made = state["visited"], state["made"]
         search._heap = [
@@ -235,6 +270,19 @@ class PerspectiveTree(ExactSearch):
         ]
         heapq.heapify(search._heap)
         return search
+
+
+def better_tree(search: BranchAndBound, memory_limit: int = 8 << 30) -> BranchAndBound | PerspectiveTree:
+    """Return the tree of the better first bound. The other one is tried for many columns and one target."""
+    objective = search.objective
+    if search.done or objective.n < _MANY_COLUMNS or not usable(objective):
+        return search
+    try:
+        tree = PerspectiveTree(objective, search.k, incumbent=search.best, memory_limit=memory_limit)
+    except ValueError:  # nearly dependent columns
+        return search
+    gap, other = tree.best_value - tree.lower, search.best_value - search.lower
+    return tree if tree.done or gap < _BETTER * other else search
 
 
 def usable(objective: Objective) -> bool:

@@ -1,0 +1,130 @@
+"""Branch and bound by convex relaxation: the answer of enumeration, bounds that hold, proofs for many columns."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import dsel
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
+from dsel.search.exact.perspective_tree.weights import largest, penalty, weights
+from dsel.search.exact.proof import Proof
+from tests.search.exact.cases import exhaustive, problems, regression
+
+ALL = 10**9
+
+
+def tree_of(objective, k, **arguments):
+    try:
+        return PerspectiveTree(objective, k, **arguments)
+    except ValueError:
+        assume(False)
+
+
+def planted(n, m=300, k=5, lam=0.0, seed=0, noise=0.6):
+    rng = np.random.default_rng(seed)
+    E = rng.standard_normal((m, n))
+    X = E + 0.3 * np.roll(E, 1, axis=1)
+    y = X[:, :: n // k][:, :k].sum(axis=1, keepdims=True)
+    y = y + noise * y.std() * rng.standard_normal((m, 1))
+    return X - X.mean(axis=0), y - y.mean(), regression(X - X.mean(axis=0), y - y.mean(), lam)
+
+
+@given(problems(targets=(1,)), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_the_answer_is_that_of_enumeration(case, known):
+    objective, k = case
+    search = tree_of(objective, k, incumbent=range(k) if known else ())
+    assert search.advance(ALL)
+    best = exhaustive(objective, k)
+    assert search.proven
+    assert search.best_value == pytest.approx(best, abs=1e-7 * objective.c)
+    assert search.proved <= best + 1e-9 * objective.c
+
+
+@given(st.integers(0, 10_000), st.sampled_from((0.0, 0.1, 30.0)), st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_stopped_early_the_bound_holds_and_it_resumes_with_the_same_nodes(seed, lam, nodes):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 11)) @ (np.eye(11) + 0.4 * rng.standard_normal((11, 11)))
+    objective = regression(X, rng.standard_normal((30, 1)) + X[:, :2].sum(axis=1, keepdims=True), lam)
+    search = tree_of(objective, 4)
+    search.advance(nodes)
+    best = exhaustive(objective, 4)
+    assert search.lower <= best + 1e-9 * objective.c <= search.best_value + 2e-9 * objective.c
+    again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
+    assert (again.lower, again.best, again.iteration) == (search.lower, search.best, search.iteration)
+    search.advance(ALL)
+    again.advance(ALL)
+    assert (again.best, again.iteration) == (search.best, search.iteration)
+
+
+@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=7), st.integers(0, 8))
+def test_weights_minimize_the_penalty(a, q):
+    a = np.where(np.array(a) < 1e-3, 0.0, a)
+    z = weights(a, q)
+    assert z.min() >= 0.0
+    assert z.max() <= 1.0
+    assert z.sum() <= max(q, 0) + 1e-9
+    assume(q > 0)
+    least = penalty(a, q)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        other = rng.uniform(0.001, 1.0, a.size)
+        other = np.minimum(other * min(1.0, q / other.sum()), 1.0)
+        assert least <= (a**2 / other).sum() * (1 + 1e-9)
+    assert largest(a, q) == pytest.approx(np.sort(a)[::-1][:q].sum())
+
+
+@pytest.mark.parametrize(("m", "n", "lam"), [(300, 200, 0.0), (150, 220, 15.0)])
+def test_proofs_with_many_columns_take_few_nodes(m, n, lam):
+    _, _, objective = planted(n, m, lam=lam)
+    search = better_tree(BranchAndBound(objective, 5, incumbent=range(0, n, n // 5)))
+    assert isinstance(search, PerspectiveTree)
+    assert search.advance(500)
+    assert search.proven
+    assert search.best == tuple(range(0, n, n // 5))
+
+
+def test_a_better_diagonal_is_found_for_long_proofs(monkeypatch):
+    monkeypatch.setattr("dsel.search.exact.perspective_tree.search._SHARPEN_AT", 3)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 14)) @ (np.eye(14) + 0.3 * rng.standard_normal((14, 14)))
+    objective = regression(X, rng.standard_normal((60, 1)))
+    search = PerspectiveTree(objective, 5)
+    search.advance(5)
+    again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
+    for one in (search, again):
+        one.advance(ALL)
+        assert one.proven
+        assert one.best_value == pytest.approx(exhaustive(objective, 5))
+    assert again.iteration == search.iteration
+
+
+def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
+    X, y, objective = planted(200)
+    found = dsel.select(X, y[:, 0], k=5, method="branch-and-bound", preprocess="none")
+    assert found.ended == "proven"
+    assert found.iterations < 500
+    assert sorted(found.indices) == [0, 40, 80, 120, 160]
+    asked = dsel.select(X[:, :30], y[:, 0], k=3, method="branch-and-bound", bound="perspective", preprocess="none")
+    usual = dsel.select(X[:, :30], y[:, 0], k=3, method="branch-and-bound", preprocess="none")
+    assert (asked.indices, asked.counts["proven"]) == (usual.indices, True)
+    proof = Proof.begin(objective, 5)
+    assert isinstance(proof.search, PerspectiveTree)
+    again = Proof.resume(objective, json.loads(json.dumps(proof.state())))
+    assert again.run()
+    assert again.certificate().method == "perspective-tree, perspective bound"
+    assert again.certificate().bound == pytest.approx(found.error)
+
+
+def test_where_the_relaxation_is_useless_it_says_so():
+    X, y, _ = planted(40, m=30)  # more columns than rows, without a penalty
+    found = dsel.select(X, y[:, 0], k=2, method="branch-and-bound", bound="perspective", preprocess="none")
+    assert found.ended == "failed"
+    assert any("nearly dependent" in note for note in found.notes)
