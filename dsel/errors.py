@@ -141,3 +141,10 @@ class Interrupted(DselError):
 
     kind = "interrupted"
     exit_code = 75
+
+
+class NoProgressError(DselError):
+    """A signal stopped a run with `--require-progress` before it saved anything. Give the job more time."""
+
+    kind = "no-progress"
+    exit_code = 76

@@ -43,6 +43,10 @@ def run(
         bool,
         typer.Option("--fail-on-change", help="End with exit code 80 if the selection differs from the last one."),
     ] = False,
+    require_progress: Annotated[
+        bool,
+        typer.Option("--require-progress", help="End with exit code 76, not 75, if a stopped run has saved nothing."),
+    ] = False,
     log_format: Log = LogFormat.text,
     json: Json = False,
 ) -> None:
@@ -52,6 +56,7 @@ def run(
     """
     from dsel.cli.history import require_no_change
     from dsel.config.job import read_job
+    from dsel.errors import Interrupted, NoProgressError
     from dsel.jobs.finished import finished_job
     from dsel.jobs.locations import out_folder
     from dsel.jobs.reporting import Reporter
@@ -65,7 +70,14 @@ def run(
         if selection is None:
             from dsel.jobs.runner import run_job  # it imports all that searches need
 
-            selection = run_job(asked, reporter)
+            try:
+                selection = run_job(asked, reporter)
+            except Interrupted as error:
+                if not require_progress or reporter.has_saved:
+                    raise
+                raise NoProgressError(
+                    f"{error.what} This run has saved nothing.", "Give the job more time, or save more often."
+                ) from error
         print_selection(selection, json, footer=f"Saved in {resolve_run(out_folder(asked))} (details in run.log)")
 
 

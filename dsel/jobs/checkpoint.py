@@ -18,6 +18,9 @@ from dsel.storage.locks import Lock
 
 log = logging.getLogger("dsel")
 
+#: Statistics that took so long were computed, not read from a cache: they are progress.
+_COMPUTED_SECONDS = 1.0
+
 
 class Checkpoints:
     """Save the search between its slices: at intervals, and when a signal arrives.
@@ -64,6 +67,8 @@ class Checkpoints:
         self._reporter.stage(stage)
         if self.passes.keep:  # the statistics are saved elsewhere by now
             self.passes.clear()
+            if time.monotonic() - self._last >= _COMPUTED_SECONDS:
+                self._reporter.saved()
         self.passes.keep = stage == "statistics"
         self._interrupts.deferred = stage == "search" and self._resumable
         self._interrupts.raise_received()

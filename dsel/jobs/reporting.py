@@ -252,6 +252,11 @@ class Reporter:
         left = None if seconds is None else max(seconds - spent, 0.0)
         self._show(search.iteration, iterations, note, search.best_value, left)
 
+    @property
+    def has_saved(self) -> bool:
+        """Whether this run has saved something that the next one continues from. An unfinished proof is saved."""
+        return self._saved is not None or self._stage == "certificate"
+
     def saved(self) -> None:
         """Record that a checkpoint was written."""
         self._saved = time.time()

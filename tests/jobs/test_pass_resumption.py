@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import dsel
+from dsel.cli import app
 from dsel.config.job import JobFile, read_job
 from dsel.errors import Interrupted
 from dsel.jobs.finished import finished_job
@@ -77,3 +79,18 @@ def test_a_finished_job_on_unchanged_data_reads_no_x_and_loads_little(tmp_path: 
     assert tuple(indices) == expected.indices
     append_rows(store, *regression(m=310))
     assert finished_job(read_job(tmp_path / "job.yaml"), Reporter()) is None
+
+
+@pytest.mark.parametrize(("saves", "code"), [(False, 76), (True, 75)])
+def test_a_stopped_run_that_saved_nothing_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool, code: int
+) -> None:
+    def stopped(job: JobFile, reporter: Reporter) -> None:
+        if saves:
+            reporter.saved()
+        raise Interrupted("Stopped by SIGTERM.", "Start the same job again to continue.")
+
+    monkeypatch.setattr("dsel.jobs.runner.run_job", stopped)
+    (tmp_path / "job.yaml").write_text("store: data.zarr\nk: 3\n")
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "job.yaml"), "--require-progress"])
+    assert getattr(found.exception, "exit_code", None) == code
