@@ -109,15 +109,15 @@ class SelectionRequest(BaseModel):
     sample_weight : (m,) array, str or False, optional
         Weights >= 0 of the rows; for a store or Dataset the name of a variable, by default `weight` where there is
         one, and False for none.
+    rows : dict, optional
+        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for a
+        share of the rows, ``{"first": ...}`` likewise, or ``{"time": [from, to]}`` by a variable over the samples.
     lam : float
         The ridge penalty on the preprocessed data.
     preprocess : {"standardize", "center", "unit", "none"}
         Mean 0 and variance 1; mean 0; norm 1 without centering; or nothing.
     missing : {"refuse", "mean"}
         Refuse missing values in X, or replace them by the mean of their column.
-    rows : dict, optional
-        Some consecutive rows of a store: ``{"last": 90}`` for the last 90 segments (appends), ``{"last": 0.2}`` for a
-        share of the rows, ``{"first": ...}`` likewise, or ``{"time": [from, to]}`` by a variable over the samples.
     include, exclude : sequence of str or int
         Columns that are always or never chosen, by label or index.
     groups : mapping, list of lists or str, optional

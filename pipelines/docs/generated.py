@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from dsel import errors
 from dsel.config.cluster import ClusterSection
 from dsel.config.job import JobFile
+from dsel.search.method import in_this_process
 from dsel.search.registry import METHODS
 
 
@@ -53,7 +54,7 @@ def _abilities(method: Any) -> Iterator[str]:
         yield "Only for Y = X."
     if method.takes_criterion:
         yield "It can minimize a custom criterion."
-    if method.on_workers:
+    if method.place is not in_this_process:
         yield "It can send evaluations to workers."
     if method.uses_rows:
         yield "It scores subsets on left-out rows and needs targets."
