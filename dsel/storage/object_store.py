@@ -79,7 +79,8 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        return ObjectPath(self.scheme, self.bucket, str(PurePosixPath(self.key).parent))
+        key = str(PurePosixPath(self.key).parent)
+        return ObjectPath(self.scheme, self.bucket, "" if key == "." else key)
 
     @property
     def stem(self) -> str:
@@ -132,7 +133,8 @@ class ObjectPath:
         obstore = obstore_module()
         found: Any = self._request(lambda store: obstore.list_with_delimiter(store, self.key))
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
-        return {key[len(self.key) + 1 :] for key in keys}
+        start = len(self.key) + 1 if self.key else 0
+        return {key[start:] for key in keys}
 
     def walk(self) -> Iterator[FileInfo]:
         """Yield all objects below this name."""

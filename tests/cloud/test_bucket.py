@@ -233,3 +233,13 @@ def test_other_storages_use_their_own_environment(scheme: str, monkeypatch: pyte
     assert type(store).__name__ == {"gs": "GCSStore", "az": "AzureStore"}[scheme]
     assert store.prefix == "some/prefix"
     forget_connections()
+
+
+def test_above_the_first_folder_is_the_bucket_itself(url: str, proxy: FaultProxy) -> None:
+    out = as_path(f"{url}/out")
+    (out / "job.json").write_bytes(b"{}")  # type: ignore[union-attr]
+    bucket = out.parent
+    assert isinstance(bucket, ObjectPath)
+    assert bucket.list_names() == {"out"}
+    assert bucket / "out" == out
+    assert not (bucket / "latest").is_file()
