@@ -147,10 +147,10 @@ class SelectionRequest(BaseModel):
     targets: Columns | None = None
     unsupervised: Bool = False
     sample_weight: Any = None
+    rows: RowWindow = None
     lam: Float = Field(0.0, ge=0, allow_inf_nan=False)
     preprocess: Preprocess = "standardize"
     missing: Missing = "refuse"
-    rows: RowWindow = None
     include: Columns = ()
     exclude: Columns = ()
     groups: Annotated[Any, BeforeValidator(_column_groups)] = None
