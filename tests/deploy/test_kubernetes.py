@@ -22,6 +22,7 @@ import dsel
 from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters.kubernetes import cluster_manifest
 from dsel.engine.metrics import _GAUGES
+from dsel.errors import ClusterError, DataError, DselError, Interrupted, OptionError, StorageError
 from tests.deploy.programs import ROOT, commands, slow_reads
 from tests.stores import make_store, regression
 
@@ -391,3 +392,14 @@ def test_on_a_stand_in_a_driver_makes_its_own_cluster_within_its_role(
     asked = {tuple(a[1:]) for a in json.loads(cluster.kubectl("get", "--raw", "/asked")) if a[0] == "Bearer driver"}
     assert asked
     assert asked <= allowed
+
+
+def test_another_driver_starts_after_a_lost_cluster_lost_storage_or_a_signal() -> None:
+    """These exit codes do not fail the Job; those that another try cannot change do."""
+    text = (DEPLOY / "job" / "job.yaml").read_text()
+    (job,) = [document for document in yaml.safe_load_all(text) if document["kind"] == "Job"]
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+    failing = {code for rule in rules if rule["action"] == "FailJob" for code in rule["onExitCodes"]["values"]}
+    assert not failing & {ClusterError.exit_code, StorageError.exit_code, Interrupted.exit_code}
+    assert {OptionError.exit_code, DataError.exit_code, DselError.exit_code} <= failing
+    assert job["spec"]["backoffLimit"] > 0
