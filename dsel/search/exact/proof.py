@@ -11,6 +11,7 @@ from typing import Any
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import CapacityError
 from dsel.objective.base import Objective
+from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.bounds import BoundProblem
@@ -20,7 +21,7 @@ from dsel.search.exact.perspective import Relaxation, affordable, relaxation_of
 from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
-from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.exact.starting_subset import is_small, starting_subset
 from dsel.search.greedy.forward import forward
 
 logger = logging.getLogger("dsel")
@@ -72,7 +73,10 @@ class Proof:
             return cls(RootBound(objective, k, incumbent=found, deadline=deadline), value, log=log)
         if known:
             value = search.best_value
-        search.offer(starting_subset(objective, k, seed, deadline.share(_START)))
+        if len(known) == k and is_small(objective, k) and not search.done:
+            with deadline.paused():
+                search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
+        search.offer(starting_subset(objective, k, seed, deadline.share(_START), known))
         return cls(search if log is not None else better_tree(search, memory_limit), value, log=log)
 
     @classmethod

@@ -2,37 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import comb
+
+from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
-from dsel.search.greedy.exchange import exchange
+from dsel.search.greedy.exchange import exchange, local_optimum
+from dsel.search.greedy.path import Path
+from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.search import Poss, load_pareto_kernels, paper_iterations
 
 #: Most iterations of the Pareto search, and how often it makes an exchange search.
 _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000
 _RESTARTS = 4
+#: With at most this many subsets, a proof takes seconds to minutes, and the Pareto search's compilation about 8 s.
+_SMALL = 10**10
+#: With this many columns another tree may be used.
+_MANY_COLUMNS = 100
 
 
-def starting_subset(objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None) -> tuple[int, ...]:
+def starting_subset(
+    objective: Objective, k: int, seed: int = 0, deadline: Deadline | None = None, known: Sequence[int] = ()
+) -> tuple[int, ...]:  # fmt: skip
     """Return a good subset quickly: the best of exchange search from forward selection and a short Pareto search.
 
-    What the deadline leaves no time for is left out, but for forward selection. Compilation does not count.
+    What the deadline leaves no time for is left out, but for forward selection. Compilation does not count. In small
+    problems the Pareto search is also left out if `known`, a subset of k columns, is as good as all that exchange
+    search finds. The proof then finds better subsets itself.
     """
     deadline = deadline or Deadline(None)
+    full = len(known) == k and is_small(objective, k)
     with deadline.paused():
-        load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
+        if full:
+            load_kernels(*DELETION_KERNELS)
+        else:
+            load_pareto_kernels(objective, _EXCHANGE_EVERY, others=DELETION_KERNELS)
+    points = _exchanged(objective, k, seed, deadline, known if full else ())
+    confirmed = full and min(p.value for p in points) >= objective.value(known) - MARGIN * objective.total
+    if not confirmed and not deadline.passed:
+        points += _pareto_front(objective, k, seed, deadline, points)
+    return min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size)).members
+
+
+def is_small(objective: Objective, k: int) -> bool:
+    """Return whether there are so few subsets that a proof finds better ones itself."""
+    return objective.n < _MANY_COLUMNS and comb(objective.n, k) <= _SMALL
+
+
+def _exchanged(
+    objective: Objective, k: int, seed: int, deadline: Deadline, known: Sequence[int]
+) -> list[FrontPoint]:  # fmt: skip
+    """Return local optima of exchange search from forward selection, random subsets, and a known subset."""
     points = [exchange(objective, k, start="forward", deadline=deadline).best(k)]
     if not deadline.passed:
         points.append(exchange(objective, k, seed=seed, restarts=_RESTARTS, deadline=deadline).best(k))
-    if not deadline.passed:
-        search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
-        for point in points:
-            if point.size:
-                search.offer(point.members)
-        iterations = min(paper_iterations(k, objective.n), _ITERATIONS)
-        if deadline.seconds is None:
-            search.advance(iterations)
-        else:
-            drive(search, Stop(iterations=iterations, seconds=deadline.left))
-        points += search.front()
-    return min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size)).members
+    if known and not deadline.passed:
+        path = Path(objective)
+        local_optimum(objective, k, known, path, deadline)
+        points.append(path.outcome().best(k))
+    return points
+
+
+def _pareto_front(
+    objective: Objective, k: int, seed: int, deadline: Deadline, points: Sequence[FrontPoint]
+) -> list[FrontPoint]:  # fmt: skip
+    """Return the front of a Pareto search that begins with these points."""
+    with deadline.paused():
+        load_pareto_kernels(objective, _EXCHANGE_EVERY)
+    search = Poss(objective, k, seed=seed, exchange_every=_EXCHANGE_EVERY)
+    for point in points:
+        if point.size:
+            search.offer(point.members)
+    iterations = min(paper_iterations(k, objective.n), _ITERATIONS)
+    if deadline.seconds is None:
+        search.advance(iterations)
+    else:
+        drive(search, Stop(iterations=iterations, seconds=deadline.left))
+    return list(search.front())

@@ -190,9 +190,9 @@ class Explorer:
         """The number of bounds so far that were not finite."""
         return int(self._count[at.NOT_FINITE])
 
-    def warm_up(self) -> None:
-        """Compile the kernel, the first time on a machine."""
-        load_kernels(explore, begin, what="branch and bound", without=self._unused_kernels())
+    def warm_up(self, others: Sequence[Any] = ()) -> None:
+        """Compile the kernel, and other kernels at the same time, the first time on a machine."""
+        load_kernels(explore, begin, *others, what="branch and bound", without=self._unused_kernels())
         explore(self._memory.P, 0)
         if self.idle:
             begin(self._memory.P, 0, 0)

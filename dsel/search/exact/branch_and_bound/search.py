@@ -9,7 +9,7 @@ there are many open nodes, a slice ends only when its subtree is finished.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Timer
 from typing import Any
@@ -125,9 +125,9 @@ class BranchAndBound(ExactSearch):
             timer.join()
             self._explorer.resume()
 
-    def warm_up(self) -> None:
-        """Compile what `advance` needs, the first time on a machine."""
-        self._explorer.warm_up()
+    def warm_up(self, others: Sequence[Any] = ()) -> None:
+        """Compile what `advance` needs, and other kernels at the same time, the first time on a machine."""
+        self._explorer.warm_up(others)
 
     @property
     def iteration(self) -> int:
