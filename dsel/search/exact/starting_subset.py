@@ -21,7 +21,7 @@ _RESTARTS = 4
 #: With at most this many subsets, a proof takes seconds to minutes, and the Pareto search's compilation about 8 s.
 _SMALL = 10**10
 #: With this many columns another tree may be used.
-_MANY_COLUMNS = 100
+_MANY_COLUMNS = 150
 
 
 def starting_subset(
