@@ -173,20 +173,15 @@ class JobFile(SelectionRequest):
     def identity(self) -> dict[str, Any]:
         """Return what the result depends on besides the data: not where it runs or is written."""
         exclude = {"cluster", "out", "artefacts", "checkpoint_seconds", "checkpoint_evaluations"}
-        later = (
-            "certify",
-            "sample_weight",
-            "rows",
-            "max_k",
-            "choose_k",
-            "groups",
-        )  # results of older versions do not have them
-        exclude |= {name for name in later if getattr(self, name) is None}
+        fields = type(self).model_fields  # results of older versions do not have some of them
+        exclude |= {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         values = self.model_dump(mode="json", exclude=exclude)
         values.get("certify", {}).pop("log", None)  # it does not change the result
         return values
 
 
+#: Fields that version 0.1 did not have.
+_LATER_FIELDS = ("certify", "sample_weight", "rows", "max_k", "choose_k", "groups", "polish", "sketch")
 #: Follows an error about an unknown key that is close to none.
 _OPTIONS = "Options of the method go under options."
 

@@ -120,7 +120,7 @@ def test_the_log_begins_with_a_header_and_has_no_line_of_dask_and_no_traceback(
         ({"options": {"iteration": 5}}, 64, "Did you mean 'iterations'"),
         ({"store": "nowhere.zarr"}, 66, "nowhere.zarr"),
         ({"out": "/proc/nothing"}, 73, "cannot be written"),
-        ({"cluster": {"local": {"memory": "50MB"}}}, 71, "limited to 0.05 GiB"),
+        ({"cluster": {"local": {"memory": "70MB"}}}, 71, "limited to 0.07 GiB"),
         ({"out": "data.zarr/out"}, 73, "lies inside the store"),
     ],
 )
@@ -141,7 +141,7 @@ def test_nan_is_an_error_of_the_data_that_names_the_block(tmp_path: Path) -> Non
     store = make_store(tmp_path / "data.zarr", bad, Y, chunks=(100, 24))
     code, _, err = call("run", write_job(store))
     assert code == 65
-    assert "row 1234, column 5" in err
+    assert "in column 'x5', the first in row 1234" in err
     assert "rows 1200 to 1300" in err
     assert "Traceback" not in err
     assert call("run", write_job(store, missing="mean"), "--out", tmp_path / "filled")[0] == 0
