@@ -48,9 +48,11 @@ def load_kernels(*entries: Any, what: str = "the search", without: Sequence[Any]
             listener(what)
         missing.sort(key=_size, reverse=True)
     with _helpers(missing):
-        for kernel in [*missing, *kernels]:
+        for kernel in missing:
             raise_deferred()
             kernel.load()
+    for kernel in kernels:  # from the cache within a second: a signal then waits for the first checkpoint
+        kernel.load()
     return bool(missing)
 
 

@@ -23,6 +23,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_CODE = 75
 #: Seconds after a signal when a command that waits for a good moment must stop, and when the process ends.
 FORCE_SECONDS, END_SECONDS = 3.0, 8.0
+#: Seconds until a signal is sent again that arrived in a callback.
+_AGAIN_SECONDS = 0.05
+#: Callbacks by the start of their names and a part of their file names. A signal during compilation often arrives here:
+#: it is the first Python code after long work in LLVM.
+_CALLBACKS = (("_raw_object_cache", "llvmlite"), ("_resolve", "separate_kernel"))
 
 _MESSAGE = "Stopped by {}. Start the same command again to continue."
 
@@ -84,10 +89,30 @@ def raise_deferred() -> None:
         raise Stopped(name)
 
 
+def in_callback(frame: FrameType | None) -> bool:
+    """Return whether compiled code called this frame, directly or not. It would print and drop an exception."""
+    while frame is not None:
+        code = frame.f_code
+        if any(code.co_name.startswith(name) and file in code.co_filename for name, file in _CALLBACKS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def send_again(number: int) -> None:
+    """Send a signal to the main thread again in a moment."""
+    timer = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, [threading.main_thread().ident, number])
+    timer.daemon = True
+    timer.start()
+
+
 def _handle(number: int, frame: FrameType | None) -> None:
     if _state["importing"]:
         _end(number)
-    raise Stopped(signal.Signals(number).name)
+    if in_callback(frame):
+        send_again(number)
+    else:
+        raise Stopped(signal.Signals(number).name)
 
 
 def _watch(reading: int) -> None:

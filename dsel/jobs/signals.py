@@ -7,7 +7,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from dsel._lib.termination import SIGNALS, Stopped, defer, on_force
+from dsel._lib.termination import SIGNALS, Stopped, defer, in_callback, on_force, send_again
 from dsel.errors import DselError, Interrupted
 
 #: Another thread sends this signal to the main thread to end what it does.
@@ -74,14 +74,19 @@ class Interrupts:
         if self._failure is None:
             self.received = signal.Signals(number).name
         if not self.deferred or again:
-            self._raise()
-        defer(self.received)
+            self._raise(number, frame)
+        else:
+            defer(self.received)
 
     def _wake(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None and not self.deferred and not self._raised:
-            self._raise()
+            self._raise(number, frame)
 
-    def _raise(self) -> None:
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if in_callback(frame):
+            defer(None)  # the signal that is sent again raises, and nothing else
+            send_again(number)
+            return
         self._raised = True
         raise Stopped(str(self.received))
 

@@ -8,17 +8,18 @@ import re
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import psutil
 import pytest
 import yaml
 
 import dsel
-from dsel._lib.termination import on_force
+from dsel._lib.termination import Stopped, _handle, _state, on_force
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
 from dsel.engine.clusters.local import local_cluster
@@ -318,6 +319,32 @@ class TestSignals:
 
         with pytest.raises(Interrupted, match="SIGTERM"), Interrupts() as interrupts:
             work(interrupts)
+
+    @pytest.mark.parametrize("in_a_job", [False, True])
+    def test_in_a_callback_of_the_compiler_it_waits_for_the_end_of_the_callback(
+        self, in_a_job: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Compiled code prints and drops an exception of a callback."""
+        dropped: list[Any] = []
+        monkeypatch.setattr("sys.unraisablehook", dropped.append)
+        module = llvm.parse_assembly("define i32 @f() {\n  ret i32 1\n}")
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        compiler = llvm.create_mcjit_compiler(module, machine)
+        compiler.set_object_cache(notify_func=lambda *_: signal.raise_signal(signal.SIGTERM))
+
+        def work() -> None:
+            compiler.finalize_object()
+            time.sleep(30)
+            pytest.fail("went on")
+
+        before = signal.signal(signal.SIGTERM, _handle)
+        monkeypatch.setitem(_state, "importing", False)
+        try:
+            with pytest.raises(Interrupted if in_a_job else Stopped), Interrupts() if in_a_job else nullcontext():
+                work()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert not dropped
 
     @pytest.mark.parametrize("deferred", [False, True])
     def test_an_error_that_another_thread_finds_ends_the_work_as_a_signal_does(self, deferred: bool) -> None:
