@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dsel._lib.types import Floats
@@ -113,7 +115,7 @@ def make_figure_2(settings: Settings) -> Content:
 
 def _time_plot(name: str, k: int, curve: Floats, greedy: float, iterfs: float) -> tuple[Plot, float]:
     """Return the plot, and the share of T until the mean is as good as Greedy (inf if it never is)."""
-    times = np.linspace(0.0, 2.0 * np.e * k, _POINTS + 1)  # T = 2 e k k n
+    times = np.linspace(0.0, 2.0 * math.e * k, _POINTS + 1)  # T = 2 e k k n
     as_good = np.flatnonzero(curve <= greedy + 1e-12)
     share = float(as_good[0]) / _POINTS if as_good.size else float("inf")
     end = float(curve[-1])
