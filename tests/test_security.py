@@ -60,7 +60,7 @@ def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhe
         assert stages == ([] if again else ["statistics", "search", "check"])
     assert ids[0] != ids[1]
     in_file = [json.loads(line) for line in (tmp_path / "job.result" / "run.log").read_text().splitlines()]
-    assert {line["run"] for line in in_file} == set(ids)
+    assert {line["run"] for line in in_file} == {ids[0]}  # the second run has nothing to do, and only says so
 
     code, out, err = call("run", job_file(tmp_path, k=99), "--log-format", "json", "--out", tmp_path / "other")
     assert code == 64
@@ -147,10 +147,12 @@ def test_the_code_reads_no_pickles_and_runs_no_text() -> None:
         f"{path.relative_to(ROOT)}:{number}"
         for path in (ROOT / "dsel").rglob("*.py")
         if path.name != "process_pool.py"  # what it unpickles comes from the process that started it, by no file
+        and path.name != "pass_checkpoints.py"  # it only writes pickles, to digest them
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if risky.search(line)
     }
     assert found == set()
+    assert "loads" not in (ROOT / "dsel" / "passes" / "pass_checkpoints.py").read_text()
 
 
 @pytest.mark.parametrize("folder", ["slurm", "kubernetes"])

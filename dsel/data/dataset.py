@@ -115,7 +115,8 @@ class Dataset:
     @property
     def row_ranges(self) -> tuple[tuple[int, int], ...]:
         """The rows [start, stop) of each segment; all rows where there are none. Lists no files."""
-        found = None if self.store is None else segment_ranges(self.store.path)
+        store = self.store
+        found = store.row_ranges if isinstance(store, Store) else None if store is None else segment_ranges(store.path)
         first, last = self.first_row, self.first_row + self.m
         inside = ((max(a, first) - first, min(b, last) - first) for a, b in found or ((first, last),))
         return tuple((a, b) for a, b in inside if a < b)

@@ -15,6 +15,7 @@ from tests.cli_runner import call
 USAGE, OPTION, DATA, MISSING, OUTPUT = 2, 64, 65, 66, 73
 NO_RESULT = (MISSING, "There is no selection.json in", "folder that a run wrote to")
 NO_JOB = (MISSING, "holds no job", "Name the folder that dsel run")
+FROM_PYTHON = (MISSING, "holds no job: its selection was saved from Python", "run a job: dsel init STORE")
 KNOWN = "Known: a, b, y"
 
 COMMANDS: list[tuple[list[str], int, str, str]] = [
@@ -54,8 +55,8 @@ COMMANDS: list[tuple[list[str], int, str, str]] = [
     (["compare", "result", "empty"], *NO_RESULT),
     (["verify", "empty"], *NO_RESULT),
     (["resume", "empty"], *NO_JOB),
-    (["certify", "result"], *NO_JOB),
-    (["verify", "result"], *NO_JOB),
+    (["certify", "result"], *FROM_PYTHON),
+    (["verify", "result"], *FROM_PYTHON),
     (["status", "none"], *NO_JOB),
     (["certify", "result", "--time", "soon"], OPTION, "'soon' is not a duration", "90s, 10m"),
     (["certify", "result", "--nodes", "0"], USAGE, "'--nodes'", "greater than or equal to 1"),

@@ -31,7 +31,7 @@ from dsel.data.schema import METADATA_FILE, X, staging_path
 from dsel.errors import CapacityError, DselError, OutputError
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock, locked, remove_free_folder
-from dsel.storage.paths import AnyPath, ObjectPath
+from dsel.storage.paths import AnyPath, ObjectPath, discard_tree
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLEARED = {"key": None, "rows": 0}
@@ -114,7 +114,8 @@ class DiskStaging(Staging):
         for file in ("progress.json", "lock"):  # earlier releases locked a file called `lock`
             (self._folder / file).unlink(missing_ok=True)
         for folder in ("store", "replaced"):
-            with suppress(FileNotFoundError):
+            discard_tree(self._folder / folder)
+            with suppress(FileNotFoundError):  # a thread may have finished its last chunk meanwhile
                 shutil.rmtree(self._folder / folder)
 
     def publish(self) -> None:

@@ -126,7 +126,7 @@ def test_slurm_that_takes_no_job_is_an_error_in_time(tmp_path: Path, monkeypatch
         (tmp_path / command).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ClusterError, match=r"None of 1 workers .* was ready .*Unable to contact slurm"):
+    with pytest.raises(ClusterError, match=r"Slurm refuses the job of a worker: .*Unable to contact slurm"):
         answer(section(slurm={"workers": 1, "memory": "1GiB", "interface": "lo", "wait": 1}))
     assert not list(tmp_path.glob("tls-*"))
 
@@ -174,7 +174,7 @@ def test_a_slurm_section_in_dask_jobqueues_words() -> None:
     ("script", "message"),
     [
         ("cat > /dev/null; echo 'sbatch: error: invalid partition specified: nowhere' >&2; exit 1", "nowhere"),
-        (None, "cannot be asked for workers: .*sbatch"),
+        (None, "There is no sbatch on this machine"),
     ],
 )
 def test_a_slurm_job_that_is_refused_is_an_error_at_once(
