@@ -109,7 +109,7 @@ def run(task: SearchTask) -> SearchOutcome:
     ended = "goal" if search.done else ended
     if not search.done:  # an unfinished search has few subsets of k columns
         search.offer(forward(objective, task.k).best(task.k).members)
-        search.complete()
+        search.complete(deadline)
     search.sharpen()
     counts = {**search.limits(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
     if math.isfinite(search.weighted_suboptimality):

@@ -50,6 +50,8 @@ _NODE_BYTES = 450
 _MAX_BITS = 2048
 #: Elements of a Gram matrix of at least this many columns that an elimination of the tree's bound changes in a second.
 _ELEMENTS_PER_SECOND, _MANY = 5e7, 1000
+#: Seconds after the deadline in which the first node may be completed.
+_COMPLETION_SECONDS = 0.5
 #: Up to this many columns, several BLAS threads are slower than one.
 _SMALL = 512
 
@@ -203,8 +205,11 @@ class AStar(ExactSearch):
             left -= 1
         self._sharpened = min(least, self._pruned, self.best_value)
 
-    def complete(self) -> None:
-        """Add columns to the first node of the fringe one by one, each time the best one, and offer the result."""
+    def complete(self, deadline: Deadline | None = None) -> None:
+        """Add columns to the first node of the fringe one by one, each time the best one, and offer the result.
+
+        Where a step takes long, nothing is offered once the deadline has passed by half a second.
+        """
         if not self._fringe:
             return
         node = self._fringe[0][3]
@@ -212,6 +217,8 @@ class AStar(ExactSearch):
         while before < len(members) < self.k:
             before = len(members)
             members = self._with_best_column(members)
+            if deadline is not None and deadline.overdue > _COMPLETION_SECONDS:
+                return
         self.offer(members)
 
     def _with_best_column(self, members: tuple[int, ...]) -> tuple[int, ...]:
