@@ -1,4 +1,4 @@
-"""python -m tests.crash_loop FOLDER LIVES SEARCH: a job that is killed again and again, and at last left in peace.
+"""python -m tests.crash_loop FOLDER LIVES SEARCH: a job that is killed many times, and at last left alone.
 
 Lives are forked from one process that has imported everything, so that each is short; each takes up what the one before
 left in the folder, as `dsel resume` does.

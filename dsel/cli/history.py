@@ -1,4 +1,4 @@
-"""The command about the runs of a job that runs again and again: history."""
+"""The command about the runs of a repeated job: history."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class CertifySection(BaseModel):
 
 
 class RunSeries(BaseModel):
-    """A folder with a folder for each run of a job that runs again and again.
+    """A folder with a folder for each run of a repeated job.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class JobFile(SelectionRequest):
         Where the passes over the data run; by default on local workers.
     out : Place or RunSeries, optional
         The folder of the result; by default the name of the job file with .result in place of its suffix. Or
-        ``{folder: runs, keep: 30}`` for a job that runs again and again: each run gets a folder of its own there.
+        ``{folder: runs, keep: 30}`` for a repeated job: each run gets a separate folder there.
     artefacts : Place, optional
         A folder of statistics that later runs on the same data reuse; by default next to the store, or in `out` where
         that is in another bucket.

@@ -1,4 +1,4 @@
-"""Some consecutive rows of a store as a dataset of its own. No data are copied."""
+"""Some consecutive rows of a store as a separate dataset. No data are copied."""
 
 from __future__ import annotations
 

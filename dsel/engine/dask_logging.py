@@ -1,7 +1,7 @@
 """Dask's own log lines, as lines of dsel at debug level.
 
 A run logs what matters to its owner itself, such as lost workers. Dask logs the same events several times, with
-tracebacks, in a format of its own. Warnings about memory stay warnings.
+tracebacks, in a separate format. Warnings about memory stay warnings.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _LOOK_SECONDS, _WORKERS_SECONDS = 0.5, 2.0
 #: An error of the connection may come before the client knows that its scheduler is lost.
 _NOTICE_SECONDS = 2.0
 
-#: A line names at most so many workers.
+#: The largest number of workers that a line names.
 _MOST_NAMES = 5
 #: CommClosedError is an OSError.
 _CONNECTION_ERRORS = (OSError, TimeoutError, CancelledError, asyncio.CancelledError)

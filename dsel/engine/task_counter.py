@@ -1,7 +1,7 @@
 """Count the finished tasks of a graph on the scheduler.
 
 A scheduler logs a line for every function that a client runs on it. The progress of a pass is asked for twice a second,
-so the count is a request of its own, which a plugin adds to the scheduler.
+so the count is a separate request, which a plugin adds to the scheduler.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def job_dataset(job: JobFile) -> Dataset:
 
 
 def out_folder(job: JobFile) -> AnyPath:
-    """Return the folder of the result; of a job that runs again and again, that of all runs."""
+    """Return the folder of the result; of a repeated job, that of all runs."""
     assert job.out is not None
     return job.out.folder if isinstance(job.out, RunSeries) else job.out
 

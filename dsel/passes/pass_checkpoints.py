@@ -37,7 +37,7 @@ class PassCheckpoints:
     Parameters
     ----------
     folder : Path or ObjectPath
-        A folder of its own.
+        A separate folder.
     seconds : float
         The time between checkpoints.
     require : callable
@@ -112,7 +112,7 @@ class SavedTree:
         log.debug("saved a pass after %d parts", self.tree.leaves)
 
     def keep_result(self, seconds: float) -> None:
-        """Save a complete pass that took so many seconds in this run, if results are kept and it was not short."""
+        """Save a complete pass that took `seconds` in this run, if results are kept and it was not short."""
         if self._checkpoints.keep and seconds >= min(_SHORT_SECONDS, self._checkpoints.seconds):
             self.save()
 

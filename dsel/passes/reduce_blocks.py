@@ -68,7 +68,7 @@ class RowPass(Pass):
     whole : bool
         Whether this counts as a pass over the data.
     ranges : tuple of (int, int), optional
-        The ranges of rows [start, stop) to read, each with a tree of its own. None: all rows.
+        The ranges of rows [start, stop) to read, each with a separate tree. None: all rows.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from dsel.passes.accounting import log_passes
 from dsel.passes.column_blocks import ColumnBlocks
 from dsel.passes.column_factor import ColumnFactor
 from dsel.passes.column_statistics import column_statistics
-from dsel.passes.eigendecomposition import ROUNDING, exact_eigendecomposition
+from dsel.passes.eigendecomposition import ROUNDING, exact_eigendecomposition, signed
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix
@@ -186,7 +186,7 @@ def _by_gram(
     values, V = scipy.linalg.eigh(K)
     order = values[::-1] > ROUNDING * max(float(values[-1]), 0.0)
     values, components = values[::-1][order], np.ascontiguousarray(V.T[::-1][order])
-    return values, _signed(components), float(np.trace(K))
+    return values, signed(components)[0], float(np.trace(K))
 
 
 def _by_columns(
@@ -220,9 +220,3 @@ def _kept(values: Floats, total: float, rule: SketchRule | None) -> int:
         return most
     enough = np.flatnonzero(np.cumsum(values[:most]) >= rule.accuracy * total)
     return int(enough[0]) + 1 if enough.size else most
-
-
-def _signed(components: Floats) -> Floats:
-    """Flip the rows so that the entry of largest size is positive."""
-    signs = np.sign(components[np.arange(components.shape[0]), np.abs(components).argmax(axis=1)])
-    return np.asarray(components * signs[:, None])

@@ -33,7 +33,7 @@ from dsel.storage.paths import AnyPath
 
 #: Largest difference, as a share of ||Y||^2, between the search's error and that recomputed from the data.
 _AGREEMENT = 1e-6
-#: So many excluded columns are named in the result.
+#: The number of excluded columns that the result names.
 _EXCLUDED_LABELS = 100
 
 

@@ -1,1 +1,1 @@
-"""Kill jobs at random moments, again and again, and check that nothing is lost, left behind or changed."""
+"""Kill jobs at many random moments, and check that nothing is lost, left behind or changed."""

@@ -1,4 +1,4 @@
-"""One lane: jobs that are disturbed one after the other, with a cluster and folders of its own."""
+"""One lane: jobs that are disturbed one after the other, with a separate cluster and folders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LONGEST = 240.0
 #: A command waits for one of these lines before it is disturbed, or for nothing.
 _TRIGGERS = ("", "", "dsel ", "INFO statistics", "INFO search", "INFO search", "INFO check", "INFO certificate")
 _STAGES = ("INFO statistics", "INFO search", "INFO check", "INFO certificate")
-#: After so many kills a command is left alone.
+#: After this number of kills a command is left alone.
 _MOST_KILLS = 8
 #: A checkpoint may be this much older than its interval when a search is killed.
 _SLACK = 3.0
@@ -89,7 +89,7 @@ class Lane:
         self.findings = Findings()
 
     def run(self, kills: int, seconds: float) -> Findings:
-        """Disturb cases until there were so many kills, or so many seconds have passed."""
+        """Disturb cases until this number of kills is reached, or the seconds have passed."""
         deadline = time.monotonic() + seconds
         try:
             while self.findings.counts["kills"] < kills and time.monotonic() < deadline:
@@ -324,7 +324,7 @@ def _write_digest(case: Case, out: str, file: Path) -> None:
 
 
 def run_lane(lane: Lane, kills: int, seconds: float, file: Path) -> None:
-    """Run a lane in a process of its own, which writes what it found to a file."""
+    """Run a lane in a separate process, which writes what it found to a file."""
     findings = lane.run(kills, seconds)
     values = {"counts": findings.counts, "kinds": findings.kinds, "lines": findings.lines}
     file.write_text(json.dumps(values))

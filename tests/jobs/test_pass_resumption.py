@@ -22,7 +22,7 @@ from tests.stores import append_rows, make_store, regression
 
 
 class Stopping(Reporter):
-    """A reporter that stops the run when so many tasks are done."""
+    """A reporter that stops the run when this number of tasks is done."""
 
     def __init__(self, after: float) -> None:
         super().__init__()

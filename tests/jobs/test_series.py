@@ -1,4 +1,4 @@
-"""A job that runs again and again on a store that grows: folders, warm starts, what changed, and interruptions."""
+"""A repeated job on a store that grows: folders, warm starts, what changed, and interruptions."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ class Killer:
         self._real(source, target, **options)
 
     def interrupt(self, after: int, work: Callable[[], Any]) -> bool:
-        """Do the work until it has replaced so many files; return whether it was ended."""
+        """Do the work until it has replaced this number of files; return whether it was ended."""
         self.left = after
         try:
             work()

@@ -100,7 +100,7 @@ def numbers(value: Any) -> list[Any]:
 
 
 def killed_and_resumed(run: Callable[[Any], Any], folder: Path, lives: list[int], seconds: float) -> tuple[Any, int]:
-    """Return the result of a run that is killed after so many graphs in each life, and how many leaves it computed."""
+    """Return the result of a run that is killed after some graphs in each life, and how many leaves it computed."""
     leaves = 0
     for graphs in (*lives, 10**6):
         engine = Killed(graphs)

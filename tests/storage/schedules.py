@@ -18,7 +18,7 @@ from dsel.storage.paths import AnyPath
 OPERATIONS = ("create_file", "list_names", "_read")
 
 
-#: A schedule changes its mind at so many of its first steps. Every second one does so only where it matters most:
+#: The number of first steps at which a schedule changes its mind. Every second one does so only where it matters most:
 #: before a file is created, and while the lock is held.
 CHANGES, STEPS, DECISIVE_STEPS = 3, 60, 10
 

@@ -107,7 +107,7 @@ def _zarr(path: AnyPath) -> Iterator[Any]:
 
     try:
         dataset = xr.open_zarr(zarr_store(path), consolidated=False, chunks=None)
-    except (KeyError, AttributeError, ValueError, TypeError) as error:  # xarray has no error of its own for this
+    except (KeyError, AttributeError, ValueError, TypeError) as error:  # xarray has no special error for this
         raise _NoDimensions from error
     if not dataset.variables:
         raise _NoDimensions

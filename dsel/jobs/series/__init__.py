@@ -1,1 +1,1 @@
-"""Jobs that run again and again on data that grow: a folder for each run."""
+"""Repeated jobs on data that grow: a folder for each run."""

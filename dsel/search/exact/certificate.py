@@ -149,7 +149,7 @@ def nothing_to_choose(objective: Objective) -> Certificate:
 
 
 def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
-    """Return the certificates by size, each with the best bound of its own and all larger sizes.
+    """Return the certificates by size, each with the best bound of this and all larger sizes.
 
     A bound for more columns also holds for fewer, because a subset of few columns is one of at most more columns.
     """

@@ -21,7 +21,7 @@ _RESTARTS = 4
 #: With at most this many subsets, a proof takes seconds to minutes, and the Pareto search's compilation about 8 s.
 _SMALL = 10**10
 #: With this many columns another tree may be used.
-_MANY_COLUMNS = 150
+MANY_COLUMNS = 150
 
 
 def starting_subset(
@@ -49,7 +49,7 @@ def starting_subset(
 
 def is_small(objective: Objective, k: int) -> bool:
     """Return whether there are so few subsets that a proof finds better ones itself."""
-    return objective.n < _MANY_COLUMNS and comb(objective.n, k) <= _SMALL
+    return objective.n < MANY_COLUMNS and comb(objective.n, k) <= _SMALL
 
 
 def _exchanged(

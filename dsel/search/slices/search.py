@@ -52,7 +52,7 @@ class SlicedSearch:
         The iterations of the slices that are merged.
     """
 
-    #: A slice has a length of its own: the dispatcher's wish does not matter.
+    #: The division sets the length of a slice: the dispatcher's wish does not matter.
     first_units = 1
 
     def __init__(

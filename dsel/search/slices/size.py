@@ -65,7 +65,7 @@ def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> 
 
 
 def automatic_size(iterations: int, each: float, seconds: float | None = None) -> SliceSize:
-    """Return the division of a search of so many iterations.
+    """Return the division of a search of this number of iterations.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def slice_iterations(iterations: int, each: float) -> int:
 
 
 def least_size(iterations: int, each: float, slices: int) -> SliceSize:
-    """Return a division into at least so many slices at a time, which are shorter where the search is short."""
+    """Return a division into at least this many slices at a time, which are shorter where the search is short."""
     length = min(slice_iterations(iterations, each), max(1, iterations // (slices * GENERATIONS)))
     return SliceSize(slices, length)
 

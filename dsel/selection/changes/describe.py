@@ -7,7 +7,7 @@ from typing import Any
 
 from dsel._lib.text import shorten
 
-#: A column that moved by so many standard deviations is named.
+#: A column that moved by this number of standard deviations is named.
 LARGE_SHIFT = 1.0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.selection.changes.previous import ColumnSummary
 
-#: So many columns with the largest drift are listed, besides the chosen ones.
+#: The number of columns with the largest drift that are listed, besides the chosen ones.
 _LISTED = 5
 
 

@@ -20,7 +20,7 @@ from dsel.engine.base import Engine
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Scaling
 
-#: The rows are divided into so many parts, which are drawn with replacement, and so often.
+#: The number of parts of the rows, which are drawn with replacement, and the number of draws.
 PARTS, DRAWS = 32, 400
 #: With more columns and targets than this, the sums would take too much memory.
 MOST_COLUMNS = 300

@@ -10,9 +10,9 @@ from dsel._lib.text import printable
 from dsel.selection.changes.runs import RunSummary
 from dsel.selection.plots import style
 
-#: At most so many columns: those of the last run first, then those that most runs chose.
+#: The largest number of columns: those of the last run first, then those that most runs chose.
 MOST_COLUMNS = 30
-#: At most so many runs, the last ones.
+#: The largest number of runs, the last ones.
 MOST_RUNS = 60
 
 

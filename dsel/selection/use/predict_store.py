@@ -43,7 +43,7 @@ from dsel.storage.paths import AnyPath, as_path, is_inside, zarr_store
 PREDICTION: Final = "prediction"
 #: A chunk of predictions has about this many bytes at most.
 CHUNK_BYTES: Final = 16 << 20
-#: So many tasks, if the chunks of the store are small enough.
+#: The number of tasks, if the chunks of the store are small enough.
 _TASKS: Final = 32
 ATTR_PREDICTION: Final = "dsel_prediction"  # int, the version of this layout
 _FORMAT: Final = 1

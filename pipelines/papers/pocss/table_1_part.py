@@ -61,7 +61,7 @@ def make(settings: Settings) -> Content:
         ),
         missing=(
             f"Table 1: {NOT_THERE}.",
-            "WA*-b: its formula is in no text that can be had. Weighted A* with a bound stands in its place.",
+            "WA*-b: no available text has its formula. Weighted A* with a bound stands in its place.",
         ),
     )  # fmt: skip
 

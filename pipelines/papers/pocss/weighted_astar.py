@@ -8,7 +8,7 @@ from pipelines.papers.pocss.table_1 import K, least_error, prepared
 from pipelines.papers.preprocess import self_expression
 
 REASON = (
-    "Not the paper's WA*-b, whose formula is in no text that can be had. It is A* with dynamic weighting, whose error "
+    "Not the paper's WA*-b, whose formula no available text has. It is A* with dynamic weighting, whose error "
     "is at most 1 + ε times the least."
 )
 #: The paper's epsilon, and what is tried where the search does not end in the time.

@@ -31,7 +31,7 @@ from dsel.storage.paths import AnyPath, stat
 #: Bytes that pyarrow reads at a time. It holds up to 32 such blocks. A block of few rows is slow to parse.
 BLOCK_BYTES: Final = 1 << 17
 WIDE_BLOCK_BYTES: Final = 1 << 23
-#: So many descending numbers in the first line are names rather than values.
+#: With this many descending numbers, the first line has names rather than values.
 MANY_NAMES: Final = 8
 #: The largest number of bytes in a line.
 LONGEST_LINE: Final = 1 << 28

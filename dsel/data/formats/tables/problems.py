@@ -13,7 +13,7 @@ from dsel.errors import DataError
 
 #: With `categorical=auto`, text becomes columns only if it has at most this many different values.
 AUTO_LEVELS: Final = 50
-#: So many problems are listed.
+#: The number of problems that are listed.
 MOST_PROBLEMS: Final = 50
 
 

@@ -65,7 +65,7 @@ def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -
     if not site.cluster:
         return Placement(why=NO_CLUSTER)
     if options.search_on == "auto" and options.nodes is not None:
-        return Placement(why="so many nodes exactly are explored in one process only")
+        return Placement(why="an exact number of nodes is explored in one process only")
     return Placement("workers", "subtrees are tasks, after the first 2,000 nodes")
 
 

@@ -27,11 +27,10 @@ from dsel.search.exact.perspective import relaxation_of
 from dsel.search.exact.perspective_tree.diagonal import diagonals
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective_tree.weights import weights
+from dsel.search.exact.starting_subset import MANY_COLUMNS
 
 #: A proof that takes this many nodes finds a better diagonal, if there are at most this many columns.
 _SHARPEN_AT, _SHARPEN_MOST = 100, 300
-#: Columns from which on the tree is tried first.
-_MANY_COLUMNS = 150
 #: The share of the other tree's gap that this one's must be below to be preferred.
 _BETTER = 0.35
 #: Weights within this of 0 and 1 are whole.
@@ -275,7 +274,7 @@ class PerspectiveTree(ExactSearch):
 def better_tree(search: BranchAndBound, memory_limit: int = 8 << 30) -> BranchAndBound | PerspectiveTree:
     """Return the tree of the better first bound. The other one is tried for many columns and one target."""
     objective = search.objective
-    if search.done or objective.n < _MANY_COLUMNS or not usable(objective):
+    if search.done or objective.n < MANY_COLUMNS or not usable(objective):
         return search
     try:
         tree = PerspectiveTree(objective, search.k, incumbent=search.best, memory_limit=memory_limit)
