@@ -11,6 +11,7 @@ from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.jobs.series.folders import RunFolders
 from dsel.selection.result import Selection
 from dsel.storage.latest import latest_name
+from dsel.storage.locks import is_free
 from dsel.storage.paths import as_path
 
 log = logging.getLogger("dsel")
@@ -28,7 +29,7 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
 
     Notes
     -----
-    Reads no values of X and Y. The folder is not locked, since nothing is written.
+    Reads no values of X and Y. The folder is locked only where a killed run has left something to remove.
     """
     if job.out is None or not as_path(job.store).exists():  # then the run says what is wrong
         return None
@@ -36,8 +37,9 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     if isinstance(job.out, RunSeries):
         runs = RunFolders(job.out.folder)
         name = runs.latest()
-        if name is None or runs.unfinished() is not None or latest_name(job.out.folder) != name:
-            return None  # the last one may have been killed before it set the pointer
+        settled = name is not None and runs.unfinished() is None and latest_name(job.out.folder) == name
+        if name is None or not settled or not is_free(job.out.folder):
+            return None  # the last one may have been killed before it set the pointer or freed the lock
         folder = RunFolder(job.out.folder / name)
     manifest = folder.read_manifest()
     if manifest is None:
@@ -48,6 +50,7 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     if saved is None or not is_complete(job, folder, saved):
         return None
     with reporter.showing():
+        folder.tidy(reporter)
         log.info("%s holds the result of this job already: nothing to do", folder.path)
     return saved
 

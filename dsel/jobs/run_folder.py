@@ -20,16 +20,16 @@ from pydantic import ValidationError
 
 from dsel._lib.versions import versions
 from dsel.config.job import JobFile
-from dsel.errors import DataError, MissingInputError, OutputError
+from dsel.errors import DataError, DselError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.status import StatusFile
 from dsel.selection.result import Selection
 from dsel.selection.saved import SELECTION, open_selection
 from dsel.storage.json_files import read_json, write_json
-from dsel.storage.leftovers import remove_leftovers
-from dsel.storage.locks import Lock, locked
-from dsel.storage.paths import AnyPath, list_names, make_folder
+from dsel.storage.leftovers import is_temporary, remove_leftovers
+from dsel.storage.locks import Lock, is_free, locked
+from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, make_folder
 
 log = logging.getLogger("dsel")
 
@@ -151,6 +151,30 @@ class RunFolder:
         except DataError as error:
             log.warning("the job runs again: %s", error.what)
             return None
+
+    def tidy(self, reporter: Reporter) -> None:
+        """Remove what a killed run has left next to a complete result: its lock, its checkpoints and parts of files.
+
+        Where another run works in the folder, or where it cannot be written, nothing is removed.
+        """
+        try:
+            if self._has_traces():
+                with self.hold(reporter):
+                    self.remove_checkpoints()
+        except Interrupted:
+            raise
+        except (OSError, DselError) as error:
+            log.info("%s is not tidied: %s", self.path, error)
+
+    def _has_traces(self) -> bool:
+        names = list_names(self.path)
+        unfinished = {self.checkpoint.name, self.passes.name} & names
+        return bool(unfinished) or any(map(is_temporary, names)) or not is_free(self.path)
+
+    def remove_checkpoints(self) -> None:
+        """Remove checkpoints that a complete result has made useless."""
+        self.checkpoint.unlink(missing_ok=True)
+        self.passes.remove_tree() if isinstance(self.passes, ObjectPath) else discard_tree(self.passes)
 
     def read_checkpoint(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Return the state that this work saved, or None if there is no complete one."""

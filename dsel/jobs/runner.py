@@ -107,6 +107,7 @@ def run_in_folder(
     with folder.hold(reporter) as (lock, interrupts):
         saved = folder.finished(identity)
         if saved is not None and is_complete(job, folder, saved):
+            folder.remove_checkpoints()
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
         folder.claim(job, identity)

@@ -38,6 +38,11 @@ def temporary_tag() -> str:
     return f"{_digest()}-p{os.getpid()}-{uuid4().hex[:8]}"
 
 
+def is_temporary(name: str) -> bool:
+    """Return whether this is the name of a temporary file, except one of a lock."""
+    return not name.startswith("..lock") and bool(_TAG.search(name) or _PLAIN.match(name))
+
+
 def remove_leftovers(folder: Path, *, owned: bool = False, pattern: str = ".*") -> list[str]:
     """Remove temporary files and folders whose writers are dead, and return their names.
 

@@ -122,6 +122,11 @@ def locked(folder: AnyPath, run: str, name: str | None = None) -> Iterator[Lock]
         lock.release()
 
 
+def is_free(folder: AnyPath) -> bool:
+    """Return whether no run holds the lock of a folder. A run that was killed holds it until another takes it over."""
+    return _latest(folder)[1] in (None, _FREE)
+
+
 def remove_free_folder(folder: AnyPath) -> None:
     """Remove a folder with nothing in it but free locks. A lock that another run holds stays."""
     with suppress(OSError, DselError):

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -26,6 +27,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError, DataError, Interrupted, MissingInputError, OutputError
 from dsel.jobs.checkpoint import Checkpoints
+from dsel.jobs.finished import finished_job
 from dsel.jobs.locations import identity_of, require_separate
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
@@ -33,7 +35,8 @@ from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.signals import Interrupts
 from dsel.passes.gram import gram_statistics
 from dsel.storage.json_files import write_json
-from dsel.storage.locks import Lock
+from dsel.storage.leftovers import machine
+from dsel.storage.locks import Lock, is_free
 from tests.cli_runner import call, run, start, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
@@ -221,6 +224,37 @@ class TestTheFolderOfAResult:
         with pytest.raises(DataError, match="is damaged"):
             dsel.open_selection(self.out(job))
         assert folder.finished(identity) is None
+
+    @pytest.mark.parametrize("alive", [False, True])
+    def test_next_to_a_result_what_a_killed_run_left_is_removed_and_what_a_live_one_uses_stays(
+        self, job: JobFile, alive: bool
+    ) -> None:
+        """A run may be killed after its result is saved, before it has freed its lock."""
+        folder, identity = RunFolder(self.out(job)), identity_of(job, as_dataset(str(job.store)))
+        folder.claim(job, identity)
+        dsel.select(X, Y, k=3, method="forward").save(self.out(job))
+        expected = {path.name for path in self.out(job).iterdir()}
+        assert finished_job(job, Reporter()) is not None
+        assert {path.name for path in self.out(job).iterdir()} == expected
+
+        process = subprocess.Popen(["sleep", "60"])
+        owner = {"run": "killed", "host": machine(), "pid": process.pid}
+        write_json(self.out(job) / ".lock", {**owner, "started": psutil.Process(process.pid).create_time()})
+        left = {".lock", "checkpoint.json", ".selection.zarr-0123ab-p1-01234567", "passes"}
+        (self.out(job) / "passes" / "pass-1").mkdir(parents=True)
+        for name in left - {".lock", "passes"}:
+            (self.out(job) / name).touch()
+        try:
+            if not alive:
+                process.kill()
+                process.wait()
+            assert finished_job(job, Reporter()) is not None
+        finally:
+            process.kill()
+            process.wait()
+        found = {path.name for path in self.out(job).iterdir()}
+        assert found - {"run.log", "status.json", ".lock-1"} == (expected | left if alive else expected)
+        assert is_free(self.out(job)) is not alive
 
     def test_a_selection_that_cannot_be_written_leaves_nothing_behind(
         self, job: JobFile, monkeypatch: pytest.MonkeyPatch

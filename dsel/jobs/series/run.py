@@ -78,6 +78,7 @@ class _Series:
             self._finish(name)
             name, previous = None, self._previous()
         if name is None and previous is not None and self._is_unchanged(previous.name, dataset):
+            RunFolder(self._series.folder / previous.name).tidy(self._reporter)
             log.info("run %s has the same data and the same job: nothing to do", previous.name)
             return previous.selection
         name = name or self._folders.new()
