@@ -75,7 +75,8 @@ def select(
         - ``"poss"``: Pareto optimization of the error and the number of columns (POSS; POCSS where Y = X),
         - ``"portfolio"``: several searches that share what they find, for a given time, and a proof,
         - ``"pposs"``, ``"pposs-asy"``: the same on workers, reproducible or without waiting,
-        - ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"rfe"``, ``"exchange"``: greedy methods,
+        - ``"forward"``, ``"omp"``, ``"foba"``, ``"backward"``, ``"rfe"``, ``"exchange"``, ``"splicing"``: greedy
+          methods,
         - ``"greedy-rls"``, ``"kfold"``: greedy, by the leave-one-out or K-fold error of ridge regression,
         - ``"branch-and-bound"``, ``"astar"``: exact, or within a given factor of the optimum,
         - ``"two-stage"``, ``"approx-svd"``: for Y = X only,

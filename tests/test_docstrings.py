@@ -97,6 +97,8 @@ PUBLIC = [
     "dsel.search.greedy.cross_validated_base.CrossValidationOptions",
     "dsel.search.greedy.exchange.ExchangeOptions",
     "dsel.search.greedy.foba.FobaOptions",
+    "dsel.search.greedy.splicing.SplicingOptions",
+    "dsel.search.greedy.splicing.splicing",
     "dsel.search.method.CrossValidation",
     "dsel.search.method.Method",
     "dsel.search.method.ProblemSummary",

@@ -213,7 +213,7 @@ class OnDemandObjective(SharedMethods):
         if 8 * self.n**2 > self.gram_limit:
             raise CapacityError(
                 f"The method needs the whole Gram matrix: {self.n} x {self.n}, {8 * self.n**2 / 2**30:.1f} GiB.",
-                "Use forward, omp, foba, exchange, poss, pposs, pposs-asy or astar, or fewer columns.",
+                "Use forward, omp, foba, exchange, splicing, poss, pposs, pposs-asy or astar, or fewer columns.",
             )
         everything = np.arange(self.n)
         for start in range(0, self.n, self.batch):

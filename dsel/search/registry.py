@@ -21,6 +21,7 @@ from dsel.search.greedy import (
     pivoted_qr,
     random_subset,
     rfe,
+    splicing,
     two_stage,
 )
 from dsel.search.method import Method
@@ -33,7 +34,7 @@ from dsel.search.portfolio import method as portfolio
 GROUP = "dsel.methods"
 
 _MODULES = (
-    poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, exchange, branch_and_bound, astar,
+    poss, pposs, pposs_asy, forward, omp, foba, backward, rfe, splicing, exchange, branch_and_bound, astar,
     greedy_rls, kfold, two_stage, approx_svd, leverage, pivoted_qr, random_subset, lasso, mcp, scad,
     exhaustive, portfolio,
 )  # fmt: skip
@@ -45,6 +46,7 @@ METHODS: Registry[Method] = Registry("method", Method, GROUP, (module.METHOD for
 #: Names that other libraries use, and what takes their place.
 _REMARKS = {
     "elasticnet": "Use 'lasso' with a ridge penalty lam, or 'poss'.",
+    "abess": "Use 'splicing'.",
     "lars": "Use 'omp' or 'forward'.",
     "sfs": "Use 'forward' or 'backward'; 'kfold' for steps by the cross-validated error.",
     "stepwise": "Use 'forward', 'foba' or 'backward'; 'kfold' for steps by the cross-validated error.",

@@ -59,5 +59,17 @@ def test_a_method_that_needs_the_gram_matrix_gets_nothing_else() -> None:
 
 def test_the_methods_that_do_without_the_gram_matrix_are_named() -> None:
     able = methods_without_gram(ProblemShape(2000, 1_000_000, 1, 4, 20, (2000, 5000)))
-    expected = ["astar", "exchange", "foba", "forward", "omp", "portfolio", "poss", "pposs", "pposs-asy", "random"]
+    expected = [
+        "astar",
+        "exchange",
+        "foba",
+        "forward",
+        "omp",
+        "portfolio",
+        "poss",
+        "pposs",
+        "pposs-asy",
+        "random",
+        "splicing",
+    ]
     assert sorted(able) == expected

@@ -12,6 +12,7 @@ from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.greedy.exchange import exchange, local_optimum
 from dsel.search.greedy.path import Path
+from dsel.search.greedy.splicing import splicing
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.search import Poss, load_pareto_kernels, paper_iterations
 
@@ -31,9 +32,14 @@ def starting_subset(
 
     What the deadline leaves no time for is left out, but for forward selection. Compilation does not count. In small
     problems the Pareto search is also left out if `known`, a subset of k columns, is as good as all that exchange
-    search finds. The proof then finds better subsets itself.
+    search finds. The proof then finds better subsets itself. Where only rows of the Gram matrix are computed, splicing
+    takes the place of all searches, because a new column costs a pass over the data there.
     """
     deadline = deadline or Deadline(None)
+    if not objective.has_gram and objective.eigen_factor is None:
+        with deadline.paused():
+            load_kernels(*DELETION_KERNELS)
+        return splicing(objective, k, deadline=deadline).best(k).members
     full = len(known) == k and is_small(objective, k)
     with deadline.paused():
         if full:
