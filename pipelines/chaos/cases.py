@@ -1,4 +1,4 @@
-"""The work that is disturbed: jobs of every method, stage and representation, and an ingest."""
+"""The work that is disturbed: jobs of every method, stage and representation, and what is done around them."""
 
 from __future__ import annotations
 
@@ -15,30 +15,44 @@ ROWS, COLUMNS = 3000, 24
 #: How often searches are saved.
 CHECKPOINT_SECONDS = 0.2
 
+#: The commands of a case, in order. In curly brackets: places that `Lane` fills in.
+Command = tuple[str, ...]
+RUN: Command = ("run", "{job}")
+INGEST: Command = ("ingest", "{folder}/table-0.csv", "{store}", "--target", "y", "--memory", "1MiB")
+APPENDS: tuple[Command, ...] = tuple(
+    ("append", f"{{folder}}/table-{number}.csv", "{store}", "--time", f"2026-08-0{number}") for number in (1, 2)
+)
+
 
 @dataclass(frozen=True)
 class Case:
-    """One command, which is repeated until it has done its work.
+    """Commands, each of which is repeated until it has done its work.
 
     Parameters
     ----------
     name : str
         What the report calls it.
     job : dict
-        Keys of the job file. Empty: an ingest.
-    store : {"data", "wide"}
-        The data.
+        Keys of the job file. Empty: there is no job.
+    store : {"data", "wide", ""}
+        The data of the job. Empty: the store that the commands make.
+    commands : tuple of tuples of str
+        What is done.
     cold : bool
         A new interpreter and a local cluster, in place of a forked process and a running scheduler.
     bucket : bool
         Data and results are in object storage that fails.
+    keep : int
+        The job is repeated in a folder of runs, which keeps so many. 0: there is one folder.
     """
 
     name: str
     job: dict[str, Any] = field(default_factory=dict)
     store: str = "data"
+    commands: tuple[Command, ...] = (RUN,)
     cold: bool = False
     bucket: bool = False
+    keep: int = 0
 
 
 def slow_closeness(S: Sequence[int], data: Any) -> float:
@@ -50,40 +64,59 @@ def slow_closeness(S: Sequence[int], data: Any) -> float:
 
 
 _POSS = {"iterations": 4_000_000, "exchange_every": 50_000}
+_SLICES = {"iterations": 3_000_000, "slices": 4, "slice_iterations": 50_000, "search_on": "workers"}
 _PPOSS = {"iterations": 1600, "processors": 8}
 _CRITERION = {"criterion": "pipelines.chaos.cases:slow_closeness"}
-_PROOF = {"certify": {"time": "60s", "sizes": "all"}}
+_PROOF = {"certify": {"time": "10m", "sizes": "all"}}
+_GROUPS = {"groups": [[0, 1, 2], [3, 4], [5, 6, 7, 8]], "k": 3}
+_CERTIFY: Command = ("certify", "{out}", "--time", "10m")
+#: Methods without options that the campaign must set.
+_PLAIN = (
+    "forward", "omp", "foba", "backward", "rfe", "exchange", "greedy-rls", "kfold", "astar", "branch-and-bound",
+    "exhaustive", "lasso", "mcp", "scad", "random", "portfolio",
+)  # fmt: skip
+_UNSUPERVISED = ("two-stage", "approx-svd", "leverage", "pivoted-qr")
 
 CASES = (
     Case("poss", {"method": "poss", "options": _POSS}),
+    Case("poss by slices on workers", {"method": "poss", "options": _SLICES}),
     Case("poss, certified", {"method": "poss", "options": {"iterations": 200_000}, **_PROOF}),
     Case("poss of a criterion", {"method": "poss", "options": {"iterations": 600}, **_CRITERION}),
     Case("poss, k=auto", {"method": "poss", "k": "auto", "options": {"iterations": 100_000}}),
+    Case("forward, k=auto by bic", {"method": "forward", "k": "auto", "choose_k": "bic"}),
+    Case("poss of groups, certified", {"method": "poss", "options": {"iterations": 200_000}, **_GROUPS, **_PROOF}),
+    Case("branch-and-bound of groups", {"method": "branch-and-bound", **_GROUPS}),
     Case("pposs", {"method": "pposs", "options": {"iterations": 400_000, "processors": 8}}),
     Case(
         "pposs of a criterion",
         {"method": "pposs", "options": _PPOSS, "checkpoint_evaluations": 50, **_CRITERION},
     ),
     Case("pposs-asy", {"method": "pposs-asy", "options": {"iterations": 40_000}}),
-    *(
-        Case(name, {"method": name})
-        for name in ("forward", "omp", "foba", "backward", "rfe", "exchange", "greedy-rls", "kfold", "astar")
-    ),
-    Case("branch-and-bound", {"method": "branch-and-bound"}),
+    *(Case(name, {"method": name}) for name in _PLAIN),
+    *(Case(name, {"method": name, "unsupervised": True}) for name in _UNSUPERVISED),
     Case("unsupervised poss", {"method": "poss", "unsupervised": True, "options": {"iterations": 300_000}}),
-    Case("two-stage", {"method": "two-stage", "unsupervised": True}),
-    Case("approx-svd", {"method": "approx-svd", "unsupervised": True}),
     Case("wide forward", {"method": "forward", "preprocess": "none"}, store="wide"),
-    Case("ingest"),
+    Case("forward, logged proof", {"method": "forward", "certify": {"time": "10m", "log": True}}),
+    Case("certify later", {"method": "omp"}, commands=(RUN, (*_CERTIFY, "--all-sizes"))),
+    Case("certify later with a log", {"method": "omp"}, commands=(RUN, (*_CERTIFY, "--log"), ("verify", "{out}"))),
+    Case("ingest", commands=(INGEST,)),
+    Case("append", commands=(INGEST, *APPENDS)),
+    Case(
+        "runs on growing data", {"method": "poss", "options": {"iterations": 100_000}, **_PROOF}, store="", keep=2,
+        commands=(INGEST, RUN, APPENDS[0], RUN, APPENDS[1], RUN),
+    ),
     Case("cold poss", {"method": "poss", "options": _POSS}, cold=True),
     Case("cold forward, certified", {"method": "forward", **_PROOF}, cold=True),
-    Case(
-        "cold pposs of a criterion", {"method": "pposs", "options": _PPOSS, **_CRITERION},
-        cold=True,
-    ),
+    Case("cold pposs of a criterion", {"method": "pposs", "options": _PPOSS, **_CRITERION}, cold=True),
     Case("bucket poss", {"method": "poss", "options": _POSS}, bucket=True),
+    Case("bucket poss by slices", {"method": "poss", "options": _SLICES}, bucket=True),
     Case("bucket kfold", {"method": "kfold"}, bucket=True),
-    Case("bucket ingest", bucket=True),
+    Case("bucket forward, logged proof", {"method": "forward", "certify": {"time": "10m", "log": True}}, bucket=True),
+    Case("bucket ingest", commands=(INGEST,), bucket=True),
+    Case(
+        "bucket runs on growing data", {"method": "forward"}, store="", keep=1, bucket=True,
+        commands=(INGEST, RUN, APPENDS[0], RUN),
+    ),
 )  # fmt: skip
 
 
@@ -96,11 +129,13 @@ def arrays(store: str) -> tuple[np.ndarray, np.ndarray]:
     return X, Y[:, None]
 
 
-def write_table(path: Path) -> None:
-    """Write the table that is ingested."""
+def write_tables(folder: Path) -> None:
+    """Write the tables that are ingested and appended: 3000, 170 and 20 rows."""
     X, Y = arrays("data")
     names = ",".join([*(f"c{j}" for j in range(COLUMNS)), "y"])
-    np.savetxt(path, np.hstack([X, Y]), "%.17g", ",", header=names, comments="")
+    values = np.hstack([X, Y])
+    for number, rows in enumerate((values, values[:170] + 0.25, values[:20] - 0.25)):
+        np.savetxt(folder / f"table-{number}.csv", rows, "%.17g", ",", header=names, comments="")
 
 
 def digest_of_result(folder: Any) -> str:
@@ -114,6 +149,13 @@ def digest_of_result(folder: Any) -> str:
         found.coefficients.tobytes().hex(), proofs,
     ]  # fmt: skip
     return hashlib.blake2b(json.dumps(values).encode()).hexdigest()
+
+
+def digest_of_runs(folder: Any) -> str:
+    """Return a digest of the last run in a folder of runs, and how many there are."""
+    from dsel.selection.changes.runs import run_names
+
+    return f"{digest_of_result(folder)} {len(run_names(folder))}"
 
 
 def digest_of_store(store: Any) -> str:

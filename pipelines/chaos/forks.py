@@ -45,6 +45,12 @@ class Child:
         if self.poll() is None:
             os.kill(self.pid, number)
 
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self.send(signal.SIGINT)
+        while self.poll() is None:
+            time.sleep(0.05)
+
     def end(self) -> None:
         """Kill it and all of its session."""
         for process in self.session():

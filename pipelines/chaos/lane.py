@@ -21,37 +21,76 @@ from typing import Any
 
 import yaml
 
-from pipelines.chaos.cases import CHECKPOINT_SECONDS, Case, digest_of_result, digest_of_store, write_table
+from pipelines.chaos.cases import (
+    CHECKPOINT_SECONDS,
+    RUN,
+    Case,
+    Command,
+    digest_of_result,
+    digest_of_runs,
+    digest_of_store,
+    write_tables,
+)
 from pipelines.chaos.cluster import WORKERS, Cluster
+from pipelines.chaos.disk import Disk
 from pipelines.chaos.forks import Child, fork
+from pipelines.chaos.left import left_behind
+from pipelines.chaos.patience import Patience
 
 #: What disturbs a command, and the exit codes that it may then have. It may also have finished before.
 DISTURBANCES: dict[str, tuple[int, ...]] = {
     "kill": (-signal.SIGKILL,), "term": (75,), "interrupt": (75,), "worker": (), "scheduler": (69,),
-    "hung scheduler": (69,), "full": (71, 73, 74),
+    "hung scheduler": (69,), "full": (71, 73, 74), "disk full": (71, 73, 74),
 }  # fmt: skip
 #: How often each is drawn. A scheduler that hangs costs half a minute.
-_WEIGHTS = {"kill": 30, "term": 22, "interrupt": 8, "worker": 16, "scheduler": 10, "hung scheduler": 0.5, "full": 12}
-#: Within how many seconds a command must end after each; any other command, after it began.
+_WEIGHTS = {
+    "kill": 30, "term": 22, "interrupt": 8, "worker": 16, "scheduler": 10, "hung scheduler": 0.5, "full": 4,
+    "disk full": 10,
+}  # fmt: skip
+_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
+_OF_CLUSTER = ("worker", "scheduler", "hung scheduler")
+#: Within how many seconds a command must end after each, on an idle machine; any other command, after it began.
 _LIMITS = {"kill": 5.0, "term": 10.0, "interrupt": 10.0, "scheduler": 30.0, "hung scheduler": 40.0}
-_LONGEST = 240.0
+_LONGEST = 60.0
 #: A command waits for one of these lines before it is disturbed, or for nothing.
 _TRIGGERS = ("", "", "dsel ", "INFO statistics", "INFO search", "INFO search", "INFO check", "INFO certificate")
-_STAGES = ("INFO statistics", "INFO search", "INFO check", "INFO certificate")
+_STAGES = ("statistics", "search", "check", "certificate")
 #: After this number of kills a command is left alone.
 _MOST_KILLS = 8
 #: A checkpoint may be this much older than its interval when a search is killed.
 _SLACK = 3.0
+#: Bytes that are left: in one file, and on a full disk.
+_FILE_LIMITS = (300, 1000, 3000, 10_000, 30_000, 100_000)
+_DISK_LIMITS = (0, 0, 4096, 16_384, 65_536, 262_144)
 
 COUNTS = ("kills", "different", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost")
 
 
 @dataclass
 class Findings:
-    """What a lane has counted, and a line for each defect."""
+    """What a lane has counted, and a line for each defect.
+
+    Parameters
+    ----------
+    counts : Counter
+        The values of the last line of the report.
+    kinds : Counter
+        Kills by what was done.
+    stages : dict of Counter
+        Kills of each case, by the stage that they hit.
+    finished : Counter
+        How often each case was done to its end.
+    slowest : dict of float
+        The most seconds that a command took to end, by what was done.
+    lines : list of str
+        The defects.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    stages: dict[str, Counter[str]] = field(default_factory=dict)
+    finished: Counter[str] = field(default_factory=Counter)
+    slowest: dict[str, float] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def defect(self, count: str, line: str) -> None:
@@ -59,6 +98,55 @@ class Findings:
         self.counts[count] += 1
         self.lines.append(f"{count}: {line}")
         print(f"DEFECT {self.lines[-1]}", file=sys.stderr, flush=True)
+
+    def kill(self, case: str, kind: str, stage: str) -> None:
+        """Count a kill."""
+        self.counts["kills"] += 1
+        self.kinds[kind] += 1
+        self.stages.setdefault(case, Counter())[stage] += 1
+
+    def ended(self, kind: str, seconds: float) -> None:
+        """Record how long a command took to end."""
+        self.slowest[kind] = max(self.slowest.get(kind, 0.0), seconds)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a case works.
+
+    Parameters
+    ----------
+    folder : Path
+        The job file, the tables, and what the commands print.
+    top : str
+        The folder or URL below which they write.
+    data : str
+        The store that the job reads.
+    """
+
+    folder: Path
+    top: str
+    data: str
+
+    @property
+    def output(self) -> Path:
+        """What the commands have printed."""
+        return self.folder / "output"
+
+    @property
+    def out(self) -> str:
+        """The result."""
+        return f"{self.top}/out"
+
+    @property
+    def store(self) -> str:
+        """The store that is written."""
+        return f"{self.top}/store.zarr"
+
+    def words(self, command: Command) -> list[str]:
+        """Return the arguments of a command."""
+        names = {"job": self.folder / "job.yaml", "folder": self.folder, "store": self.store, "out": self.out}
+        return [word.format(**names) for word in command]
 
 
 class Lane:
@@ -74,145 +162,203 @@ class Lane:
         The work, drawn at random.
     seed : int
         For all draws.
+    patience : Patience
+        How long commands may take.
     bucket : str
         The URL of a bucket that fails; empty if there is none.
+    kinds : sequence of str
+        What disturbs.
     """
 
-    def __init__(self, folder: Path, data: Path, cases: Sequence[Case], seed: int, bucket: str = "") -> None:
+    def __init__(
+        self, folder: Path, data: Path, cases: Sequence[Case], seed: int, patience: Patience, bucket: str = "",
+        kinds: Sequence[str] = tuple(DISTURBANCES),
+    ) -> None:  # fmt: skip
         folder.mkdir(parents=True)
         self._folder, self._data, self._cases, self._bucket = folder, data, cases, bucket
-        self._random = random.Random(seed)
-        self._cluster = Cluster(folder)
+        self._random, self._patience, self._kinds = random.Random(seed), patience, kinds
+        self._cluster, self._disk = Cluster(folder), Disk(folder / "disk")
         self._expected: dict[str, str] = {}
-        self._typical: dict[str, float] = {}
-        self._attempts = 0
+        self._typical: dict[Command, float] = {}
+        self._number = 0
         self.findings = Findings()
 
-    def run(self, kills: int, seconds: float) -> Findings:
-        """Disturb cases until this number of kills is reached, or the seconds have passed."""
+    def run(self, kills: int, seconds: float, report: Callable[[Findings], None]) -> None:
+        """Disturb cases until this number of kills is reached, or the seconds have passed. Report after each."""
         deadline = time.monotonic() + seconds
+        order: list[Case] = []
         try:
             while self.findings.counts["kills"] < kills and time.monotonic() < deadline:
-                self._one(self._random.choice(self._cases), kills)
+                if not order:  # all cases, in an order that is drawn
+                    order = self._random.sample(list(self._cases), len(self._cases))
+                self._one(order.pop(), kills)
+                report(self.findings)
         finally:
             self._cluster.end()
-        return self.findings
+            self._disk.close()
 
     def _one(self, case: Case, kills: int) -> None:
-        """Disturb one command until it has done its work, and check what it leaves."""
+        """Disturb a case until it has done its work, and check what it leaves."""
         if case.name not in self._expected:
             place = self._prepare(case)
-            began = time.monotonic()
-            code, _ = self._attempt(case, place, None)
-            if code != 0:
-                self.findings.defect("unlisted_exit_codes", f"{case.name}, undisturbed: {code}; see {place.output}")
+            if not self._undisturbed(case, place):
                 return
-            self._typical[case.name] = time.monotonic() - began
             self._expected[case.name] = self._digest(case, place)
-        place, done, before = self._prepare(case), False, self.findings.counts["kills"]
+            self._remove(place)
+        place, before = self._prepare(case), self.findings.counts["kills"]
+        for command in case.commands:
+            most = min(kills, before + _MOST_KILLS)
+            if not self._until_done(case, place, command, most):
+                return self._keep(place)
+        self._check(case, place)
+
+    def _undisturbed(self, case: Case, place: Place) -> bool:
+        for command in case.commands:
+            began = time.monotonic()
+            code = self._attempt(case, place, command, None)
+            if code != 0:
+                if code is not None:
+                    text = f"{case.name}, undisturbed {command[0]}: {code}; see {place.output}"
+                    self.findings.defect("unlisted_exit_codes", text)
+                self._keep(place)
+                return False
+            self._typical[(case.name, *command)] = time.monotonic() - began
+        return True
+
+    def _until_done(self, case: Case, place: Place, command: Command, most: int) -> bool:
+        """Repeat a command until it has done its work; return whether that worked."""
         for attempt in range(3 * _MOST_KILLS):
-            few = self.findings.counts["kills"] - before < _MOST_KILLS and self.findings.counts["kills"] < kills
-            disturb = attempt < 2 * _MOST_KILLS and few
-            code, ended = self._attempt(case, place, self._draw(case) if disturb else None)
+            disturb = attempt < 2 * _MOST_KILLS and self.findings.counts["kills"] < most
+            disturbance = self._draw(case, command) if disturb else None
+            code = self._attempt(case, place, command, disturbance)
+            if code is None:
+                return False
+            # A certify that a signal stops saves what is proved, and has done that.
+            partly = command[0] == "certify" and disturbance in ("term", "interrupt")
             # An ingest may have been stopped after the store had appeared.
-            done = code == 0 or (not case.job and "exists already" in _new(place, 0))
-            if done or ended:
-                break
-        if not done:
-            self.findings.defect("hangs", f"{case.name}: never finished; see {place.output}")
-            return
-        if (found := self._digest(case, place)) != self._expected[case.name]:
+            if (code == 0 and not partly) or (command[0] == "ingest" and "exists already" in _new(place, 0)):
+                return True
+        self.findings.defect("hangs", f"{case.name}: {command[0]} never finished; see {place.output}")
+        return False
+
+    def _check(self, case: Case, place: Place) -> None:
+        """Compare what a case gives with what is expected, and look for what is left."""
+        self.findings.finished[case.name] += 1
+        found = self._digest(case, place)
+        if found != self._expected[case.name]:
             self.findings.defect("different", f"{case.name}: {found} in {place.out}; see {place.output}")
-            return
-        for name in self._left(place):
-            self.findings.defect("leftovers", f"{case.name}: {name}; see {place.output}")
-            return
-        if str(place.folder) not in "".join(self.findings.lines):
-            shutil.rmtree(place.folder, ignore_errors=True)
+        elif left := self._in_child(partial(left_behind, place.top, place.out, place.store), place):
+            self.findings.defect("leftovers", f"{case.name}: {left}; see {place.output}")
+        else:
+            return self._remove(place)
+        self._keep(place)
 
     def _prepare(self, case: Case) -> Place:
-        """Make the folder of one command, with its job file."""
-        self._attempts += 1
-        folder = self._folder / f"{self._attempts:04d}-{case.name.replace(' ', '-').replace(',', '')}"
-        (folder / "tmp").mkdir(parents=True)
-        top = f"{self._bucket}/{folder.name}-{self._folder.name}" if case.bucket else str(folder)
-        place = Place(folder, f"{top}/out" if case.job else f"{top}/store.zarr", folder / "output")
-        if not case.job:
-            write_table(folder / "table.csv")
-            return place
-        store = f"{self._bucket}/data.zarr" if case.bucket else str(self._data / f"{case.store}.zarr")
-        cluster: dict[str, Any] = {
-            "scheduler_file": {"path": str(self._cluster.file), "workers": WORKERS, "wait": "60s"}
-        }
-        if case.cold:
-            cluster = {"local": {"workers": 1, "memory": "600MB"}}
-        artefacts = f"{top}/artefacts"
-        keys = {"store": store, "out": place.out, "artefacts": artefacts, "k": 4, "seed": 3, "cluster": cluster}
-        keys = {**keys, "checkpoint_seconds": CHECKPOINT_SECONDS, **case.job}
-        (folder / "job.yaml").write_text(yaml.safe_dump(keys))
+        """Make the folder of one case, with its job file and tables."""
+        self._number += 1
+        name = f"{self._number:04d}-{case.name.replace(' ', '-').replace(',', '').replace('=', '-')}"
+        folder = self._folder / name
+        folder.mkdir()
+        top = f"{self._bucket}/{name}-{self._folder.name}" if case.bucket else str(self._disk.folder / name)
+        data = f"{self._bucket}/data.zarr" if case.bucket else str(self._data / f"{case.store}.zarr")
+        place = Place(folder, top, data if case.store else f"{top}/store.zarr")
+        (self._scratch(place)).mkdir(parents=True)
+        if any(command[0] == "ingest" for command in case.commands):
+            write_tables(folder)
+        if case.job:
+            (folder / "job.yaml").write_text(yaml.safe_dump(self._job(case, place)))
         return place
 
-    def _draw(self, case: Case) -> str:
-        names = [
-            name for name in DISTURBANCES
-            if not (case.cold and "scheduler" in name)
-            and not (not case.job and name in ("worker", "scheduler", "hung scheduler"))
-            and not (case.bucket and name in ("full", "hung scheduler"))
-            and not (case.cold and name == "worker")
-        ]  # fmt: skip
-        return self._random.choices(names, [_WEIGHTS[name] for name in names])[0]
+    def _job(self, case: Case, place: Place) -> dict[str, Any]:
+        address = {"path": str(self._cluster.file), "workers": WORKERS, "wait": "10m"}
+        cluster: dict[str, Any] = {"scheduler_file": address}
+        if case.cold:
+            cluster = {"local": {"workers": 1, "memory": "600MB"}}
+        out: Any = {"folder": place.out, "keep": case.keep} if case.keep else place.out
+        keys = {"store": place.data, "out": out, "artefacts": f"{place.top}/artefacts", "k": 4, "seed": 3}
+        return {**keys, "cluster": cluster, "checkpoint_seconds": CHECKPOINT_SECONDS, **case.job}
 
-    def _attempt(self, case: Case, place: Place, disturbance: str | None) -> tuple[int | None, bool]:
-        """Run the command once; return its exit code, and whether it should not be tried again."""
-        if case.job and not case.cold:
+    def _scratch(self, place: Place) -> Path:
+        """Return the folder for temporary files of the commands."""
+        return self._disk.folder / place.folder.name / "tmp"
+
+    def _remove(self, place: Place) -> None:
+        shutil.rmtree(place.folder, ignore_errors=True)
+        shutil.rmtree(self._scratch(place).parent, ignore_errors=True)
+
+    def _keep(self, place: Place) -> None:
+        """Copy what a case wrote to the folder of the lane, which stays."""
+        written = self._scratch(place).parent
+        with suppress(OSError, shutil.Error):
+            shutil.copytree(written, place.folder / "written", symlinks=True)
+        shutil.rmtree(written, ignore_errors=True)
+
+    def _draw(self, case: Case, command: Command) -> str | None:
+        shared = command == RUN and not case.cold
+        names = [
+            name for name in self._kinds
+            if (shared or name not in _OF_CLUSTER)
+            and not (case.bucket and name in ("full", "disk full", "hung scheduler"))
+            and not (name == "disk full" and not self._disk.mounted)
+        ]  # fmt: skip
+        return self._random.choices(names, [_WEIGHTS[name] for name in names])[0] if names else None
+
+    def _attempt(self, case: Case, place: Place, command: Command, disturbance: str | None) -> int | None:
+        """Run the command once; return its exit code, or None if it did not end in time."""
+        if command == RUN and not case.cold:
             self._cluster.heal()
-        limit = self._random.choice([300, 1000, 3000, 10_000, 30_000, 100_000]) if disturbance == "full" else None
+        limit = self._random.choice(_FILE_LIMITS) if disturbance == "full" else None
         start = place.output.stat().st_size if place.output.exists() else 0
-        child = self._start(case, place, limit)
-        hit = False
+        child = self._start(case, place, command, limit)
+        hit = limit is not None
         try:
-            if disturbance is not None:
-                hit = self._disturb(case, place, child, disturbance, start)
-            code = child.wait(_LIMITS[disturbance] if hit and disturbance in _LIMITS else _LONGEST)
+            if disturbance is not None and limit is None:
+                hit = self._disturb(case, place, command, child, disturbance, start)
+            began = time.monotonic()
+            code = self._patience.wait(child, _LIMITS.get(str(disturbance), _LONGEST) if hit else _LONGEST)
             if code is None:
-                if not case.cold:
-                    child.send(signal.SIGUSR2)  # it prints where its threads are
-                    child.wait(1)
-                self.findings.defect("hangs", f"{case.name}, {disturbance}: {_LONGEST} s; see {place.output}")
-                return None, True
-            self._check_end(case, place, child, code, disturbance if hit or limit else None)
+                self._report_hang(case, place, child, command, disturbance)
+                return None
+            if hit and limit is None:
+                self.findings.ended(str(disturbance), time.monotonic() - began)
+            if limit is not None and code != 0:
+                self.findings.kill(case.name, "full", _stage(place, start, command))
+            self._check_end(case, place, child, code, command, disturbance if hit else None)
         finally:
             child.end()
+            self._disk.free()
             if disturbance == "hung scheduler":
                 self._cluster.end()
-        return code, False
+        return code
 
-    def _start(self, case: Case, place: Place, limit: int | None) -> Child:
-        words = ["run", str(place.folder / "job.yaml")]
-        if not case.job:
-            words = ["ingest", str(place.folder / "table.csv"), place.out, "--target", "y", "--memory", "1MiB"]
-        environment = {"TMPDIR": str(place.folder / "tmp"), "DASK_TEMPORARY_DIRECTORY": str(place.folder / "tmp")}
+    def _report_hang(self, case: Case, place: Place, child: Child, command: Command, disturbance: str | None) -> None:
+        if not case.cold:
+            child.send(signal.SIGUSR2)  # it prints where its threads are
+            child.wait(1)
+        self.findings.defect("hangs", f"{case.name}, {command[0]}, {disturbance}: see {place.output}")
+
+    def _start(self, case: Case, place: Place, command: Command, limit: int | None) -> Child:
+        scratch = str(self._scratch(place))
+        environment = {"TMPDIR": scratch, "DASK_TEMPORARY_DIRECTORY": scratch}
+        words = place.words(command)
         target: Callable[[], object] = partial(_execute if case.cold else _command, words)
         return fork(target, place.output, environment, folder=place.folder, most_bytes=limit)
 
-    def _disturb(self, case: Case, place: Place, child: Child, disturbance: str, start: int) -> bool:
+    def _disturb(
+        self, case: Case, place: Place, command: Command, child: Child, disturbance: str, start: int
+    ) -> bool:  # fmt: skip
         """Wait for a moment and disturb the command; return whether it was still there."""
         while not (child.handles(signal.SIGTERM) and child.handles(signal.SIGINT)):
             time.sleep(0.002)
-        trigger = self._random.choice(_TRIGGERS)
-        longest = self._typical[case.name]
-        delay = self._random.uniform(0, longest if not trigger else min(0.3, longest))
-        deadline = time.monotonic() + 2 * longest + 5
-        while trigger and child.poll() is None and time.monotonic() < deadline and trigger not in _new(place, start):
-            time.sleep(0.005)
-        if child.wait(delay) is not None or disturbance == "full":
-            return disturbance == "full"
-        self.findings.kinds[disturbance] += 1
-        self.findings.counts["kills"] += 1
-        searched = _seconds_of_search(place, start) if disturbance == "kill" else 0.0
-        if disturbance in ("kill", "term", "interrupt"):
-            number = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}[disturbance]
-            child.send(number)
+        self._wait_for_moment(place, child, self._typical[(case.name, *command)], start)
+        if child.poll() is not None:
+            return False
+        self.findings.kill(case.name, disturbance, stage := _stage(place, start, command))
+        searched = _seconds_of_search(place, start) if disturbance == "kill" and stage == "search" else 0.0
+        if disturbance in _SIGNALS:
+            child.send(_SIGNALS[disturbance])
+        elif disturbance == "disk full":
+            self._disk.fill(self._random.choice(_DISK_LIMITS))
         elif disturbance == "worker" and self._cluster.workers:
             self._random.choice(self._cluster.workers).send(signal.SIGKILL)
             time.sleep(0.3)
@@ -224,26 +370,35 @@ class Lane:
         self._check_checkpoint(case, place, searched)
         return True
 
+    def _wait_for_moment(self, place: Place, child: Child, longest: float, start: int) -> None:
+        trigger = self._random.choice(_TRIGGERS)
+        delay = self._random.uniform(0, longest if not trigger else min(0.3, longest))
+        deadline = time.monotonic() + 2 * longest + 5
+        while trigger and child.poll() is None and time.monotonic() < deadline and trigger not in _new(place, start):
+            time.sleep(0.005)
+        child.wait(delay)
+
     def _check_checkpoint(self, case: Case, place: Place, searched: float) -> None:
         """A search that ran for longer than the interval must have been saved since."""
-        if searched <= CHECKPOINT_SECONDS + _SLACK or case.bucket:
+        most = self._patience.allowed(CHECKPOINT_SECONDS + _SLACK)
+        if searched <= most or case.bucket or case.keep:
             return
         saved = Path(place.out) / "checkpoint.json"
         age = time.time() - saved.stat().st_mtime if saved.exists() else searched
-        if age > CHECKPOINT_SECONDS + _SLACK:
+        if age > most:
             self.findings.defect("work_lost", f"{case.name}: {age:.1f} s; see {place.output}")
 
-    def _check_end(self, case: Case, place: Place, child: Child, code: int, disturbance: str | None) -> None:
-        """Check the exit code, what was printed, and that no process is left."""
-        if disturbance == "full" and code != 0:
-            self.findings.kinds["full"] += 1
-            self.findings.counts["kills"] += 1
-        if code == 73 and not case.job and "exists already" in _new(place, 0):
+    def _check_end(
+        self, case: Case, place: Place, child: Child, code: int, command: Command, disturbance: str | None
+    ) -> None:  # fmt: skip
+        """Check the exit code, and that no process is left."""
+        if code == 73 and command[0] == "ingest" and "exists already" in _new(place, 0):
             code = 0
         listed = (0, *(() if disturbance is None else DISTURBANCES[disturbance]))
         if code not in listed:
-            self.findings.defect("unlisted_exit_codes", f"{case.name}, {disturbance}: {code}; see {place.output}")
-        deadline = time.monotonic() + 10
+            text = f"{case.name}, {command[0]}, {disturbance}: {code}; see {place.output}"
+            self.findings.defect("unlisted_exit_codes", text)
+        deadline = time.monotonic() + self._patience.allowed(10.0)
         while (left := child.session()) and time.monotonic() < deadline:
             time.sleep(0.1)
         if left:
@@ -254,35 +409,25 @@ class Lane:
             self.findings.defect("orphans", f"{case.name}, {disturbance}: {names}; see {place.output}")
 
     def _digest(self, case: Case, place: Place) -> str:
-        """Return the digest of the result, from another process: this one must have no threads."""
-        file = place.folder / "digest"
-        child = fork(partial(_write_digest, case, place.out, file), place.output, {}, folder=place.folder)
-        child.wait(60)
-        return file.read_text() if file.exists() else "no result"
+        """Return the digest of what a case gives."""
+        if not case.job:
+            work = partial(digest_of_store, place.store)
+        else:
+            work = partial(digest_of_runs if case.keep else digest_of_result, place.out)
+        return str(self._in_child(work, place) or "no result")
 
-    def _left(self, place: Place) -> list[str]:
-        """Return the files that should not be there after the work is done."""
-        found = [str(path) for path in (place.folder / "tmp").glob("dsel-*")]
-        if not place.out.startswith("s3://"):
-            for folder in (Path(place.out), place.folder / "artefacts", place.folder):
-                found += [str(path) for path in folder.glob("*") if _is_left(path)]
-        return found
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where one command works: its folder, its result, and what it prints."""
-
-    folder: Path
-    out: str
-    output: Path
+    def _in_child(self, work: Callable[[], Any], place: Place) -> Any:
+        """Return what a function returns in another process: this one must have no threads."""
+        file = place.folder / "answer.json"
+        file.unlink(missing_ok=True)
+        child = fork(partial(_write, work, file), place.output, {}, folder=place.folder)
+        self._patience.wait(child, _LONGEST)
+        child.end()
+        return json.loads(file.read_text()) if file.exists() else ["the check failed"]
 
 
-def _is_left(path: Path) -> bool:
-    name = path.name
-    if name.startswith(".lock-"):  # the number shows that a run was taken for dead; its file says that it is free
-        return path.read_text() != "free"
-    return name.startswith((".", "cache", "objective-", "checkpoint")) or name.endswith((".ingesting", ".new"))
+def _write(work: Callable[[], Any], file: Path) -> None:
+    file.write_text(json.dumps(work()))
 
 
 def _new(place: Place, start: int) -> str:
@@ -293,15 +438,19 @@ def _new(place: Place, start: int) -> str:
     return ""
 
 
+def _stage(place: Place, start: int, command: Command) -> str:
+    """Return the stage that the current attempt is in: the last one that its log names."""
+    words = [line.rsplit(" ", 1)[-1] for line in _new(place, start).splitlines() if " INFO " in line]
+    found = next((word for word in reversed(words) if word in _STAGES), "start")
+    return found if command == RUN else command[0] if found == "start" else f"{command[0]}: {found}"
+
+
 def _seconds_of_search(place: Place, start: int) -> float:
     """Return for how long the current attempt has searched; 0 if it does not."""
-    lines = _new(place, start).splitlines()
-    stages = [
-        line for line in lines if line.endswith(("INFO statistics", "INFO search", "INFO check", "INFO certificate"))
-    ]
-    if not stages or not stages[-1].endswith("INFO search"):
+    lines = [line for line in _new(place, start).splitlines() if line.endswith("INFO search")]
+    if not lines:
         return 0.0
-    moment = time.mktime(time.strptime(stages[-1][:19], "%Y-%m-%d %H:%M:%S"))
+    moment = time.mktime(time.strptime(lines[-1][:19], "%Y-%m-%d %H:%M:%S"))
     return max(time.time() - moment - 1.0, 0.0)
 
 
@@ -319,20 +468,33 @@ def _execute(words: list[str]) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "dsel", *words])
 
 
-def _write_digest(case: Case, out: str, file: Path) -> None:
-    file.write_text((digest_of_result if case.job else digest_of_store)(out))
-
-
 def run_lane(lane: Lane, kills: int, seconds: float, file: Path) -> None:
-    """Run a lane in a separate process, which writes what it found to a file."""
-    findings = lane.run(kills, seconds)
-    values = {"counts": findings.counts, "kinds": findings.kinds, "lines": findings.lines}
-    file.write_text(json.dumps(values))
+    """Run a lane in a separate process, which writes what it finds to a file."""
+
+    def report(findings: Findings) -> None:
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(vars(findings)))
+        new.replace(file)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    report(lane.findings)
+    try:
+        lane.run(kills, seconds, report)
+    except KeyboardInterrupt:
+        report(lane.findings)
+    except Exception as error:
+        lane.findings.defect("unlisted_exit_codes", f"the campaign itself failed: {error!r}")
+        report(lane.findings)
+        raise
 
 
 def start_s3_server(folder: Path) -> tuple[subprocess.Popen[str], dict[str, str]]:
-    """Start an S3 server that fails now and then; return it, and the variables that lead to it."""
-    process = subprocess.Popen([sys.executable, "-m", "pipelines.chaos.s3_server"], stdout=subprocess.PIPE, text=True)
+    """Start an S3 server that fails now and then; return it, and the variables that lead to it.
+
+    When it is ended, it writes how often it failed to `faults.json` in the folder.
+    """
+    command = [sys.executable, "-m", "pipelines.chaos.s3_server", str(folder / "faults.json")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     port = process.stdout.readline().strip()
     return process, {

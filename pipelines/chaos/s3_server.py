@@ -1,10 +1,17 @@
-"""An S3 server on loopback whose requests fail now and then: `python -m pipelines.chaos.s3_server` prints its port."""
+"""An S3 server on loopback whose requests fail now and then: `python -m pipelines.chaos.s3_server FILE`.
+
+It prints its port. When it is ended, it writes how often requests failed to the file.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import signal
+import sys
+from collections import Counter
+from pathlib import Path
 from urllib.request import Request, urlopen
 
 from pipelines.s3_faults import Kind, drawn
@@ -21,6 +28,7 @@ def main() -> None:
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads
     server.start()
     target = server.get_host_and_port()[1]
     urlopen(Request(f"http://127.0.0.1:{target}/{BUCKET}", method="PUT")).close()
@@ -31,16 +39,22 @@ def main() -> None:
         return rules[0](request)
 
     proxy = FaultProxy(target, rule)
-    proxy.record = _Forgetful()
+    proxy.record = record = _Counts()
     print(proxy.port, flush=True)
-    signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    Path(sys.argv[1]).write_text(json.dumps(record.counts))
 
 
-class _Forgetful(list[tuple[Arrived, str]]):
-    """A record of requests that stays empty: there are too many."""
+class _Counts(list[tuple[Arrived, str]]):
+    """A record of requests that only counts their faults: there are too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counter[str]()
 
     def append(self, value: tuple[Arrived, str]) -> None:
-        """Forget it."""
+        """Count the request."""
+        self.counts[value[1] or "none"] += 1
 
 
 if __name__ == "__main__":

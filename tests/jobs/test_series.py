@@ -25,6 +25,7 @@ from dsel.engine.clusters import connect
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
 from dsel.jobs import runner
+from dsel.jobs.finished import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import resume_job, run_job
 from dsel.jobs.series.folders import RunFolders
@@ -34,8 +35,10 @@ from dsel.selection.changes.runs import read_history, run_names
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
+from dsel.storage.json_files import write_json
 from dsel.storage.latest import latest_name
-from dsel.storage.locks import locked
+from dsel.storage.leftovers import machine
+from dsel.storage.locks import is_free, locked
 from tests.cli_runner import call
 from tests.stores import count_reads, reads_so_far
 
@@ -143,6 +146,21 @@ def test_an_unchanged_store_is_not_read(job: Job) -> None:
     count_reads()
     assert job.run() == expected
     assert not [key for key in reads_so_far() if key.startswith(("X/", "Y/"))]
+
+
+def test_what_a_run_left_that_was_killed_at_its_end_is_removed_when_nothing_is_new(job: Job) -> None:
+    expected = job.run()
+    owner = {"run": "killed", "host": machine(), "pid": 2**22 + 1, "started": 0.0}
+    run = (job.runs / "latest").resolve()
+    for folder in (job.runs, run):
+        write_json(folder / ".lock", owner)
+    (run / "checkpoint.json").touch()
+    assert finished_job(job.file(), Reporter()) is None  # the lock of the runs must be freed
+    assert job.run() == expected
+    assert not list(job.runs.rglob("checkpoint.json"))
+    assert is_free(job.runs)
+    assert is_free(run)
+    assert finished_job(job.file(), Reporter()) == expected
 
 
 def test_names_are_in_the_order_of_time_even_if_the_clock_goes_back(tmp_path: Path) -> None:
