@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
 MailProg=/bin/true
 KillWait={grace}
+MessageTimeout=90
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -94,7 +96,8 @@ def _daemon(command: list[str], log: Path, environment: dict[str, str]) -> Itera
 
 def _until_idle(folder: Path, environment: dict[str, str]) -> None:
     command = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
-    for _ in range(100):
+    deadline = time.monotonic() + 200.0
+    while time.monotonic() < deadline:
         found = subprocess.run(command, capture_output=True, text=True, env=environment)
         if found.stdout.strip() == str(len(NODES)):
             return
@@ -104,11 +107,10 @@ def _until_idle(folder: Path, environment: dict[str, str]) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    """Ports below those that the system gives to processes that ask for any: nobody takes them before the daemons."""
+    free: set[int] = set()
+    while len(free) < count:
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
+            free.add(tried.getsockname()[1])
+    return list(free)

@@ -23,7 +23,7 @@ from dsel.config.cluster import KubernetesSection
 from dsel.engine.clusters.kubernetes import cluster_manifest
 from dsel.engine.metrics import _GAUGES
 from dsel.errors import ClusterError, DataError, DselError, Interrupted, OptionError, StorageError
-from tests.deploy.programs import ROOT, commands, slow_reads
+from tests.deploy.programs import HELD_READS, ROOT, at_start, commands
 from tests.stores import make_store, regression
 
 validator = pytest.importorskip("kubernetes_validate")
@@ -63,7 +63,7 @@ def rendered(folder: Path) -> list[Any]:
     """The resources that `kubectl apply -k` would send."""
     if KUBECTL is None:
         pytest.skip("no kubectl here")
-    found = subprocess.run([KUBECTL, "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
+    found = subprocess.run([KUBECTL, "kustomize", str(folder)], capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
     return list(yaml.safe_load_all(found.stdout))
 
@@ -243,7 +243,7 @@ def test_retention_removes_old_results_alone(tmp_path: Path) -> None:
         os.utime(path, (0, 0))
     script = [word.replace("/results", str(tmp_path)) for word in container["args"]]
     environment = {**os.environ, "KEEP_RESULTS_DAYS": "90"}
-    found = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=20)
+    found = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"new", "artefacts"}
 
@@ -267,7 +267,7 @@ class StandInCluster:
 
     def kubectl(self, *words: str, text: str | None = None) -> str:
         command = [str(KUBECTL), f"--kubeconfig={self.folder / 'kubeconfig'}", *words]
-        found = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+        found = subprocess.run(command, input=text, capture_output=True, text=True, timeout=300)
         assert found.returncode == 0, found.stderr
         return found.stdout
 
@@ -287,8 +287,8 @@ class StandInCluster:
     def logs(self) -> str:
         return "\n".join(f"--- {p.name}\n{p.read_text()[-3000:]}" for p in sorted(self.folder.glob("*.log")))
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
-        deadline = time.monotonic() + seconds
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + 400.0
         while not (found := condition()):
             assert time.monotonic() < deadline, f"it did not happen\n{self.logs()}"
             time.sleep(0.2)
@@ -302,9 +302,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInCluster
     folder = tmp_path_factory.mktemp("kubernetes")
     (folder / "claims" / "dsel-data").mkdir(parents=True)
     make_store(folder / "claims" / "dsel-data" / "data.zarr", X, Y, chunks=(200, 24))
-    slow = slow_reads(folder / "slow", NAMES)
+    held = at_start(folder / "held", HELD_READS.format(gate=str(folder / "may-read")) + NAMES)
     environment = {
-        **os.environ, "PYTHONPATH": f"{slow}:{ROOT}", "KUBECONFIG": str(folder / "kubeconfig.driver"),
+        **os.environ, "PYTHONPATH": f"{held}:{ROOT}", "KUBECONFIG": str(folder / "kubeconfig.driver"),
         "PATH": f"{commands(folder / 'bin')}:{os.environ['PATH']}",
     }  # fmt: skip
     server = [sys.executable, "-m", "tests.deploy.kubernetes_stand_in", str(folder)]
@@ -318,7 +318,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInCluster
                 environment = {**environment, "KUBECONFIG": str(folder / "kubeconfig.operator")}
             with (folder / f"{name}.log").open("w") as log:
                 started.append(subprocess.Popen(command, env=environment, cwd=ROOT, stdout=log, stderr=log))
-            cluster.wait_for((folder / "kubeconfig").exists, 60)
+            cluster.wait_for((folder / "kubeconfig").exists)
         yield cluster
     finally:
         for process in reversed(started):
@@ -351,10 +351,10 @@ def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_ki
     cluster.wait_for(lambda: "2 of 2 workers are ready" in driver_log())
     victim = cluster.pods("worker")[0]["status"]["pid"]
     os.killpg(victim, signal.SIGKILL)
+    cluster.wait_for(lambda: victim not in {pod["status"]["pid"] for pod in cluster.pods("worker")})
     assert '"stage": "search"' not in driver_log()
+    (cluster.folder / "may-read").touch()
     cluster.wait_for(lambda: cluster.get("daskjob", "dsel").get("status", {}).get("jobStatus") == "Successful")
-    again = {pod["status"]["pid"] for pod in cluster.pods("worker")}
-    assert victim not in again
     found = dsel.open_selection(cluster.folder / "claims" / "dsel-results" / "dsel")
     assert found.indices == expected.indices
     assert found.error == pytest.approx(expected.error, rel=1e-12)
@@ -367,6 +367,7 @@ def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_ki
 def test_on_a_stand_in_a_driver_makes_its_own_cluster_within_its_role(
     cluster: StandInCluster, tmp_path: Path, expected: Any
 ) -> None:
+    (cluster.folder / "may-read").touch()
     manifests = rendered(installation(tmp_path / "k", "job", job_file(cluster)))
     by_kind = {m["kind"]: m for m in manifests}
     pod = by_kind["Job"]["spec"]["template"]  # the stand-in runs pods; the controller of Jobs is not in it
