@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dsel.search.registry import methods_with
+
 ROWS, COLUMNS = 3000, 24
 #: How often searches are saved.
 CHECKPOINT_SECONDS = 0.2
@@ -70,12 +72,10 @@ _CRITERION = {"criterion": "pipelines.chaos.cases:slow_closeness"}
 _PROOF = {"certify": {"time": "10m", "sizes": "all"}}
 _GROUPS = {"groups": [[0, 1, 2], [3, 4], [5, 6, 7, 8]], "k": 3}
 _CERTIFY: Command = ("certify", "{out}", "--time", "10m")
-#: Methods without options that the campaign must set.
-_PLAIN = (
-    "forward", "omp", "foba", "backward", "rfe", "exchange", "greedy-rls", "kfold", "astar", "branch-and-bound",
-    "exhaustive", "lasso", "mcp", "scad", "random", "portfolio",
-)  # fmt: skip
 _UNSUPERVISED = ("two-stage", "approx-svd", "leverage", "pivoted-qr")
+_OPTIONS_BELOW = ("poss", "pposs", "pposs-asy")
+#: All other methods run with their defaults.
+_PLAIN = tuple(name for name in methods_with("name") if name not in (*_UNSUPERVISED, *_OPTIONS_BELOW))
 
 CASES = (
     Case("poss", {"method": "poss", "options": _POSS}),
