@@ -22,7 +22,7 @@ from dsel.search.pareto.options import EXCHANGE_EVERY
 from dsel.search.pareto.search import paper_iterations
 from dsel.search.slices.runner import RunSnapshotSlices, SliceResult, SliceRules, run_slice
 from dsel.search.slices.search import SlicedSearch
-from dsel.search.slices.size import GENERATIONS, MOST_SLICES, SliceSize, iteration_seconds, slice_iterations
+from dsel.search.slices.size import MOST_SLICES, SliceSize, iteration_seconds, least_generations, slice_iterations
 from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.datasets import load
 from pipelines.papers.preprocess import regression, standardized
@@ -66,7 +66,7 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     objective = regression(X, y)
     stored, rules = save_objective(objective, folder), SliceRules(k, 1, exchange_every=EXCHANGE_EVERY)
     each = iteration_seconds(n, k, 1, EXCHANGE_EVERY)
-    size = SliceSize(8, slice_iterations(int(seconds / each), each))
+    size = SliceSize(8, slice_iterations(paper_iterations(k, n), each, least_generations(EXCHANGE_EVERY)))
     subsets = _warm(objective, k)
     iterations = int(seconds / each)
     taken = {0: _alone(objective, rules, subsets, iterations)}
@@ -139,7 +139,7 @@ def _end(
     """Return the least f of a search with some slices at a time; 1: sequential POSS."""
     iterations = paper_iterations(k, objective.n)
     rules, stop = SliceRules(k, seed, exchange_every=every), Stop(iterations=iterations)
-    length = iterations if slices == 1 else max(1, iterations // (slices * GENERATIONS))
+    length = iterations if slices == 1 else max(1, iterations // (slices * least_generations(every)))
     search = SlicedSearch(objective, rules, SliceSize(slices, length), stop)
     for members in subsets:
         search.offer(members)

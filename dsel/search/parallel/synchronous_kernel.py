@@ -26,7 +26,7 @@ from dsel.search.pareto.kernel import (
 )
 
 
-@compiled("i8(i8[::1], i8, i8, i8[:, ::1])")
+@compiled("i8(i8[::1], i8, i8, i8[:, ::1])", nogil=True)
 def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -> int:
     """Continue to round `until`, until the target is reached, the archive is full or inputs are missing.
 

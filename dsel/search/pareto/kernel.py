@@ -377,7 +377,7 @@ def exchange_search(P: ArchiveTables, iteration: Int, slot: Int) -> None:
         try_insert(P, parent, n_flips)
 
 
-@compiled("i8(i8[::1], i8, i8[::1])")
+@compiled("i8(i8[::1], i8, i8[::1])", nogil=True)
 def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     """Continue to iteration `until`, until the target is reached, the archive is full or inputs are missing.
 

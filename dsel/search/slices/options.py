@@ -20,6 +20,7 @@ from dsel.search.slices.size import (
     automatic_size,
     evaluations_at_a_time,
     iteration_seconds,
+    least_generations,
     least_size,
     slice_iterations,
 )
@@ -79,7 +80,7 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
     every = options.exchange_every if options.exchange_every is not None else EXCHANGE_EVERY if site.has_gram else 0
     each = iteration_seconds(n, k, few, every)
-    size = _division(options, iterations, each)
+    size = _division(options, iterations, each, least_generations(every))
     seconds = iterations * each if options.seconds is None else min(iterations * each, options.seconds)
     shared: dict[str, Any] = {
         "options": {"slices": size.slices, "slice_iterations": size.iterations}, "tasks": size.slices,
@@ -98,15 +99,15 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     return Placement("workers", division, **shared)
 
 
-def _division(options: SliceOptions, iterations: int, each: float) -> SliceSize:
+def _division(options: SliceOptions, iterations: int, each: float, generations: int) -> SliceSize:
     """Return the division into slices: what is asked, else by the formula."""
-    size = automatic_size(iterations, each, options.seconds)
+    size = automatic_size(iterations, each, generations, options.seconds)
     if options.slices is not None:
-        size = least_size(iterations, each, options.slices)
+        size = least_size(iterations, each, generations, options.slices)
         if options.slices == 1:
-            size = SliceSize(1, slice_iterations(iterations, each))
+            size = SliceSize(1, slice_iterations(iterations, each, generations))
     elif options.search_on == "workers" and size.slices == 1:
-        size = least_size(iterations, each, _FEW_SLICES)
+        size = least_size(iterations, each, generations, _FEW_SLICES)
     return size if options.slice_iterations is None else SliceSize(size.slices, options.slice_iterations)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Seconds of a slice on the reference core. A task takes about 5 ms to send and merge.
-SLICE_SECONDS = 0.2
+#: Seconds of a slice on the reference core. A task takes about 5 ms to send and merge, and up to a tenth of a second
+#: to start from its snapshot. So long searches have longer slices.
+SLICE_SECONDS, LONGEST_SECONDS = 0.2, 1.0
 #: A search that takes less on the reference core is not divided.
 LEAST_SECONDS = 5.0
 #: A search has at least this many generations: slices that follow each other because each needs the one before.
-GENERATIONS = 32
+#: Without exchange searches, fewer generations found worse subsets in as many iterations.
+GENERATIONS, WITH_EXCHANGE = 128, 32
 #: Slices that may be out at the same time, at most: enough for 32 workers with two tasks each.
 MOST_SLICES = 64
 #: The same for single iterations that evaluate a custom criterion, and iterations of the search for each of them.
@@ -34,6 +36,11 @@ class SliceSize:
 
     slices: int
     iterations: int
+
+
+def least_generations(exchange_every: int) -> int:
+    """Return how many generations of slices a search has at least."""
+    return WITH_EXCHANGE if exchange_every else GENERATIONS
 
 
 def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> float:
@@ -64,7 +71,7 @@ def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> 
     return single + (exchange / exchange_every if exchange_every else 0.0)
 
 
-def automatic_size(iterations: int, each: float, seconds: float | None = None) -> SliceSize:
+def automatic_size(iterations: int, each: float, generations: int, seconds: float | None = None) -> SliceSize:
     """Return the division of a search of this number of iterations.
 
     Parameters
@@ -73,35 +80,42 @@ def automatic_size(iterations: int, each: float, seconds: float | None = None) -
         The iterations of the search.
     each : float
         The seconds of an iteration on the reference core.
+    generations : int
+        The least number of generations.
     seconds : float, optional
         The time limit of the search.
 
     Returns
     -------
     SliceSize
-        One slice at a time where the search takes less than `LEAST_SECONDS` or cannot have `GENERATIONS` of slices.
+        One slice at a time where the search takes less than `LEAST_SECONDS` or cannot have so many generations.
     """
     total = iterations * each if seconds is None else min(iterations * each, seconds)
-    length = slice_iterations(iterations, each)
+    length = slice_iterations(iterations, each, generations, seconds)
     if total < LEAST_SECONDS:
         return SliceSize(1, length)
     slices = 1
-    while 2 * slices <= MOST_SLICES and 2 * slices * GENERATIONS * SLICE_SECONDS <= total:
+    while 2 * slices <= MOST_SLICES and 2 * slices * generations * SLICE_SECONDS <= total:
         slices *= 2
     return SliceSize(slices, length)
 
 
-def slice_iterations(iterations: int, each: float) -> int:
-    """Return the iterations of a slice, of two significant digits so that it is easy to read."""
-    length = max(1.0, min(SLICE_SECONDS / each, float(iterations)))
+def slice_iterations(iterations: int, each: float, generations: int, seconds: float | None = None) -> int:
+    """Return the iterations of a slice, of two significant digits so that it is easy to read.
+
+    A search that is long enough for twice as many generations of the most slices has longer ones.
+    """
+    total = iterations * each if seconds is None else min(iterations * each, seconds)
+    slice_seconds = min(max(SLICE_SECONDS, total / (2 * generations * MOST_SLICES)), LONGEST_SECONDS)
+    length = max(1.0, min(slice_seconds / each, float(iterations)))
     unit = int(10 ** max(len(str(int(length))) - 2, 0))
     return int(length) // unit * unit
 
 
-def least_size(iterations: int, each: float, slices: int) -> SliceSize:
+def least_size(iterations: int, each: float, generations: int, slices: int) -> SliceSize:
     """Return a division into at least this many slices at a time, which are shorter where the search is short."""
-    length = min(slice_iterations(iterations, each), max(1, iterations // (slices * GENERATIONS)))
-    return SliceSize(slices, length)
+    whole = slice_iterations(iterations, each, generations)
+    return SliceSize(slices, min(whole, max(1, iterations // (slices * generations))))
 
 
 def evaluations_at_a_time(iterations: int) -> int:

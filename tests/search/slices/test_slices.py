@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -19,11 +21,13 @@ from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
 from dsel.search.slices.search import SlicedSearch
 from dsel.search.slices.size import (
     LEAST_SECONDS,
+    LONGEST_SECONDS,
     MOST_SLICES,
     SliceSize,
     automatic_size,
     evaluations_at_a_time,
     iteration_seconds,
+    least_generations,
 )
 from tests.search.cases import random_data, regression, self_expression
 from tests.search.parallel.test_dispatcher import Unreliable
@@ -151,18 +155,45 @@ def test_the_method_runs_slices_where_they_are_asked_for(name) -> None:
     assert plain.front == sequential.front()
 
 
+@pytest.mark.parametrize("processors", [0, 32])
+def test_several_threads_of_a_worker_run_slices_at_the_same_time(processors: int) -> None:
+    """Compiled iterations let other threads of Python run: another slice, or the worker's messages."""
+    search = SliceRules(K, SEED, processors=processors).search(OBJECTIVES["Y = X"], 8 << 30)
+    search.warm_up()
+    slice_of_it = threading.Thread(target=search.advance, args=(1_000_000,))
+    slice_of_it.start()
+    turns = 0
+    while slice_of_it.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10  # a thread that held the lock of Python would leave one or two turns
+
+
 class TestTheDivision:
     def test_a_short_search_is_sequential(self) -> None:
         each = iteration_seconds(60, 8, 1, 1000)
-        assert automatic_size(20_000, each).slices == 1
-        assert automatic_size(10**12, each, seconds=LEAST_SECONDS / 2).slices == 1
+        assert automatic_size(20_000, each, 32).slices == 1
+        assert automatic_size(10**12, each, 32, seconds=LEAST_SECONDS / 2).slices == 1
 
     def test_the_longer_the_search_the_more_slices_at_a_time(self) -> None:
         each = iteration_seconds(2500, 50, 1, 1000)
-        sizes = [automatic_size(10**power, each).slices for power in range(5, 11)]
+        sizes = [automatic_size(10**power, each, 32).slices for power in range(5, 11)]
         assert sizes == sorted(sizes)
         assert sizes[0] == 1
         assert sizes[-1] == MOST_SLICES
+
+    def test_the_longest_searches_have_longer_slices(self) -> None:
+        each = iteration_seconds(2500, 50, 1, 1000)
+        lengths = [automatic_size(10**power, each, 32).iterations for power in range(6, 12)]
+        assert lengths == sorted(lengths)
+        assert lengths[-1] * each == pytest.approx(LONGEST_SECONDS, rel=0.1)
+
+    def test_searches_without_exchange_have_more_generations(self) -> None:
+        each, T = iteration_seconds(2500, 50, 1, 0), 10**9
+        assert (
+            automatic_size(T, each, least_generations(0)).slices
+            < automatic_size(T, each, least_generations(1000)).slices
+        )
 
     def test_the_cost_model_is_within_a_factor_of_two_of_what_was_measured(self) -> None:
         """Microseconds on one core, with and without an exchange search every 1000 iterations."""
