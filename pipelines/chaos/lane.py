@@ -180,6 +180,7 @@ class Lane:
         self._cluster, self._disk = Cluster(folder), Disk(folder / "disk")
         self._expected: dict[str, str] = {}
         self._typical: dict[Command, float] = {}
+        self._triggers: dict[Command, list[str]] = {}
         self._number = 0
         self.findings = Findings()
 
@@ -214,7 +215,7 @@ class Lane:
 
     def _undisturbed(self, case: Case, place: Place) -> bool:
         for command in case.commands:
-            began = time.monotonic()
+            began, start = time.monotonic(), _size(place.output)
             code = self._attempt(case, place, command, None)
             if code != 0:
                 if code is not None:
@@ -223,6 +224,7 @@ class Lane:
                 self._keep(place)
                 return False
             self._typical[(case.name, *command)] = time.monotonic() - began
+            self._triggers[(case.name, *command)] = [line for line in _TRIGGERS if line in _new(place, start)]
         return True
 
     def _until_done(self, case: Case, place: Place, command: Command, most: int) -> bool:
@@ -308,7 +310,7 @@ class Lane:
         if command == RUN and not case.cold:
             self._cluster.heal()
         limit = self._random.choice(_FILE_LIMITS) if disturbance == "full" else None
-        start = place.output.stat().st_size if place.output.exists() else 0
+        start = _size(place.output)
         child = self._start(case, place, command, limit)
         hit = limit is not None
         try:
@@ -350,7 +352,7 @@ class Lane:
         """Wait for a moment and disturb the command; return whether it was still there."""
         while not (child.handles(signal.SIGTERM) and child.handles(signal.SIGINT)):
             time.sleep(0.002)
-        self._wait_for_moment(place, child, self._typical[(case.name, *command)], start)
+        self._wait_for_moment(place, child, (case.name, *command), start)
         if child.poll() is not None:
             return False
         self.findings.kill(case.name, disturbance, stage := _stage(place, start, command))
@@ -370,9 +372,9 @@ class Lane:
         self._check_checkpoint(case, place, searched)
         return True
 
-    def _wait_for_moment(self, place: Place, child: Child, longest: float, start: int) -> None:
-        trigger = self._random.choice(_TRIGGERS)
-        delay = self._random.uniform(0, longest if not trigger else min(0.3, longest))
+    def _wait_for_moment(self, place: Place, child: Child, command: Command, start: int) -> None:
+        trigger, longest = self._random.choice(self._triggers[command]), self._typical[command]
+        delay = self._random.uniform(0, 0.8 * longest if not trigger else min(0.2, longest / 4))
         deadline = time.monotonic() + 2 * longest + 5
         while trigger and child.poll() is None and time.monotonic() < deadline and trigger not in _new(place, start):
             time.sleep(0.005)
@@ -436,6 +438,10 @@ def _new(place: Place, start: int) -> str:
         file.seek(start)
         return file.read()
     return ""
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
 def _stage(place: Place, start: int, command: Command) -> str:
