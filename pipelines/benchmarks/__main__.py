@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from pipelines.benchmarks import certificate, greedy_rls, growing, methods, out_of_core, pareto, scaling
+from pipelines.benchmarks.proofs import run as proofs
+from pipelines.benchmarks.proofs.solving import SOLVERS
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
@@ -84,6 +86,24 @@ def methods_command(
         if name not in methods.names():
             raise typer.BadParameter(f"{name} is not one of {', '.join(methods.names())}.")
     methods.run(quick, only or (), seconds, processes)
+
+
+@app.command("proofs")
+def proofs_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use few problems and ten seconds for each solve.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Processor seconds of a solve; 60 by default.", min=1.0)] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Run only this data set, such as sonar or n=1000, or group. Repeatable.")
+    ] = None,
+    solver: Annotated[list[str] | None, typer.Option(help="Run only dsel and this solver. Repeatable.")] = None,
+) -> None:
+    """Compare proofs of the best subset with those of other exact solvers, installed in separate environments."""
+    for name in solver or ():
+        if name not in SOLVERS:
+            raise typer.BadParameter(f"{name} is not one of {', '.join(SOLVERS)}.")
+    if not proofs.chosen(quick, only or ()):
+        raise typer.BadParameter("No problem has this name.")
+    proofs.run(quick, seconds, only or (), solver or SOLVERS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,179 @@
+"""Solve problems with one solver, and write what it proves as JSON.
+
+This file runs in the environment of the solver, so that it imports NumPy and the solver only:
+
+    python adapters.py SOLVER PROBLEM.json ...
+
+A problem is: minimize f(S) = min |y - X_S b|^2 + lam |b|^2 over the sets S of k columns. PROBLEM.json holds `X` and `y`
+(paths of .npy files), `k`, `lam`, `seconds` and `memory` (limits of the solve), `penalty` (the price of a column, for
+solvers without a limit of columns), and `largest` (a bound on the coefficients, for the solvers named "+M").
+PROBLEM.SOLVER.json gets `indices`, `bound` (on f of all sets of at most k columns), `proved`, `seconds` and
+`preparation`: the processor seconds of the solve, and those of tiny problems before it, which compile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: The relative gap at which the other solvers end.
+GAP = 1e-4
+#: Bytes that OKRidge may use for its nodes and caches, in GB.
+_OKRIDGE_MEMORY = 4
+
+Found = dict[str, Any]
+
+
+def cpu() -> float:
+    """Return the processor seconds of this process, and of the processes that it waited for."""
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def count_processor_time() -> None:
+    """Have the solvers' limits of time count processor time, so that other load on the machine does not matter."""
+    time.time = time.monotonic = time.perf_counter = time.process_time
+
+
+def by_dsel(X: Any, y: Any, options: Found) -> Found:
+    """Solve by dsel's branch and bound."""
+    import dsel
+
+    k, lam = options["k"], options["lam"]
+    selection = dsel.select(
+        X, y, k=k, lam=lam, preprocess="none", method="branch-and-bound", seconds=options["seconds"], progress=False
+    )
+    counts = selection.counts
+    found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
+    return {**found, "nodes": selection.iterations, "ended": selection.ended}
+
+
+def by_el0ps(X: Any, y: Any, options: Found) -> Found:
+    """Solve |y - X b|^2 / 2 + penalty |b|_0 / 2 + lam |b|^2 / 2 by El0ps."""
+    from el0ps.datafit import Leastsquares
+    from el0ps.penalty import Bigm, BigmL2norm, L2norm
+    from el0ps.solver import BnbSolver
+
+    class Solver(BnbSolver):  # type: ignore[misc]
+        bound = -np.inf
+
+        def package_results(self, problem: Any, results: Any) -> Any:
+            self.bound = results.bound
+            return super().package_results(problem, results)
+
+    lam, largest, price = options["lam"], options["largest"], options["penalty"] / 2.0
+    kind = L2norm if largest is None else BigmL2norm if lam else Bigm
+    penalty = kind(*([] if largest is None else [largest]), *([lam / 2.0] if lam else []))
+    solver = Solver(relative_gap=GAP, time_limit=options["seconds"])
+    result = solver.solve(Leastsquares(y), penalty, np.asfortranarray(X), price)
+    return penalised(result.x, solver.bound, str(result.status) == "optimal", options)
+
+
+def by_l0bnb(X: Any, y: Any, options: Found) -> Found:
+    """Solve the same by L0BnB."""
+    from l0bnb import BNBTree
+
+    largest = 1e20 if options["largest"] is None else options["largest"]
+    tree = BNBTree(X, y)
+    found = tree.solve(
+        options["penalty"] / 2.0, options["lam"] / 2.0, largest, gap_tol=GAP, time_limit=options["seconds"]
+    )
+    ended = tree.bfs_queue.qsize() + tree.dfs_queue.qsize() == 0
+    bound = found.cost * (1.0 - max(found.gap, 0.0)) if found.gap < 1e3 else 0.0
+    return penalised(found.beta, found.cost if ended else bound, ended or found.gap <= GAP, options)
+
+
+def penalised(b: Any, bound: float, optimal: bool, options: Found) -> Found:
+    """Return what a bound on the penalised problem says about k columns."""
+    S = np.flatnonzero(b)
+    bound = 2.0 * bound - options["penalty"] * options["k"]
+    return {"indices": S.tolist(), "bound": bound, "proved": optimal and S.size == options["k"], "optimal": optimal}
+
+
+def by_okridge(X: Any, y: Any, options: Found) -> Found:
+    """Solve by OKRidge, which has a limit of columns."""
+    from okridge.tree import BNBTree
+
+    tree = BNBTree(X, y, lambda2=options["lam"], max_memory_GB=_OKRIDGE_MEMORY)
+    upper, b, gap, lower, _ = tree.solve(k=options["k"], gap_tol=GAP, time_limit=options["seconds"])
+    bound = float(y @ y) + (upper if gap <= 0.0 else lower)
+    return {"indices": np.flatnonzero(b).tolist(), "bound": bound, "proved": bool(gap <= GAP)}
+
+
+def front(X: Any, y: Any, options: Found) -> Found:
+    """Return good subsets of each size up to a few more than k, for the choice of the penalty."""
+    import dsel
+
+    method = "poss" if X.shape[1] <= 1000 else "splicing"
+    k = min(options["k"] + 3, X.shape[1])
+    found = dsel.select(X, y, k=k, lam=options["lam"], preprocess="none", method=method, progress=False)
+    return {"front": [list(row.indices) for row in found.front]}
+
+
+SOLVERS: dict[str, Callable[[Any, Any, Found], Found]] = {
+    "dsel": by_dsel, "el0ps": by_el0ps, "l0bnb": by_l0bnb, "okridge": by_okridge, "front": front,
+}  # fmt: skip
+
+
+def tiny(options: Found) -> tuple[Any, Any, Found]:
+    """Return a problem that takes no time and compiles what a real one needs."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 160))
+    y = X[:, :3] @ np.ones(3) + 0.5 * rng.standard_normal(200)
+    largest = options["largest"] and 2.0
+    return X, y, {**options, "k": 3, "penalty": 50.0, "largest": largest, "lam": options["lam"] and 1.0, "seconds": 5.0}
+
+
+def set_limits(options: Found) -> None:
+    """Limit the processor time and the memory of this process from now on."""
+    end = int(cpu() + 1.2 * options["seconds"]) + 5
+    resource.setrlimit(resource.RLIMIT_CPU, (end, end))
+    resource.setrlimit(resource.RLIMIT_DATA, (options["memory"], options["memory"]))
+
+
+def solve_here(name: str, problem: Path, options: Found, preparation: float) -> None:
+    """Solve one problem and write the answer."""
+    solve = SOLVERS[name.removesuffix("+M")]
+    set_limits(options)
+    try:
+        X, y = np.load(options["X"]), np.load(options["y"])
+        start = cpu()
+        found = solve(X, y, options)
+        answer = {**found, "seconds": cpu() - start}
+    except MemoryError:
+        answer = {"failed": f"more than {options['memory'] / 2**30:.0f} GiB"}
+    except Exception as error:
+        answer = {"failed": f"{type(error).__name__}: {error}"[:200]}
+    Path(f"{problem}.{name}.json").write_text(json.dumps({**answer, "preparation": preparation}, default=float))
+
+
+def main(name: str, problems: list[Path]) -> None:
+    """Solve the tiny problems, and each given one in a process of its own."""
+    count_processor_time()
+    listed = [json.loads(problem.read_text()) for problem in problems]
+    for options in listed:
+        options["largest"] = options["largest"] if name.endswith("+M") else None
+    start = cpu()
+    for kind in {(options["largest"] is None, options["lam"] == 0.0): options for options in listed}.values():
+        SOLVERS[name.removesuffix("+M")](*tiny(kind))
+    preparation = cpu() - start
+    for problem, options in zip(problems, listed, strict=True):
+        if len(problems) == 1:
+            solve_here(name, problem, options, preparation)
+        elif (child := os.fork()) == 0:
+            solve_here(name, problem, options, preparation)
+            os._exit(0)
+        else:
+            os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], [Path(problem) for problem in sys.argv[2:]])

@@ -1,0 +1,128 @@
+"""Run the comparison: python -m pipelines.benchmarks proofs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats
+from pipelines.benchmarks.proofs.problems import Data, Problem, everything, quick
+from pipelines.benchmarks.proofs.report import Cell, remarks, summary, table
+from pipelines.benchmarks.proofs.solving import SOLVERS, Answer, answer_of, call, obstacle, penalty_for, squared_error
+from pipelines.papers.datasets import missing
+from pipelines.table import json_line
+
+#: Processor seconds of a solve, and those of dsel for the bound on clean1.
+SECONDS, QUICK_SECONDS, CLEAN1_SECONDS = 60.0, 10.0, 600.0
+#: Bytes that a solve may allocate.
+MEMORY = 12 << 30
+#: The given bound on the coefficients is the largest one of the best known columns, times this.
+_LARGEST = 1.2
+
+_EXPLANATION = """
+Processor seconds of one thread until the best k columns are proved, or the gap that is left (and the seconds).
+Compilation is not counted. f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relative gap of
+1e-4. El0ps and L0BnB have a price of a column in place of k; it is chosen so that k columns are best. "+M": they are
+given that no coefficient exceeds 1.2 times the largest one of the best columns, so that they prove less. The last
+column compares dsel with the fastest solver that proved the problem without that.
+"""
+
+
+def chosen(quickly: bool, only: Sequence[str]) -> list[Problem]:
+    """Return the problems whose group, data or name is asked for."""
+    found = quick() if quickly else everything()
+    return [p for p in found if not only or any(p.name.startswith(o) or o in (p.group, p.data.name) for o in only)]
+
+
+def run(
+    quickly: bool, seconds: float | None = None, only: Sequence[str] = (), solvers: Sequence[str] = SOLVERS
+) -> list[Cell]:
+    """Print the tables and, as the last line, the figures as JSON; return the cells."""
+    limit = seconds or (QUICK_SECONDS if quickly else SECONDS)
+    clean1 = CLEAN1_SECONDS if seconds is None and not quickly else limit
+    by_data: dict[Data, list[Problem]] = {}
+    for problem in chosen(quickly, only):
+        by_data.setdefault(problem.data, []).append(problem)
+    cells: list[Cell] = []
+    for data, problems in by_data.items():
+        X = data.columns()
+        if X is None:
+            print(missing(data.name))
+            continue
+        with TemporaryDirectory() as folder:
+            found = list(_cells(Path(folder), X, [p for p in problems if p.k < X.shape[1]], limit, clean1, solvers))
+        print(table(found, solvers), "\n", flush=True)
+        cells += found
+    names = ["dsel", *(s for s in solvers if s != "dsel")]
+    print(_EXPLANATION)
+    print(table(cells, names), "\n")
+    prepared = {s: max((c.answers[s].preparation for c in cells if s in c.answers), default=0.0) for s in names}
+    print("Compilation and loading, at most:", ", ".join(f"{s} {value:.1f} s" for s, value in prepared.items()))
+    print("\n".join(remarks(cells)))
+    print(json_line({"benchmark": "proofs", "seconds": limit, **summary(cells), "preparation": prepared}))
+    return cells
+
+
+def _cells(
+    folder: Path, X: Floats, problems: Sequence[Problem], seconds: float, clean1: float, solvers: Sequence[str]
+) -> Iterator[Cell]:
+    np.save(folder / "X.npy", X)
+    files: dict[Problem, Path] = {}
+    targets: dict[Problem, Floats] = {}
+    options: dict[Problem, dict[str, Any]] = {}
+    for i, problem in enumerate(problems):
+        y = problem.data.target(X, problem.k, problem.ratio)
+        np.save(folder / f"y{i}.npy", y)
+        limit = clean1 if problem.data.name == "clean1" and not problem.lam else seconds
+        options[problem] = {
+            "X": str(folder / "X.npy"), "y": str(folder / f"y{i}.npy"), "k": problem.k, "lam": problem.lam,
+            "seconds": limit, "memory": MEMORY, "penalty": None, "largest": None,
+        }  # fmt: skip
+        files[problem], targets[problem] = folder / f"{i}.json", y
+        files[problem].write_text(json.dumps(options[problem]))
+    answers: dict[Problem, dict[str, Answer]] = {problem: {} for problem in problems}
+    known: dict[Problem, list[list[int]]] = {problem: [] for problem in problems}
+    for solver in ("dsel", *(s for s in solvers if s != "dsel")):
+        if solver != "dsel" and not any("penalty known" in option for option in options.values()):
+            _choose_penalties(X, targets, options, files, known, seconds)
+        able = []
+        for problem in problems:
+            if why := obstacle(solver, options[problem], X.shape[1]):
+                answers[problem][solver] = Answer("skipped", note=why)
+            else:
+                able.append(problem)
+        longest = max((options[p]["seconds"] for p in able), default=seconds)
+        found = call(solver, [files[p] for p in able], longest) if able else {}
+        for problem in able:
+            raw = found[files[problem]]
+            known[problem] += [raw["indices"]] if "indices" in raw else []
+            answers[problem][solver] = answer_of(raw, X, targets[problem], options[problem])
+    for problem in problems:
+        yield Cell(problem, answers[problem], float(targets[problem] @ targets[problem]))
+
+
+def _choose_penalties(
+    X: Floats, targets: dict[Problem, Floats], options: dict[Problem, dict[str, Any]], files: dict[Problem, Path],
+    known: dict[Problem, list[list[int]]], seconds: float,
+) -> None:  # fmt: skip
+    """Write the price of a column and the largest coefficient to each problem, from good subsets of each size."""
+    found = call("front", list(files.values()), seconds)
+    for problem, option in options.items():
+        values: dict[int, float] = {}
+        largest = 0.0
+        for S in [*known[problem], *found[files[problem]].get("front", [])]:
+            f, b = squared_error(X, targets[problem], problem.lam, S)
+            if f < values.get(len(S), float("inf")):
+                values[len(S)] = f
+                largest = float(np.abs(b).max()) if len(S) == problem.k else largest
+        option["penalty known"] = True
+        if problem.k in values:
+            option["penalty"], option["largest"] = penalty_for(values, problem.k), _LARGEST * largest
+        if problem.data.name == "clean1" and not problem.lam:
+            option["seconds"] = min(option["seconds"], seconds)  # only dsel is given more time
+        files[problem].write_text(json.dumps(option))

@@ -1,0 +1,108 @@
+"""The comparison of proofs runs with dsel alone, and counts only proofs of the same statement."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.benchmarks.proofs import environments, run, solving
+from pipelines.benchmarks.proofs.problems import Problem, drawn, everything
+from pipelines.benchmarks.proofs.report import Cell, summary, table
+from pipelines.benchmarks.proofs.solving import Answer, obstacle, penalty_for, squared_error
+
+TINY = Problem("tiny", drawn(20, 0.5), 3, 0.0, 5.0)
+
+
+def cell(dsel: Answer, **others: Answer) -> Cell:
+    return Cell(TINY, {"dsel": dsel, **others}, 100.0)
+
+
+def proof(seconds: float, value: float = 50.0) -> Answer:
+    return Answer("proved", seconds, value=value, bound=value)
+
+
+def test_a_tiny_problem_is_proved_by_dsel_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "quick", lambda: iter([TINY]))
+    cells = run.run(True, 20.0, solvers=["dsel"])
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["proved"], report["proved_by_best_peer"]) == (1, 0)
+    assert report["worst_time_ratio_to_best_peer"] is None
+    assert report["contradictions"] == {}
+    X = TINY.data.columns()
+    assert X is not None
+    y = TINY.data.target(X, 3, 5.0)
+    best = min(squared_error(X, y, 0.0, (a, b, c))[0] for a in range(20) for b in range(a) for c in range(b))
+    assert cells[0].answers["dsel"].value == pytest.approx(best)
+    assert cells[0].answers["dsel"].bound <= best
+
+
+def test_the_ratio_is_that_to_the_fastest_proof_without_a_bound_on_the_coefficients() -> None:
+    cells = [cell(proof(2.0), el0ps=proof(4.0), okridge=proof(8.0), **{"el0ps+M": proof(1.0)})]
+    cells.append(cell(proof(1.0), el0ps=Answer("open", 9.0, value=50.0, bound=10.0)))
+    found = summary(cells)
+    assert found["worst_time_ratio_to_best_peer"] == 0.5
+    assert found["worst_time_ratio_with_bound_on_coefficients"] == 2.0
+    assert found["groups"] == {"tiny": {"problems": 2, "dsel": 2, "best_peer": 1}}
+    assert found["behind"] == []
+    text = table(cells, ["dsel", "el0ps", "el0ps+M", "okridge"])
+    assert "80.0 % (9)" in text
+    assert "0.50" in text
+
+
+def test_it_says_where_another_solver_is_ahead() -> None:
+    slower = cell(proof(3.0), el0ps=proof(1.5))
+    unproved = cell(Answer("open", 60.0, value=50.0, bound=40.0), okridge=proof(5.0))
+    found = summary([slower, unproved])
+    assert found["worst_time_ratio_to_best_peer"] == 2.0
+    assert [(row["dsel"], row["peer"], row["seconds"]) for row in found["behind"]] == [
+        (3.0, "el0ps", 1.5),
+        (None, "okridge", 5.0),
+    ]
+
+
+def test_a_proof_of_worse_columns_and_a_bound_that_is_too_high_are_contradictions() -> None:
+    wrong = cell(proof(1.0, 50.0), el0ps=proof(1.0, 55.0), okridge=Answer("open", 1.0, value=50.0, bound=51.0))
+    assert not wrong.proved("el0ps")
+    assert summary([wrong])["contradictions"] == {TINY.name: ["el0ps", "okridge"]}
+
+
+def test_the_penalty_makes_k_columns_the_best_size() -> None:
+    values = {0: 100.0, 1: 60.0, 2: 40.0, 3: 30.0, 4: 28.0}
+    for k in range(1, 4):
+        price = penalty_for(values, k)
+        assert price is not None
+        assert min(values, key=lambda size: values[size] + price * size) == k
+    assert penalty_for({0: 100.0, 1: 90.0, 2: 20.0}, 1) is None  # the second column gains more than the first
+
+
+def test_solvers_that_cannot_state_a_problem_are_skipped_with_a_reason() -> None:
+    plain = {"penalty": 1.0, "lam": 0.0}
+    assert obstacle("el0ps", plain, 50) == "needs a ridge penalty or +M"
+    assert obstacle("el0ps+M", plain, 50) == obstacle("dsel", plain, 50) == ""
+    assert obstacle("l0bnb+M", {**plain, "penalty": None}, 50) == "no penalty gives k columns"
+    assert obstacle("leaps", plain, 500) == "too many columns"
+
+
+def test_a_solver_that_cannot_be_installed_is_skipped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(command: list[str], **_: object) -> None:
+        raise subprocess.CalledProcessError(1, command, stderr="no such\nERROR: no matching distribution\n")
+
+    monkeypatch.setattr(environments.subprocess, "run", fail)
+    monkeypatch.setenv(environments.VARIABLE, str(tmp_path))
+    found = solving.call("okridge", [tmp_path / "0.json"], 1.0)
+    assert found == {tmp_path / "0.json": {"skipped": "ERROR: no matching distribution"}}
+
+
+def test_the_problems_have_the_grid_and_distinct_names() -> None:
+    problems = list(everything())
+    assert len({p.name for p in problems}) == len(problems)
+    assert sum(p.group.startswith("n=") for p in problems) == 4 * 3 * 2 * 3 * 2 - 1  # one is among the first ones
+    X = drawn(400, 0.5).columns()
+    assert X is not None
+    assert np.corrcoef(X[:, :-1].ravel(), X[:, 1:].ravel())[0, 1] == pytest.approx(0.5, abs=0.02)
