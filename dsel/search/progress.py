@@ -40,15 +40,7 @@ class SearchProgress:
     seconds_left: float | None
 
     def __str__(self) -> str:
-        left = "" if self.seconds_left is None else f", {_duration(self.seconds_left)} left"
         return (
             f"{self.evaluations:,} evaluations, best {self.best:.6g}, archive {self.archive}, "
-            f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy{left}"
+            f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy"
         )
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
