@@ -10,18 +10,25 @@ from typing import Any, Literal
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.errors import Interrupted, OptionError
+from dsel.errors import CapacityError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.base import Objective
 from dsel.passes.accounting import log_passes
-from dsel.planning.representations.gram import cached_gram_statistics
+from dsel.planning.plan import available_resources
+from dsel.planning.representations.base import Prepared, ProblemShape
+from dsel.planning.representations.choice import choose_for_proof
+from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, nothing_to_choose
-from dsel.search.exact.proof import Runner
+from dsel.search.exact.proof import Proof, Runner
+from dsel.search.exact.wide.choice import is_wide
+from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.grouped.proof import GroupProof
+from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates
 from dsel.selection.candidates import candidates_of
 from dsel.selection.context import RunContext
@@ -82,8 +89,8 @@ def certify_selection(
 ) -> Selection:  # fmt: skip
     """Return the selection with certificates; a better subset that the proof found replaces its columns.
 
-    Cached statistics are used if there are any, otherwise they take one pass. Only a better subset reads the data
-    again.
+    Cached statistics are used if there are any, otherwise they take one pass. If the Gram matrix fits into memory, only
+    a better subset reads the data again. If not, the proof makes a pass for each step.
 
     Parameters
     ----------
@@ -122,16 +129,44 @@ def certify_selection(
     validated = validate(dataset, request)
     dataset = validated.training or dataset
     with log_passes() as made:
-        statistics = cached_gram_statistics(dataset, request, context.cache, context.engine)
-    whole = statistics.objective(request.preprocess, request.lam)
-    objective, _ = candidates_of(dataset, validated, statistics, whole)
-    found, failed = _prove(objective, validated, selection, budget, context, folder, runner)
+        prepared = _prepare(dataset, validated, context)
+        whole = prepared.objective(request.lam)
+        objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
+        _require_gram(objective, validated, budget)
+        found, notes = _prove(objective, validated, selection, budget, context, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
-    selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *failed))
+    selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
     selection = with_certificates(selection, found, objective)
     for values in selection.certificate:
         log.info("%s", describe(Certificate.from_dict(values)))
-    return with_better_subset(dataset, validated, selection, statistics, objective, context)
+    return with_better_subset(dataset, validated, selection, prepared, whole, objective)
+
+
+def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext) -> Prepared:
+    """Make the passes for the statistics of a proof, unless they are saved."""
+    request, engine, cache = validated.request, context.engine, context.cache
+    shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
+    resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
+    saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
+    relaxable = request.lam > 0.0 and shape.N == 1
+    chosen = choose_for_proof(shape, resources, relaxable=relaxable, saved=saved)
+    if isinstance(chosen, GramMatrix):
+        return chosen.prepare_whole(dataset, request, engine, cache)
+    if not chosen.exact:
+        raise CapacityError(
+            f"A proof needs all of the data, and neither {shape.n} x {shape.n} nor {shape.m} x {shape.m} numbers fit.",
+            "Use a machine with more memory.",
+        )
+    return chosen.prepare(dataset, validated, engine, cache)
+
+
+def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
+    """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
+    if budget.log and is_wide(objective):
+        raise OptionError(
+            f"There is no proof log for {objective.n} columns: the proof makes passes over the data.",
+            "Certify without a log. The certificate is the same.",
+        )
 
 
 def no_log_for_groups() -> OptionError:
@@ -146,9 +181,9 @@ def describe(certificate: Certificate) -> str:
     """Return one line for a log."""
     size = f"{certificate.size} {'groups of columns' if certificate.method == GROUPS else 'columns'}"
     if certificate.proven:
-        return f"{size}: {certificate.claim} ({certificate.nodes:,} nodes)"
+        return f"{size}: {certificate.claim} ({certificate.effort})"
     share = certificate.relative_to_total
-    return f"{size}: at most {share:.2%} of ||Y||^2 from the best ({certificate.nodes:,} nodes)"
+    return f"{size}: at most {share:.2%} of ||Y||^2 from the best ({certificate.effort})"
 
 
 def _prove(
@@ -194,9 +229,20 @@ def _prove(
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
             continue
         found[base + size] = proof.certificate()
+        failed += _limits_of_targets(proof, base + size)
         if interrupted:
             break
     return found, tuple(failed)
+
+
+def _limits_of_targets(proof: Proof | GroupProof, size: int) -> list[str]:
+    """Return a note if the proof is that of the targets alone: why there is no better bound, and what gives one."""
+    if not isinstance(proof.search, TargetBound) or proof.search.objective.cross is None:
+        return []
+    return [
+        f"{_FAILED} {size} columns uses the targets alone: passes over columns whose Gram matrix does not fit bound "
+        "all subsets only for one target and lam > 0"
+    ]
 
 
 def _identified(selection: Selection) -> dict[str, Any]:

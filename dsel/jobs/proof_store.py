@@ -85,7 +85,8 @@ class ProofStore:
         """Write the proof, unless it has no file or too many open nodes."""
         if self.path is None:
             return
-        if proof.search.open_nodes * self.objective.n > _MAX_NUMBERS:
+        numbers = getattr(proof.search, "saved_numbers", proof.search.open_nodes * self.objective.n)
+        if numbers > _MAX_NUMBERS:
             log.info("the proof has too many open nodes to be saved; the next run starts it again")
             return
         values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
@@ -96,14 +97,18 @@ class ProofStore:
     def saving(
         self, proof: Proof | GroupProof, on_slice: Callable[[AnytimeSearch], None] | None
     ) -> Callable[[AnytimeSearch], None]:
-        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`."""
-        last = time.monotonic()
+        """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
+
+        A proof that makes passes over the data is saved after each one.
+        """
+        last, passes = time.monotonic(), getattr(proof.search, "passes", 0)
 
         def save_and_call(search: AnytimeSearch) -> None:
-            nonlocal last
-            if time.monotonic() - last >= self.save_seconds:
+            nonlocal last, passes
+            made = getattr(search, "passes", 0)
+            if made > passes or time.monotonic() - last >= self.save_seconds:
                 self.save(proof)
-                last = time.monotonic()
+                last, passes = time.monotonic(), made
             if on_slice is not None:
                 on_slice(search)
 

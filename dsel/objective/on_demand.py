@@ -338,6 +338,23 @@ class OnDemandObjective(SharedMethods):
             table.held[j] = own
             table.addresses[j] = own.ctypes.data
 
+    def data_columns(self, S: Ints) -> Floats:
+        """Return (r, s) the columns S of F. Only these are read."""
+        return self.factor.columns(self.columns[S])
+
+    def gram_block(self, S: Ints, T: Ints, F_S: Floats, F_T: Floats) -> Floats:
+        """Return (s, t) K_ST, from the columns F_S and F_T, without reading."""
+        K = F_S.T @ F_T
+        return K if self._update is None else np.asarray(K - self._update.K_I[:, S].T @ self._update.A[:, T])
+
+    def gram_combinations(self, S: Ints, F_S: Floats, weights: Floats) -> Floats:
+        """Return (c, n) the combinations K_:S weights (s, c), transposed, in one pass over F."""
+        found = self.factor.products(F_S @ weights)
+        found = found[:, self.columns] if self.columns.size < found.shape[1] else found
+        if self._update is None:
+            return found
+        return np.asarray(found - (self._update.K_I[:, S] @ weights).T @ self._update.A)
+
     @property
     def fetch_cost(self) -> int:
         """Numbers read to fetch one batch of rows."""

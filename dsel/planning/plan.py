@@ -382,7 +382,9 @@ def _notes(
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:
         yield "the last pass reads only new segments if the same columns are chosen as before"
-    if certified:
+    if certified and not chosen.holds_gram:
+        yield "the proof is about columns whose Gram matrix does not fit: with one target and lam > 0 it makes passes"
+    elif certified:
         yield "the proof reads no data, unless it finds a better subset: then one more pass"
 
 

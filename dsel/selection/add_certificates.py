@@ -10,15 +10,13 @@ import numpy as np
 from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
-from dsel.passes.statistics import Statistics
-from dsel.planning.representations.gram import prepare_gram
+from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.guarantee import limit_notes
 from dsel.selection.assembly import chosen_groups, explained_share, group_order, in_data_units, with_dependent
 from dsel.selection.candidates import answer_of
 from dsel.selection.chosen import chosen_statistics
-from dsel.selection.context import RunContext
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
 
@@ -46,18 +44,16 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], ob
 
 
 def with_better_subset(
-    dataset: Dataset, validated: ValidatedRequest, selection: Selection, statistics: Statistics,
-    objective: Objective, context: RunContext,
+    dataset: Dataset, validated: ValidatedRequest, selection: Selection, prepared: Prepared, whole: Objective,
+    objective: Objective,
 ) -> Selection:  # fmt: skip
     """Return the selection with the better subsets of its certificates in the front, and the best as the answer.
 
-    A better answer takes one pass over the data.
+    A better answer takes one pass over the data. whole: the objective over all columns.
     """
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
     if not any(certificate.better for certificate in certificates):
         return selection
-    request = validated.request
-    whole = prepare_gram(dataset, request, statistics, context.engine).objective(request.lam)
     front = _better_front(selection, certificates, whole, validated.groups)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
     labels = {j: str(dataset.features[j]) for row in front for j in row.indices}
@@ -66,7 +62,7 @@ def with_better_subset(
         return selection
     if not best.error < selection.error - _BETTER * objective.total:
         return selection
-    return _with_answer(dataset, validated, selection, statistics, objective, best, context)
+    return _with_answer(dataset, validated, selection, prepared, whole, objective, best)
 
 
 def _better_front(
@@ -83,14 +79,13 @@ def _better_front(
 
 
 def _with_answer(
-    dataset: Dataset, validated: ValidatedRequest, selection: Selection, statistics: Statistics,
-    objective: Objective, best: FrontRow, context: RunContext,
+    dataset: Dataset, validated: ValidatedRequest, selection: Selection, prepared: Prepared, whole: Objective,
+    objective: Objective, best: FrontRow,
 ) -> Selection:  # fmt: skip
     """Return the selection with the columns of a front row as the answer, refitted on the data."""
-    request, groups = validated.request, validated.groups
-    ready = prepare_gram(dataset, request, statistics, context.engine, cache=context.cache)
-    S, dependent = answer_of(validated, statistics, objective, ready.objective(request.lam), best.indices)
-    fit = ready.fit(S, request.lam)
+    request, groups, statistics = validated.request, validated.groups, prepared.statistics
+    S, dependent = answer_of(validated, statistics, objective, whole, best.indices)
+    fit = prepared.fit(S, request.lam)
     coefficients, intercept = in_data_units(statistics, request.preprocess, S, fit)
     chosen = chosen_statistics(statistics, request.preprocess, S, fit)
     if groups is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dsel._lib.text import printable
-from dsel.search.exact.certificate import GROUPS, claim
+from dsel.search.exact.certificate import GROUPS, claim, effort
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
@@ -177,22 +177,22 @@ def _groups(selection: Selection) -> dict[int, str]:
 
 def _proof(row: dict[str, Any], penalized: bool) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
-    effort = f"{row['nodes']:,} nodes, {row['seconds']:.1f} s"
+    took = f"{effort(row)}, {row['seconds']:.1f} s"
     words = claim(row.get("error", 0.0), row.get("excluded", 0.0))
     if penalized:  # what is proved is the error with its penalty, from which no R2 follows
         proved = f"error {row['value']:.6g} with the ridge penalty"
         if row["proven"]:
-            return f"Certificate, {size}: {words}, {proved} ({effort})"
+            return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
             f"Certificate, {size}: {proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
-            f"{row['relative_gap']:.2%} of the error; {effort})"
+            f"{row['relative_gap']:.2%} of the error; {took})"
         )
     if row["proven"]:
-        return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({effort})"
+        return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({took})"
     return (
         f"Certificate, {size}: R2 {row['r2']:.6f}, none is above {row['r2_bound']:.6f}; error "
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
-        f"error; {effort})"
+        f"error; {took})"
     )
 
 

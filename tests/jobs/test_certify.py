@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, run_job
+from dsel.objective.dense import DenseObjective
 from dsel.search.exact.proof import Proof
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -184,3 +186,68 @@ def test_what_cannot_be_certified_is_refused(tmp_path):
 def test_a_custom_criterion_has_no_certificate(tmp_path):
     with pytest.raises(OptionError, match="no certificate"):
         job_file(tmp_path, method="poss", criterion="math:fsum", certify={"time": "1s"})
+
+
+@pytest.fixture
+def few_dense(monkeypatch):
+    """Treat more than ten columns as too many for a Gram matrix, if passes can prove something."""
+    monkeypatch.setattr("dsel.search.exact.wide.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("dsel.planning.representations.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("dsel.search.exact.wide.search._FIRST", 3)
+    monkeypatch.setattr("dsel.search.exact.wide.search._CLOSED", 0)
+
+
+@pytest.mark.parametrize("included", [[], [2]])
+def test_a_wide_store_is_certified_in_passes_and_continues_after_each(tmp_path, few_dense, included):
+    x = RNG.standard_normal((30, 40))
+    y = x[:, [3, 8, 20]] @ np.array([[2.0], [-1.5], [1.0]]) + RNG.standard_normal((30, 1))
+    store = tmp_path / "store"
+    ingest_arrays(x, store, y=y, chunks=(15, 7))
+    request = SelectionRequest(k=3, method="forward", lam=5.0, include=included)
+    dataset = as_dataset(str(store))
+    selection = run_selection(dataset, request)
+    budget = ProofBudget(nodes=1)
+    partly = certify_selection(dataset, request, selection, budget, folder=tmp_path)
+    first = partly.certificate[-1]
+    assert (first["columns"], first["passes"]) == (40 - len(included), 1)
+    if not included:  # the rows of included columns take passes, too
+        assert partly.passes == selection.passes + 2  # the statistics of the columns, and one step
+    saved = read_json(tmp_path / "proof.json")["proof"]["search"]
+    assert (saved["kind"], saved["passes"]) == ("wide-tree", 1)
+    last = certify_selection(dataset, request, partly, ProofBudget(), folder=tmp_path)
+    found = last.certificate[-1]
+    assert found["proven"]
+    assert 1 < found["passes"] < 15
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    t = (y - y.mean()) / y.std()
+    whole = DenseObjective(z.T @ z, z.T @ t, float(np.square(t).sum()), 5.0)
+    best = min(whole.value(S) for S in combinations(range(40), 3) if set(included) <= set(S))
+    assert found["value"] == pytest.approx(best)
+    assert last.error == pytest.approx(best)
+    assert "of 40 columns screened" in str(last) or included
+
+
+def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
+    dataset = as_dataset(X, Y)
+    request = SelectionRequest(k=3, method="forward", lam=5.0)
+    selection = run_selection(dataset, request)
+    with pytest.raises(OptionError, match="no proof log for 14 columns"):
+        certify_selection(dataset, request, selection, ProofBudget(log=True), folder=tmp_path)
+
+
+def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypatch):
+    monkeypatch.setattr("dsel.planning.representations.gram.GramMatrix.client_bytes", 1 << 60)
+    monkeypatch.setattr("dsel.planning.representations.tiled_gram.TiledGram.client_bytes", 1 << 60)
+    dataset = as_dataset(X, Y)
+    request = SelectionRequest(k=3, method="forward")
+    selection = run_selection(dataset, request)
+    assert selection.counts["representation"] == "column-blocks"
+    found = certify_selection(dataset, request, selection, ProofBudget(seconds=5.0))
+    assert found.certificate[-1]["bound"] == 0.0
+    assert any("for one target and lam > 0" in note for note in found.notes)
+    unsupervised = as_dataset(X, unsupervised=True)
+    selection = run_selection(unsupervised, request)
+    assert selection.counts["representation"] == "row-gram"
+    found = certify_selection(unsupervised, request, selection, ProofBudget(seconds=5.0))
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert found.certificate[-1]["bound"] == pytest.approx(np.sort(np.linalg.eigvalsh(z.T @ z))[:-3].sum())

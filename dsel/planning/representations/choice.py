@@ -11,6 +11,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.representations.row_gram import RowGram
 from dsel.planning.representations.sketch import Sketch
 from dsel.planning.representations.tiled_gram import TiledGram
+from dsel.search.exact.wide.choice import MOST_DENSE
 from dsel.search.method import ProblemSummary
 from dsel.search.registry import METHODS
 
@@ -43,6 +44,19 @@ def choose(shape: ProblemShape, resources: Resources) -> Representation:
     first = found[0]
     tried = "".join(f" As {one.name}: {one.shortage}" for one in found[1:] if not one.unsupported)
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))
+
+
+def choose_for_proof(shape: ProblemShape, resources: Resources, *, relaxable: bool, saved: bool) -> Representation:
+    """Return the representation for a proof: the Gram matrix, unless it does not fit or passes prove more.
+
+    relaxable: whether a proof in passes bounds all subsets. saved: whether the Gram matrix is saved. Errors:
+    CapacityError where none can be used.
+    """
+    found = choose(shape, resources)
+    if not found.holds_gram or not relaxable or saved or shape.n <= MOST_DENSE:
+        return found
+    blocks = InColumnBlocks(shape, resources)
+    return found if blocks.obstacle else blocks
 
 
 def _remedy(shape: ProblemShape, resources: Resources, gram: Representation) -> str:

@@ -105,8 +105,15 @@ class GramMatrix(Representation):
                 dataset, validated.partition, cache, missing=request.missing, engine=engine
             )
         else:
-            statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
+            return self.prepare_whole(dataset, request, engine, cache)
         return prepare_gram(dataset, request, statistics, engine, folds, cache)
+
+    def prepare_whole(
+        self, dataset: Dataset, request: SelectionRequest, engine: Engine, cache: StatisticsCache | None = None
+    ) -> Prepared:
+        """Compute the Gram matrix of all rows alone, or load it from the cache."""
+        statistics = cached_gram_statistics(dataset, request, cache, engine, self._tiling)
+        return prepare_gram(dataset, request, statistics, engine, cache=cache)
 
     def _saved_sums(self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache) -> Saved:
         """Look for the sums of each segment."""

@@ -150,6 +150,16 @@ class ExactSearch:
         empty, S = FrontPoint(0, self.objective.c, ()), self.answer
         return (empty, FrontPoint(len(S), self.objective.value(S), S)) if S else (empty,)
 
+    @property
+    def open_nodes(self) -> int:
+        """The number of open nodes."""
+        raise NotImplementedError
+
+    @property
+    def saved_numbers(self) -> int:
+        """How many numbers `state` holds, at most."""
+        return self.open_nodes * self.objective.n
+
     def _shared_state(self) -> dict[str, Any]:
         """Return what every search saves, as JSON holds it."""
         return {

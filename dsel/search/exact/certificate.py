@@ -11,6 +11,8 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.exact.base import consistent_bound
 
+#: Fields that certificates of older versions do not have.
+_LATER = ("error", "excluded", "columns", "screened", "passes")
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
 
@@ -44,6 +46,12 @@ class Certificate:
     excluded : float
         The share of ||Y||^2 by which a dependent subset, which the proof does not cover, may be better; 0 if there is
         none.
+    columns : int
+        The number of columns that may be chosen, if the proof made passes over the data; 0 otherwise.
+    screened : int
+        How many of these are in no better subset, by their reduced costs.
+    passes : int
+        Passes over the data in all runs of the proof.
 
     Notes
     -----
@@ -74,6 +82,9 @@ class Certificate:
     better: bool = False
     error: float = 0.0
     excluded: float = 0.0
+    columns: int = 0
+    screened: int = 0
+    passes: int = 0
 
     @property
     def gap(self) -> float:
@@ -96,6 +107,11 @@ class Certificate:
         return self.gap <= (2.0 * MARGIN + self.error) * self.total
 
     @property
+    def effort(self) -> str:
+        """What the proof took, in words: nodes, and where it made passes over the data, what they screened."""
+        return effort(self.as_dict())
+
+    @property
     def claim(self) -> str:
         """What is proved if `proven`, in words."""
         return claim(self.error, self.excluded)
@@ -113,6 +129,8 @@ class Certificate:
             best, bound=max(bounds), error=max(self.error, other.error), excluded=max(self.excluded, other.excluded),
             nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
+            columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
+            passes=max(self.passes, other.passes),
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -124,13 +142,14 @@ class Certificate:
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
             "method": self.method, "better": self.better, "error": self.error, "excluded": self.excluded,
+            "columns": self.columns, "screened": self.screened, "passes": self.passes,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
         """Return the certificate that `as_dict` wrote."""
         names = ("size", "value", "bound", "total", "nodes", "seconds", "method", "better")
-        later = {name: values[name] for name in ("error", "excluded") if name in values}
+        later = {name: values[name] for name in _LATER if name in values}
         return cls(**{name: values[name] for name in names}, **later, indices=tuple(values["indices"]))
 
 
@@ -138,6 +157,18 @@ def claim(error: float, excluded: float) -> str:
     """Return what a finished proof shows, in words. error, excluded: those of `Certificate`."""
     words = "proved optimal" if error <= 1e-8 else f"proved optimal to {error:.0e} of ||Y||^2"
     return f"{words} among independent subsets" if excluded else words
+
+
+def effort(row: Mapping[str, Any]) -> str:
+    """Return what a proof took, in words: nodes, and if it made passes over the data, what they screened.
+
+    row: what `Certificate.as_dict` returns.
+    """
+    words = f"{row['nodes']:,} nodes"
+    if not row.get("columns"):
+        return words
+    passes = f", {row['passes']} passes" if row["passes"] else ""
+    return f"{words}{passes}; {row['screened']:,} of {row['columns']:,} columns screened"
 
 
 def nothing_to_choose(objective: Objective) -> Certificate:

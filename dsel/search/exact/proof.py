@@ -22,6 +22,9 @@ from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tr
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.exact.starting_subset import is_small, starting_subset
+from dsel.search.exact.wide.choice import is_wide, wide_proof
+from dsel.search.exact.wide.search import WideTree
+from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.greedy.forward import forward
 
 logger = logging.getLogger("dsel")
@@ -44,7 +47,7 @@ class Proof:
     which is computed when a run ends without a proof. log: where the tree is written.
     """
 
-    search: BranchAndBound | PerspectiveTree | RootBound
+    search: BranchAndBound | PerspectiveTree | WideTree | RootBound
     value: float
     seconds: float = 0.0
     relaxation: Relaxation | None = None
@@ -63,6 +66,9 @@ class Proof:
         deadline = deadline or Deadline(None)
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
+        if is_wide(objective):
+            start = known or forward(objective, k).best(k).members
+            return cls(wide_proof(objective, k, start, memory_limit), value)
         try:
             search = BranchAndBound(
                 objective, k, incumbent=known, memory_limit=memory_limit, log=log, deadline=deadline
@@ -84,13 +90,13 @@ class Proof:
         cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (), log: ProofLog | None = None
     ) -> Proof:
         """Return a saved proof; it uses the incumbent if that is better."""
-        search: BranchAndBound | PerspectiveTree | RootBound
-        if state["search"]["kind"] == RootBound.kind:
-            search = RootBound.restore(objective, dict(state["search"]))
-        elif state["search"]["kind"] == PerspectiveTree.kind:
-            search = PerspectiveTree.restore(objective, dict(state["search"]))
+        search: BranchAndBound | PerspectiveTree | WideTree | RootBound
+        saved = dict(state["search"])
+        kinds = {kind.kind: kind for kind in (RootBound, TargetBound, PerspectiveTree, WideTree)}
+        if saved["kind"] in kinds:
+            search = kinds[saved["kind"]].restore(objective, saved)
         else:
-            search = BranchAndBound.restore(objective, dict(state["search"]), log=log)
+            search = BranchAndBound.restore(objective, saved, log=log)
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
@@ -113,16 +119,22 @@ class Proof:
         if not (isinstance(search, RootBound) or search.done):
             with deadline.paused():
                 search.warm_up()
-            relaxed = self.relaxation is None and affordable(search.objective.n, search.k)
+            relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
             self._search(search, share.seconds, nodes, on_slice, runner)
         if self.relaxation is None and (isinstance(search, RootBound) or not search.done):
             self.relaxation = self._relax(deadline)
         return search.proven
 
+    @property
+    def _relaxable(self) -> bool:
+        """Whether the relaxation of all columns in memory may be worth its time."""
+        search = self.search
+        return not isinstance(search, WideTree | TargetBound) and affordable(search.objective.n, search.k)
+
     def _relax(self, deadline: Deadline) -> Relaxation:
         search, start = self.search, time.monotonic()
-        if not affordable(search.objective.n, search.k):
+        if not self._relaxable:
             return Relaxation(0.0)
         problem = search.problem if isinstance(search, BranchAndBound) else BoundProblem.of(search.objective)
         found = relaxation_of(problem, search.k, deadline)
@@ -130,7 +142,7 @@ class Proof:
         return found
 
     def _search(
-        self, search: BranchAndBound | PerspectiveTree, seconds: float | None, nodes: int | None,
+        self, search: BranchAndBound | PerspectiveTree | WideTree, seconds: float | None, nodes: int | None,
         on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
     ) -> None:  # fmt: skip
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
@@ -141,7 +153,7 @@ class Proof:
         try:
             with search.time_limit(seconds):
                 stop = Stop(iterations=limit, seconds=seconds)
-                if runner is None or isinstance(search, PerspectiveTree):
+                if runner is None or not isinstance(search, BranchAndBound):
                     drive(search, stop, on_slice)
                 else:
                     runner(search, stop, on_slice)
@@ -167,6 +179,7 @@ class Proof:
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
             error=error,
             excluded=search.guarantee.hidden(search.best_value, objective),
+            **(search.screening if isinstance(search, WideTree) else {}),
         )
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:

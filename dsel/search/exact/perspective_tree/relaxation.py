@@ -62,13 +62,16 @@ class Relaxed:
     b: Floats
 
 
-def relax(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
+def relax(
+    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = _CLOSE
+) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, from the coefficients b of its parent.
 
     fixed (n,), free (n,): the columns that are in, and those that may be added, q of them. enough: a node that explains
-    at most this is pruned, and its relaxation ends there.
+    at most this is pruned, and its relaxation ends there. close: it also ends if E and the bound differ by this share
+    of E above `enough`.
     """
-    step = _Steps(problem, fixed, free, q, enough)
+    step = _Steps(problem, fixed, free, q, enough, close)
     b = np.where(fixed | free, b, 0.0)
     for _ in range(_STEPS):
         after = step.take(b)
@@ -81,8 +84,9 @@ def relax(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: 
 class _Steps:
     """The steps of one relaxation. bound, g, best: the least bound so far, and the g and b that gave it."""
 
-    def __init__(self, problem: Problem, fixed: Mask, free: Mask, q: int, enough: float) -> None:
-        self._problem, self._fixed, self._free, self._q, self._enough = problem, fixed, free, q, enough
+    def __init__(self, problem: Problem, fixed: Mask, free: Mask, q: int, enough: float, close: float) -> None:
+        self._problem, self._fixed, self._free, self._q = problem, fixed, free, q
+        self._enough, self._close = enough, close
         self._root = np.sqrt(problem.d)
         self.bound, self.g, self.best = float("inf"), np.zeros(problem.n), np.zeros(problem.n)
 
@@ -101,7 +105,7 @@ class _Steps:
         E = self._explained(S, b[S], Kb[S])
         if self.bound <= self._enough or self.bound - E < _CONVERGED * abs(self.bound):
             return None
-        if self._enough < E and self.bound - E < _CLOSE * (E - self._enough):
+        if self._enough < E and self.bound - E < self._close * (E - self._enough):
             return None
         A, target = self._guess(b, r, g)
         return self._toward(b, A, target, E) if target is not None else None

@@ -1,0 +1,1 @@
+"""Proofs about columns whose Gram matrix does not fit into memory."""

@@ -1,0 +1,32 @@
+"""Which proof suits data whose Gram matrix does not fit into memory, or is too large for dense bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dsel.objective.base import Objective
+from dsel.search.exact.wide.search import WideTree
+from dsel.search.exact.wide.target_bound import TargetBound
+
+#: A smaller penalty, as a share of the largest squared norm, is rounding for the relaxation.
+LEAST_RIDGE = 1e-6
+#: With more columns than this, dense factorizations of the Gram matrix take too long for a proof.
+MOST_DENSE = 5000
+
+
+def is_wide(objective: Objective) -> bool:
+    """Return whether a proof must do without factorizations of the whole Gram matrix."""
+    return not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective))
+
+
+def relaxable(objective: Objective) -> bool:
+    """Return whether there are one target and a ridge penalty, so that the relaxation in passes bounds all subsets."""
+    one = objective.cross is not None and objective.cross.shape[1] == 1
+    return one and objective.lam >= LEAST_RIDGE * float(objective.scale.max())
+
+
+def wide_proof(objective: Objective, k: int, incumbent: Iterable[int], memory_limit: int) -> WideTree | TargetBound:
+    """Return the search that proves most: in passes over the data, or from the targets alone."""
+    if relaxable(objective):
+        return WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit)
+    return TargetBound(objective, k, incumbent=incumbent)

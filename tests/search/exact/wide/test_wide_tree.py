@@ -1,0 +1,171 @@
+"""Proofs in passes over the data: the answer of enumeration, bounds that hold after every pass, few passes."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.wide import search as wide_search
+from dsel.search.exact.wide.search import WideTree
+from dsel.search.exact.wide.target_bound import TargetBound
+from tests.search.exact.cases import KINDS, data, exhaustive, regression, self_expression
+
+ALL = 10**9
+
+
+class CountedFactor(InMemoryFactor):
+    """A factor that counts its passes."""
+
+    passes = 0
+
+    def products(self, V):
+        CountedFactor.passes += 1
+        return super().products(V)
+
+
+def on_demand(X, y, lam):
+    return OnDemandObjective(
+        CountedFactor(X), np.square(X).sum(axis=0), X.T @ y, float(np.square(y).sum()), lam, batch=2
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="class")
+def small_steps():
+    """A pool that begins and grows with few columns, so that small problems take many passes."""
+    values = {"_FIRST": 2, "_ENTERING": 2, "_ENTERING_NODE": 1, "_CLOSED": 3, "_PASS_NODES": 3}
+    with mock.patch.multiple(wide_search, **values):
+        yield
+
+
+@st.composite
+def problems(draw):
+    """An objective without its Gram matrix, the same one with it, and k."""
+    seed, kind = draw(st.integers(0, 10_000)), draw(st.sampled_from(KINDS))
+    X, y = data(seed, kind, 1)
+    lam = draw(st.sampled_from((1e-3, 0.01, 0.5, 5.0)))
+    dense, wide = regression(X, y, lam), on_demand(X, y, lam)
+    if draw(st.booleans()) and np.square(X[:, 0]).sum() > 0:
+        dense, wide = dense.condition([0]), wide.condition([0])
+    return dense, wide, draw(st.integers(1, min(4, dense.n)))
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(problems(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_every_bound_holds_and_the_answer_is_that_of_enumeration(case, known):
+    dense, wide, k = case
+    best = exhaustive(dense, k)
+    search = WideTree(wide, k, incumbent=range(k) if known else ())
+    ended = False
+    for _ in range(60):
+        assert search.lower <= best + 1e-9 * dense.total
+        assert search.best_value >= best - 1e-9 * dense.total
+        ended = search.advance(search.iteration + 1)
+        if ended:
+            break
+    if ended and not search._stuck:
+        assert search.proven
+        assert search.best_value == pytest.approx(best, abs=1e-7 * dense.total)
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(st.integers(0, 1000), st.integers(1, 12))
+@settings(max_examples=10, deadline=None)
+def test_it_resumes_with_the_same_nodes(seed, steps):
+    X, y = data(seed, "more columns than rows", 1)
+    wide = on_demand(X, y, 0.3)
+    search = WideTree(wide, 3, incumbent=(0, 1))
+    for _ in range(steps):
+        search.advance(search.iteration + 1)
+    again = WideTree.restore(wide, json.loads(json.dumps(search.state())))
+    assert (again.lower, again.best, again.iteration) == (search.lower, search.best, search.iteration)
+    assert (again.screened, again.passes) == (search.screened, search.passes)
+    search.advance(ALL)
+    again.advance(ALL)
+    assert (again.best, again.iteration, again.passes) == (search.best, search.iteration, search.passes)
+
+
+def planted(m, n, k, lam, noise=0.5):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((m, n))
+    X /= np.linalg.norm(X, axis=0)
+    y = X[:, : 7 * k : 7].sum(axis=1, keepdims=True)
+    y = y + noise * y.std() * rng.standard_normal((m, 1))
+    return X, y, tuple(range(0, 7 * k, 7))
+
+
+def test_thousands_of_columns_are_proved_in_few_passes():
+    X, y, true = planted(300, 3000, 4, 0.5)
+    wide = on_demand(X, y, 0.5)
+    CountedFactor.passes = 0
+    proof = Proof.begin(wide, 4, true)
+    assert isinstance(proof.search, WideTree)
+    assert proof.run()
+    found = proof.certificate()
+    assert found.indices == true
+    assert (found.proven, found.columns, found.passes) == (True, 3000, CountedFactor.passes)
+    assert found.passes <= 8
+    assert found.bound == pytest.approx(wide.value(true))
+
+
+def test_columns_that_are_in_no_better_subset_are_screened():
+    X, y, true = planted(300, 3000, 4, 2.0, noise=0.1)
+    proof = Proof.begin(on_demand(X, y, 2.0), 4, true)
+    assert proof.run()
+    assert proof.certificate().screened >= 2990
+    assert "columns screened" in proof.certificate().effort
+
+
+def test_a_better_subset_than_the_known_one_is_found():
+    X, y, true = planted(300, 2000, 4, 0.5)
+    proof = Proof.begin(on_demand(X, y, 0.5), 4, (1, 2, 3, 4))
+    assert proof.run()
+    assert proof.certificate().better
+    assert proof.certificate().indices == true
+
+
+def test_a_gram_matrix_in_memory_needs_no_pass():
+    X, y, true = planted(200, 500, 4, 0.5)
+    search = WideTree(regression(X, y, 0.5), 4, incumbent=true)
+    assert search.advance(ALL)
+    assert search.proven
+    assert search.passes == 0
+
+
+@pytest.mark.parametrize("included", [(), (1, 4)])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_without_a_penalty_the_targets_bound_the_error(included, k):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((12, 8)) @ np.diag(2.0 ** -np.arange(8.0))
+    Y = rng.standard_normal((12, 5)) @ np.diag([4.0, 2.0, 1.0, 0.5, 0.1])
+    G = X @ X.T
+    for wide, dense in (
+        (
+            OnDemandObjective(
+                InMemoryFactor(X), np.square(X).sum(axis=0), X.T @ Y, float(np.square(Y).sum()),
+                load_target_gram=lambda: Y.T @ Y,
+            ),
+            regression(X, Y),
+        ),
+        (
+            OnDemandObjective(
+                InMemoryFactor(X), np.square(X).sum(axis=0), None, float(np.square(X).sum()), target_operator=G,
+                moment_diagonal=np.einsum("ij,ij->j", X, G @ X),
+            ),
+            self_expression(X),
+        ),
+    ):  # fmt: skip
+        left, same = wide.condition(included), dense.condition(included)
+        proof = Proof.begin(left, k, tuple(range(k)))
+        assert isinstance(proof.search, TargetBound)
+        proof.run()
+        assert 0.0 < proof.certificate().bound <= exhaustive(same, k)
+        again = Proof.resume(left, json.loads(json.dumps(proof.state())))
+        assert again.certificate().bound == proof.certificate().bound
