@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.benchmarks.proofs import environments, run, solving
+from pipelines.benchmarks.proofs import adapters, environments, run, solving
 from pipelines.benchmarks.proofs.problems import Problem, drawn, everything
 from pipelines.benchmarks.proofs.report import Cell, summary, table
 from pipelines.benchmarks.proofs.solving import Answer, obstacle, penalty_for, squared_error
@@ -106,3 +106,17 @@ def test_the_problems_have_the_grid_and_distinct_names() -> None:
     X = drawn(400, 0.5).columns()
     assert X is not None
     assert np.corrcoef(X[:, :-1].ravel(), X[:, 1:].ravel())[0, 1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_bound_on_the_penalised_problem_is_one_on_k_columns() -> None:
+    values, price = {0: 100.0, 1: 60.0, 2: 40.0, 3: 30.0}, 15.0
+    optimum = min(f + price * size for size, f in values.items()) / 2.0
+    for k, f in values.items():
+        found = adapters.penalised(np.array([1.0, 0.0, 2.0, 0.0]), optimum, True, {"penalty": price, "k": k})
+        assert found["bound"] <= f
+        assert (found["indices"], found["proved"]) == ([0, 2], k == 2)
+    assert adapters.penalised(np.ones(2), optimum, True, {"penalty": price, "k": 2})["bound"] == pytest.approx(40.0)
+
+
+def test_a_solver_that_hangs_is_ended() -> None:
+    assert solving._run(["bash", "-c", "sleep 600 & wait"], 0.3) == "it did not end"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from pipelines.benchmarks.proofs.problems import Data, Problem, everything, quick
+from pipelines.benchmarks.proofs.problems import Data, M, Problem, everything, quick
 from pipelines.benchmarks.proofs.report import Cell, remarks, summary, table
 from pipelines.benchmarks.proofs.solving import SOLVERS, Answer, answer_of, call, obstacle, penalty_for, squared_error
 from pipelines.papers.datasets import missing
 from pipelines.table import json_line
 
 #: Processor seconds of a solve, and those of dsel for the bound on clean1.
-SECONDS, QUICK_SECONDS, CLEAN1_SECONDS = 60.0, 10.0, 600.0
+SECONDS, QUICK_SECONDS, CLEAN1_SECONDS = 60.0, 5.0, 600.0
 #: Bytes that a solve may allocate.
 MEMORY = 12 << 30
+#: Problems are solved together up to this many bytes of data.
+_BATCH = 1 << 30
 #: The given bound on the coefficients is the largest one of the best known columns, times this.
 _LARGEST = 1.2
 
@@ -45,17 +49,10 @@ def run(
     """Print the tables and, as the last line, the figures as JSON; return the cells."""
     limit = seconds or (QUICK_SECONDS if quickly else SECONDS)
     clean1 = CLEAN1_SECONDS if seconds is None and not quickly else limit
-    by_data: dict[Data, list[Problem]] = {}
-    for problem in chosen(quickly, only):
-        by_data.setdefault(problem.data, []).append(problem)
     cells: list[Cell] = []
-    for data, problems in by_data.items():
-        X = data.columns()
-        if X is None:
-            print(missing(data.name))
-            continue
+    for batch, columns in _batches(chosen(quickly, only)):
         with TemporaryDirectory() as folder:
-            found = list(_cells(Path(folder), X, [p for p in problems if p.k < X.shape[1]], limit, clean1, solvers))
+            found = _solve(Path(folder), columns, batch, limit, clean1, solvers)
         print(table(found, solvers), "\n", flush=True)
         cells += found
     names = ["dsel", *(s for s in solvers if s != "dsel")]
@@ -68,19 +65,41 @@ def run(
     return cells
 
 
-def _cells(
-    folder: Path, X: Floats, problems: Sequence[Problem], seconds: float, clean1: float, solvers: Sequence[str]
-) -> Iterator[Cell]:
-    np.save(folder / "X.npy", X)
+def _batches(problems: Iterable[Problem]) -> Iterator[tuple[list[Problem], dict[Data, Floats]]]:
+    """Yield problems that are solved together, so that each solver compiles once, and the columns of their data."""
+    batch: list[Problem] = []
+    columns: dict[Data, Floats] = {}
+    for data, own in groupby(sorted(problems, key=lambda p: (p.data.n, p.data.rho, p.data.name)), key=lambda p: p.data):
+        if columns and sum(X.nbytes for X in columns.values()) + 8 * M * data.n > _BATCH:
+            yield batch, columns
+            batch, columns = [], {}
+        X = data.columns()
+        if X is None:
+            print(missing(data.name))
+            continue
+        columns[data] = X
+        batch += [problem for problem in own if problem.k < X.shape[1]]
+    if batch:
+        yield batch, columns
+
+
+def _solve(
+    folder: Path, columns: dict[Data, Floats], problems: Sequence[Problem], seconds: float, clean1: float,
+    solvers: Sequence[str],
+) -> list[Cell]:  # fmt: skip
+    """Return the answers of all solvers to some problems."""
+    places = {data: folder / f"X{i}.npy" for i, data in enumerate(columns)}
+    for data, X in columns.items():
+        np.save(places[data], X)
     files: dict[Problem, Path] = {}
     targets: dict[Problem, Floats] = {}
     options: dict[Problem, dict[str, Any]] = {}
     for i, problem in enumerate(problems):
-        y = problem.data.target(X, problem.k, problem.ratio)
+        y = problem.data.target(columns[problem.data], problem.k, problem.ratio)
         np.save(folder / f"y{i}.npy", y)
         limit = clean1 if problem.data.name == "clean1" and not problem.lam else seconds
         options[problem] = {
-            "X": str(folder / "X.npy"), "y": str(folder / f"y{i}.npy"), "k": problem.k, "lam": problem.lam,
+            "X": str(places[problem.data]), "y": str(folder / f"y{i}.npy"), "k": problem.k, "lam": problem.lam,
             "seconds": limit, "memory": MEMORY, "penalty": None, "largest": None,
         }  # fmt: skip
         files[problem], targets[problem] = folder / f"{i}.json", y
@@ -89,10 +108,10 @@ def _cells(
     known: dict[Problem, list[list[int]]] = {problem: [] for problem in problems}
     for solver in ("dsel", *(s for s in solvers if s != "dsel")):
         if solver != "dsel" and not any("penalty known" in option for option in options.values()):
-            _choose_penalties(X, targets, options, files, known, seconds)
+            _choose_penalties(columns, targets, options, files, known, seconds)
         able = []
         for problem in problems:
-            if why := obstacle(solver, options[problem], X.shape[1]):
+            if why := obstacle(solver, options[problem], columns[problem.data].shape[1]):
                 answers[problem][solver] = Answer("skipped", note=why)
             else:
                 able.append(problem)
@@ -101,14 +120,15 @@ def _cells(
         for problem in able:
             raw = found[files[problem]]
             known[problem] += [raw["indices"]] if "indices" in raw else []
-            answers[problem][solver] = answer_of(raw, X, targets[problem], options[problem])
-    for problem in problems:
-        yield Cell(problem, answers[problem], float(targets[problem] @ targets[problem]))
+            answer = answer_of(raw, columns[problem.data], targets[problem], options[problem])
+            answers[problem][solver] = answer
+            print(f"{problem.name}: {solver} {answer.state}, {answer.seconds:.2f} s {answer.note}", file=sys.stderr)
+    return [Cell(problem, answers[problem], float(targets[problem] @ targets[problem])) for problem in problems]
 
 
 def _choose_penalties(
-    X: Floats, targets: dict[Problem, Floats], options: dict[Problem, dict[str, Any]], files: dict[Problem, Path],
-    known: dict[Problem, list[list[int]]], seconds: float,
+    columns: dict[Data, Floats], targets: dict[Problem, Floats], options: dict[Problem, dict[str, Any]],
+    files: dict[Problem, Path], known: dict[Problem, list[list[int]]], seconds: float,
 ) -> None:  # fmt: skip
     """Write the price of a column and the largest coefficient to each problem, from good subsets of each size."""
     found = call("front", list(files.values()), seconds)
@@ -116,7 +136,7 @@ def _choose_penalties(
         values: dict[int, float] = {}
         largest = 0.0
         for S in [*known[problem], *found[files[problem]].get("front", [])]:
-            f, b = squared_error(X, targets[problem], problem.lam, S)
+            f, b = squared_error(columns[problem.data], targets[problem], problem.lam, S)
             if f < values.get(len(S), float("inf")):
                 values[len(S)] = f
                 largest = float(np.abs(b).max()) if len(S) == problem.k else largest

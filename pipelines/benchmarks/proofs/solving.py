@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -109,12 +111,19 @@ def _leaps(problem: Path, seconds: float) -> dict[str, Any]:
 def _run(command: Sequence[str], wall: float) -> str:
     """Run a command with one thread, and return what it said last if it failed."""
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=wall)
-    except subprocess.TimeoutExpired:
-        return "it did not end"
-    lines = done.stderr.strip().splitlines()
-    return "" if done.returncode == 0 else (lines[-1][:200] if lines else f"exit status {done.returncode}")
+    with TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+        )
+        try:
+            status = process.wait(wall)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # also the processes that it made
+            process.wait()
+            return "it did not end"
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    return "" if status == 0 else (lines[-1][:200] if lines else f"exit status {status}")
 
 
 def _read(answer: Path, message: str, seconds: float) -> dict[str, Any]:
