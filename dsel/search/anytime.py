@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+#: The clock of all limits of time that name no other. Measurements replace it by the CPU time of the process.
+default_clock: Callable[[], float] = time.monotonic
 #: Seconds of a slice of iterations, about. The rules that depend on the clock are checked between slices.
 SLICE_SECONDS = 0.1
 #: A bound is reached if f is above it by at most this share of ||Y||^2.
@@ -25,14 +27,14 @@ class Deadline:
     ----------
     seconds : float, optional
         Wall time from now on; None for no limit.
-    clock : callable
-        Returns the time in seconds.
+    clock : callable, optional
+        Returns the time in seconds; by default `default_clock`.
     """
 
-    def __init__(self, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: float | None, clock: Callable[[], float] | None = None) -> None:
         self.seconds = seconds
-        self._clock = clock
-        self._start = clock()
+        self._clock = clock or default_clock
+        self._start = self._clock()
         self._whole: Deadline | None = None
 
     @property
@@ -51,7 +53,7 @@ class Deadline:
     @property
     def overdue(self) -> float:
         """The seconds since the time was over, negative before; -infinity without a limit."""
-        return -float("inf") if self.seconds is None else time.monotonic() - self._start - self.seconds
+        return -float("inf") if self.seconds is None else self._clock() - self._start - self.seconds
 
     @property
     def passed(self) -> bool:
@@ -154,7 +156,7 @@ def drive(
     search: AnytimeSearch,
     stop: Stop,
     on_slice: Callable[[AnytimeSearch], None] | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] | None = None,
 ) -> str:
     """Advance the search slice by slice until a rule of `stop` is met, and return the name of the rule.
 
@@ -162,6 +164,7 @@ def drive(
     may raise to interrupt the search, which is then consistent at the end of a slice.
     """
     assert stop.iterations is not None
+    clock = clock or default_clock
     start = clock()
     step = 1  # a single evaluation of a costly criterion may take longer than a slice
     while search.iteration < stop.iterations:
