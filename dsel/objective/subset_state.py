@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Bools, Floats
 from dsel.errors import OptionError
@@ -13,6 +14,7 @@ from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
 from dsel.objective.kernels.elimination import evaluate
+from dsel.objective.kernels.layout import SubsetTables
 
 
 class SubsetState:
@@ -25,10 +27,19 @@ class SubsetState:
         self.objective = objective
         self.limit = limit
         self._tables = objective.subset_tables(limit, 1)
-        table.clear(self._tables.P, 0)
+        self.clear()
         for j in S:
             if not self.insert(j):
                 raise OptionError(f"Column {j} depends on the columns before it.", "Leave it out.")
+
+    def clear(self) -> None:
+        """Make S the empty set."""
+        table.clear(self._tables.P, 0)
+
+    @property
+    def tables(self) -> KernelArrays[SubsetTables]:
+        """The tables of the compiled kernels, with S in slot 0."""
+        return self._tables
 
     @property
     def size(self) -> int:
@@ -103,9 +114,9 @@ class SubsetState:
         inexact = self._tables[layout.A][0, i, i] * self.objective.floor[j] * table.INEXACT_RATIO > 1.0
         table.delete(self._tables.P, 0, int(j))
         if inexact:
-            self._refresh()
+            self.refresh()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Recompute the table from the objective by BLAS-3. O(n s^2)."""
         tables, S, s, obj = self._tables, self.members, self.size, self.objective
         row, K_S = tables[layout.NEIGHBOURS][0], obj.rows(S)

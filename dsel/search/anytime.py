@@ -12,6 +12,8 @@ from typing import Any, Protocol
 default_clock: Callable[[], float] = time.monotonic
 #: Seconds of a slice of iterations, about. The rules that depend on the clock are checked between slices.
 SLICE_SECONDS = 0.1
+#: Most iterations of a slice: an interrupted search may return at once, again and again, until its time is over.
+_LONGEST_SLICE = 1 << 40
 #: A bound is reached if f is above it by at most this share of ||Y||^2.
 BOUND_TOLERANCE = 1e-12
 
@@ -186,4 +188,4 @@ def drive(
 
 def _next_step(step: int, took: float, seconds: float | None, spent: float) -> int:
     slice_seconds = SLICE_SECONDS if seconds is None else min(SLICE_SECONDS, max(seconds - spent, 0.001))
-    return max(1, min(4 * step, int(step * slice_seconds / max(took, 1e-6))))
+    return max(1, min(4 * step, int(step * slice_seconds / max(took, 1e-6)), _LONGEST_SLICE))

@@ -18,7 +18,7 @@ from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import Cleanup, ExecutorOptions, Task, TaskResult
-from dsel.search.pareto.options import EXCHANGE_EVERY
+from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.search import paper_iterations
 from dsel.search.slices.runner import RunSnapshotSlices, SliceResult, SliceRules, run_slice
 from dsel.search.slices.search import SlicedSearch
@@ -64,9 +64,10 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     """Return the speed of POSS with its default options, from the path of forward selection."""
     X, y = regression_data(n // 5, n)
     objective = regression(X, y)
-    stored, rules = save_objective(objective, folder), SliceRules(k, 1, exchange_every=EXCHANGE_EVERY)
-    each = iteration_seconds(n, k, 1, EXCHANGE_EVERY)
-    size = SliceSize(8, slice_iterations(paper_iterations(k, n), each, least_generations(EXCHANGE_EVERY)))
+    every = default_interval(n, k)
+    stored, rules = save_objective(objective, folder), SliceRules(k, 1, exchange_every=every)
+    each = iteration_seconds(n, k, 1, every)
+    size = SliceSize(8, slice_iterations(paper_iterations(k, n), each, least_generations(every)))
     subsets = _warm(objective, k)
     iterations = int(seconds / each)
     taken = {0: _alone(objective, rules, subsets, iterations)}
@@ -123,7 +124,7 @@ def quality(seeds: int) -> dict[str, dict[str, list[float]]]:
         if arrays is None:
             continue
         objective = regression(standardized(arrays["X"]), standardized(arrays["Y"][:, :1]))
-        for every, subsets in ((0, []), (EXCHANGE_EVERY, _warm(objective, k))):
+        for every, subsets in ((0, []), (default_interval(objective.n, k), _warm(objective, k))):
             ends = {W: np.array([_end(objective, k, seed, every, subsets, W) for seed in range(seeds)])
                     for W in (1, *QUALITY_SLICES)}  # fmt: skip
             differences = {W: (ends[1] - ends[W]) / objective.total for W in QUALITY_SLICES}

@@ -69,7 +69,7 @@ def run(task: SearchTask) -> SearchOutcome:
         return run_evaluations(task, search, stop)
     if is_sliced(task):
         return run_by_slices(task, N)
-    every = options.exchange_interval(task.objective)
+    every = options.exchange_interval(task.objective.n, task.k, task.objective.has_gram)
     load_pareto_kernels(task.objective, every, run_rounds)
     if task.state is None:
         rounds = PpossRounds(

@@ -67,7 +67,7 @@ def run(task: SearchTask) -> SearchOutcome:
             search = AsyncPposs.restore(task.state, own_isolation(task))
         search.swaps = options.swaps
         return run_evaluations(task, search, stop)
-    every = options.exchange_interval(objective)
+    every = options.exchange_interval(objective.n, task.k, objective.has_gram)
     if load_pareto_kernels(objective, every):
         _compile_slices(every)
     if task.state is None:

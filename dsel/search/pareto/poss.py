@@ -53,7 +53,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _search(task: SearchTask, stop: Stop) -> tuple[Poss, Stop]:
     """Return the compiled search on the quadratic objective, ready to advance, and the rules for the time left."""
     objective, options = task.objective, task.options
-    every = options.exchange_interval(objective)
+    every = options.exchange_interval(objective.n, task.k, objective.has_gram)
     load_pareto_kernels(objective, every)
     if task.state is not None:
         search = Poss.restore(objective, task.state, options.memory)

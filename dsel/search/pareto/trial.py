@@ -11,7 +11,7 @@ from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.forward import forward
 from dsel.search.pareto import kernel
-from dsel.search.pareto.options import EXCHANGE_EVERY
+from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.search import Poss
 
 #: The trial has at most this many columns, columns to choose, and iterations.
@@ -46,7 +46,7 @@ def seconds_per_iteration(n: int, k: int, n_targets: int, iterations: int) -> fl
     search = Poss(
         DenseObjective(X.T @ X, None if keeps_moments else X.T @ Y, float(np.vdot(Y, Y))),
         k,
-        exchange_every=EXCHANGE_EVERY,
+        exchange_every=default_interval(n, k),
     )
     for point in forward(search.objective, min(2 * k - 1, n)).front[1:]:
         search.offer(point.members)

@@ -1,4 +1,4 @@
-"""The models along the path of a concave penalty, by skglm (Bertrand et al., NeurIPS 2022)."""
+"""What MCP and SCAD share: the models along the path of a concave penalty, by skglm (Bertrand et al., NeurIPS 2022)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,42 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.search.penalized.path import PenalizedProblem, Solver
+from dsel.search.method import Method, SearchTask
+from dsel.search.outcome import SearchOutcome
+from dsel.search.penalized.path import EXTRA, PathOptions, PenalizedProblem, Solver, needs, supports
 
-#: Makes the penalty from its strength, for one target and for several.
+#: Makes the penalty from its strength.
 MakePenalty = Callable[[float], Any]
 _TOLERANCE, _SWEEPS = 1e-5, 200
 
 
-def solver(one: MakePenalty, several: MakePenalty) -> Solver:
-    """Return the solver with a penalty for one target, and one for the rows of coefficients of several targets."""
+def concave_method(name: str, title: str, options: type[PathOptions], penalties: tuple[str, str]) -> Method:
+    """Return the method of a concave penalty.
 
+    options: has the field `shape`. penalties: skglm's names of the penalty for one target, and for the rows of
+    coefficients of several targets.
+    """
+
+    def run(task: SearchTask) -> SearchOutcome:
+        """Run the method on a task."""
+        one, several = (_maker(penalty, task.options.shape) for penalty in penalties)
+        return supports(task, _solver(one, several))
+
+    return Method(
+        name, title, run, options=options, requirements=needs(("skglm", "skglm")), every_size=True, extra=EXTRA
+    )  # fmt: skip
+
+
+def _maker(penalty: str, shape: float) -> MakePenalty:
+    def make(strength: float) -> Any:
+        import skglm.penalties
+
+        return getattr(skglm.penalties, penalty)(strength, shape)
+
+    return make
+
+
+def _solver(one: MakePenalty, several: MakePenalty) -> Solver:
     def models(problem: PenalizedProblem, penalties: Floats) -> Iterator[Floats]:
         if problem.T.shape[1] == 1:
             yield from _one_target(problem, penalties, one)

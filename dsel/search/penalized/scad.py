@@ -6,15 +6,11 @@ American Statistical Association 96, 2001. The solver is skglm's.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from dsel.config.types import Float
-from dsel.search.method import Method, SearchTask
-from dsel.search.outcome import SearchOutcome
-from dsel.search.penalized.nonconvex import solver
-from dsel.search.penalized.path import EXTRA, PathOptions, needs, supports
+from dsel.search.penalized.nonconvex import concave_method
+from dsel.search.penalized.path import PathOptions
 
 
 class ScadOptions(PathOptions):
@@ -29,29 +25,6 @@ class ScadOptions(PathOptions):
     shape: Float = Field(3.7, gt=2)
 
 
-def run(task: SearchTask) -> SearchOutcome:
-    """Run the method on a task."""
-    shape = task.options.shape
-
-    def one(strength: float) -> Any:
-        from skglm.penalties import SCAD
-
-        return SCAD(strength, shape)
-
-    def several(strength: float) -> Any:
-        from skglm.penalties import BlockSCAD
-
-        return BlockSCAD(strength, shape)
-
-    return supports(task, solver(one, several))
-
-
-METHOD = Method(
-    "scad",
-    "Choose the columns of the models along the path of the SCAD penalty.",
-    run,
-    options=ScadOptions,
-    requirements=needs(("skglm", "skglm")),
-    every_size=True,
-    extra=EXTRA,
+METHOD = concave_method(
+    "scad", "Choose the columns of the models along the path of the SCAD penalty.", ScadOptions, ("SCAD", "BlockSCAD")
 )

@@ -1,4 +1,4 @@
-"""The portfolio as a method: greedy searches, Pareto searches and a proof that share what they find, in a time budget.
+"""The portfolio as a method: greedy, tabu and Pareto searches and a proof that share what they find, in a time budget.
 
 Source of the idea: Gomes and Selman, "Algorithm portfolios", Artificial Intelligence 126, 2001.
 """
@@ -39,6 +39,7 @@ from dsel.search.pareto.warm_start import path_size
 from dsel.search.placement import NO_CLUSTER, Placement, Site
 from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
+from dsel.search.swaps.search import load_swap_kernels
 
 #: The shares of the time for the proof before and after the searches.
 _PROOF_FIRST, _PROOF_LAST = 0.1, 0.3
@@ -52,6 +53,10 @@ _PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
 _PROOF_COLUMNS, _PROOF_NODES = 300, 200_000
 #: With a time limit, the most steps at a time.
 _MOST_TASKS = 1000
+#: The largest share of the time for a greedy search, and their seconds on the reference core: for each n k^2 those of
+#: forward selection and of FoBa, for each n^3 those of backward elimination, where Y = X.
+_GREEDY_SHARE = 0.05
+_FORWARD_SECONDS, _FOBA_SECONDS, _BACKWARD_SECONDS = 4e-8, 4e-7, 6e-8
 #: Backward elimination starts from all columns, in O(n^3).
 _BACKWARD_COLUMNS = 500
 
@@ -114,6 +119,8 @@ def run(task: SearchTask) -> SearchOutcome:
     objective, options = task.objective, task.options
     load_pareto_kernels(objective, 1 if objective.has_gram else 0)
     load_subset_kernels(deletes=True)
+    if objective.has_gram:
+        load_swap_kernels()
     certify = options.certify and affordable(objective, options.seconds)
     if certify:
         _load_proof_kernels(objective)
@@ -144,22 +151,26 @@ def run(task: SearchTask) -> SearchOutcome:
 
 def _start(search: PortfolioSearch, deadline: Deadline) -> None:
     """Offer the archive what the greedy searches find: forward selection always, others while there is time."""
-    for method in _greedy(search.objective, search.k, deadline.seconds is not None):
+    for method in _greedy(search.objective, search.k, deadline.seconds):
         if search.archive.best().size and deadline.passed:
             return
         for point in method().front:
             search.offer(point.members)
 
 
-def _greedy(objective: Objective, k: int, limited: bool) -> Iterator[Callable[[], SearchOutcome]]:
-    size = path_size(k, has_gram=objective.has_gram, limited=limited)
-    yield partial(forward, objective, min(size, objective.n))
+def _greedy(objective: Objective, k: int, limit: float | None) -> Iterator[Callable[[], SearchOutcome]]:
+    """Yield the greedy searches that take a small part of a limit of seconds, forward selection in any case."""
+    n, most = objective.n, float("inf") if limit is None else _GREEDY_SHARE * limit
+    size = path_size(k, has_gram=objective.has_gram, limited=limit is not None)
+    yield partial(forward, objective, min(size, n))
     if not objective.has_gram:
         return  # each step takes a pass over the data
-    yield partial(exchange, objective, k, start="forward")
-    yield partial(omp, objective, k)
-    yield partial(foba, objective, k)
-    if objective.n <= _BACKWARD_COLUMNS:
+    if _FORWARD_SECONDS * n * k * k <= most:
+        yield partial(exchange, objective, k, start="forward")
+        yield partial(omp, objective, k)
+    if _FOBA_SECONDS * n * k * k <= most:
+        yield partial(foba, objective, k)
+    if n <= _BACKWARD_COLUMNS and _BACKWARD_SECONDS * n**3 <= most:
         yield partial(backward, objective, k)
 
 
@@ -234,7 +245,7 @@ class _Proof:
 def _search(
     task: SearchTask, search: PortfolioSearch, deadline: Deadline, proof: _Proof | None, proven: bool
 ) -> str:  # fmt: skip
-    """Run the Pareto searches, on the workers if there are any, and return why they ended.
+    """Run the tabu and Pareto searches, on the workers if there are any, and return why they ended.
 
     If the answer is proved, they only improve the subsets of other sizes, for a part of the time.
     """

@@ -12,11 +12,16 @@ from dsel.search.anytime import Deadline
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.parallel.executor import Task
 from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
+from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.search import paper_iterations
-from dsel.search.portfolio.steps import Step
+from dsel.search.portfolio.steps import Kind, Step, exchange_interval
+from dsel.search.slices.size import iteration_seconds
 
-#: Iterations between two exchange searches, for each stream. Streams with few iterations in between are local search.
-STREAMS = (1000, 10, 100)
+#: The searches: tabu search by swaps; a Pareto search with an exchange search every 10 iterations, which is iterated
+#: local search; and a Pareto search with the default interval.
+STREAMS: tuple[Kind, ...] = ("swaps", "exchange", "poss")
+#: Seconds of a move of tabu search on the reference core, for each column and member.
+_MOVE_SECONDS = 3.5e-9
 #: Without a time limit, the steps that each stream takes. After each round of steps the streams share what they found.
 ROUNDS = 4
 #: With a time limit, the seconds of a step at most, the least number of steps, and how long the last ones may be late.
@@ -25,18 +30,18 @@ _STEP_SECONDS, _LEAST_STEPS, _GRACE = 0.25, 12, 1.0
 _APART = 1 << 40
 
 
-def step_iterations(k: int, n: int, exchange_every: int) -> int:
-    """Return the iterations of a step without a time limit, so that the steps of all streams take about as long.
+def step_iterations(kind: Kind, k: int, n: int) -> int:
+    """Return the iterations or moves of a step without a time limit, so that the steps of all streams take as long.
 
-    All steps of the stream with an exchange search every 1000 iterations make T = floor(2 e k^2 n) iterations. An
-    exchange search is counted as 2 n iterations.
+    All steps of the stream "poss" make T = floor(2 e k^2 n) iterations. Times are those of one target.
     """
-    iterations = paper_iterations(k, n) * (1 + 2 * n / STREAMS[0]) / (1 + 2 * n / exchange_every)
-    return max(int(iterations) // ROUNDS, 1)
+    seconds = paper_iterations(k, n) * iteration_seconds(n, k, 1, default_interval(n, k)) / ROUNDS
+    each = _MOVE_SECONDS * n * k if kind == "swaps" else iteration_seconds(n, k, 1, exchange_interval(kind, n, k))
+    return max(int(seconds / each), 1)
 
 
 class PortfolioSearch:
-    """Pareto searches with different numbers of exchange searches, which share their archive.
+    """Tabu search by swaps, and Pareto searches with different numbers of exchange searches, which share their archive.
 
     Parameters
     ----------
@@ -144,12 +149,12 @@ class PortfolioSearch:
     def _next_step(self) -> Step:
         number = self.iteration
         stream = self._free_stream(number) if self.timed else number % len(STREAMS)
-        every = STREAMS[stream % len(STREAMS)]
+        kind = STREAMS[stream % len(STREAMS)]
         left = self.deadline.left
         self.iteration += 1
         return Step(
-            number, number + 1, self._snapshot, stream, every, number * _APART,
-            _APART if self.timed else step_iterations(self.k, self.objective.n, every),
+            number, number + 1, self._snapshot, stream, kind, number * _APART,
+            _APART if self.timed else step_iterations(kind, self.k, self.objective.n),
             None if left is None else min(_STEP_SECONDS, (self.deadline.seconds or left) / _LEAST_STEPS, left),
         )  # fmt: skip
 

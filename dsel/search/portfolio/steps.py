@@ -1,27 +1,34 @@
-"""The steps of a portfolio: each runs one Pareto search from the shared subsets, for some iterations or some time."""
+"""The steps of a portfolio: each runs one search from the shared subsets, for some iterations or some time."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 from uuid import uuid4
 
 import numpy as np
 
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
-from dsel.search.anytime import Stop, drive
+from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Subset
+from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.search import Poss
+from dsel.search.swaps.search import TabuSearch, load_swap_kernels
 
+#: Tabu search by swaps; Pareto search with many exchange searches; Pareto search with the default interval.
+Kind = Literal["swaps", "exchange", "poss"]
+_EXCHANGE_EVERY = 10
 #: Searches that this process keeps between steps, by run and stream. They are large, so there are only a few.
-_kept: OrderedDict[tuple[str, int], Poss] = OrderedDict()
+_kept: OrderedDict[tuple[str, int], Poss | TabuSearch] = OrderedDict()
 _MOST_KEPT = 4
 _lock = threading.Lock()
 
@@ -34,18 +41,18 @@ class Step(Slice):
     ----------
     stream : int
         Which search takes the step.
-    exchange_every : int
-        Iterations between two exchange searches of this stream.
+    kind : {"swaps", "exchange", "poss"}
+        What kind of search this stream is. Without the Gram matrix in memory all are "poss", without exchange searches.
     first : int
-        The number of its first iteration, which decides the random numbers.
+        The number of its first iteration or move, which decides the random numbers.
     iterations : int
-        How many iterations it makes at most.
+        How many iterations or moves it makes at most.
     seconds : float, optional
         How long it takes at most. None: the result does not depend on the clock.
     """
 
     stream: int = 0
-    exchange_every: int = 1000
+    kind: Kind = "poss"
     first: int = 0
     iterations: int = 1
     seconds: float | None = None
@@ -54,6 +61,8 @@ class Step(Slice):
 @dataclass(frozen=True)
 class RunSteps:
     """Work that runs the steps of a portfolio in compiled code.
+
+    Searches that are kept between steps continue, and take what others found if it is better.
 
     Parameters
     ----------
@@ -79,27 +88,31 @@ class RunSteps:
         step = task.payload
         assert isinstance(step, Step)
         began = time.perf_counter()
+        deadline = Deadline(step.seconds)
         search = self._search(step)
-        insert(search, step.solutions)
-        search._count[archive.ITERATION] = step.first
-        drive(search, Stop(step.first + step.iterations, step.seconds))
+        if isinstance(search, TabuSearch):
+            found = _run_swaps(search, step, deadline)
+        else:
+            found = _run_poss(search, step, deadline)
         if step.seconds is not None:
             self._keep(step.stream, search)
         known = {S for S, _ in step.solutions}
-        found = tuple((z.members, z.value) for z in search.archived if z.size and z.members not in known)
-        return TaskResult(found, time.perf_counter() - began)
+        return TaskResult(tuple(x for x in found if x[0] and x[0] not in known), time.perf_counter() - began)
 
-    def _search(self, step: Step) -> Poss:
+    def _search(self, step: Step) -> Poss | TabuSearch:
         """Return the search of a stream: the one of its last step, but for steps that must not depend on the past."""
         with _lock:
             kept = _kept.pop((self.run, step.stream), None)
         if kept is not None:
             return kept
         opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
-        every = step.exchange_every if opened.has_gram else 0
+        if step.kind == "swaps" and opened.has_gram:
+            load_swap_kernels()
+            return TabuSearch(opened, self.k, best_of(step.solutions, self.k), seed=self.seed, first=step.first)
+        every = exchange_interval(step.kind, opened.n, self.k) if opened.has_gram else 0
         return Poss(opened, self.k, seed=self.seed, exchange_every=every, memory_limit=self.memory)
 
-    def _keep(self, stream: int, search: Poss) -> None:
+    def _keep(self, stream: int, search: Poss | TabuSearch) -> None:
         with _lock:
             for key in [key for key in _kept if key[0] != self.run]:
                 del _kept[key]
@@ -119,6 +132,30 @@ def _release(run: str) -> None:
     with _lock:
         for key in [key for key in _kept if key[0] == run]:
             del _kept[key]
+
+
+def exchange_interval(kind: Kind, n: int, k: int) -> int:
+    """Return the iterations between two exchange searches in a Pareto search of this kind."""
+    return _EXCHANGE_EVERY if kind == "exchange" else default_interval(n, k)
+
+
+def best_of(solutions: Iterable[tuple[Subset, float]], k: int) -> Subset:
+    """Return the best subset of at most k columns; the empty set if there is none."""
+    return min((x for x in solutions if len(x[0]) <= k), key=lambda x: x[1], default=((), 0.0))[0]
+
+
+def _run_swaps(search: TabuSearch, step: Step, deadline: Deadline) -> Sequence[tuple[Subset, float]]:
+    search.offer(best_of(step.solutions, search.k))
+    search.renumber(step.first)
+    drive(search, Stop(step.first + step.iterations, deadline.left))
+    return ((search.best, search.best_value),)
+
+
+def _run_poss(search: Poss, step: Step, deadline: Deadline) -> Sequence[tuple[Subset, float]]:
+    insert(search, step.solutions)
+    search._count[archive.ITERATION] = step.first
+    drive(search, Stop(step.first + step.iterations, deadline.left))
+    return tuple((z.members, z.value) for z in search.archived)
 
 
 def insert(search: Poss, solutions: tuple[tuple[Subset, float], ...]) -> None:

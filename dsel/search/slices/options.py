@@ -11,7 +11,6 @@ from dsel.objective.base import FEW_TARGETS
 from dsel.search.method import ProblemSummary
 from dsel.search.parallel.on_workers import WorkerOptions
 from dsel.search.pareto.archive_memory import first_slots, table_bytes
-from dsel.search.pareto.options import EXCHANGE_EVERY
 from dsel.search.pareto.search import paper_iterations
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, Site
 from dsel.search.slices.size import (
@@ -78,7 +77,7 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     if options.calls_function(problem.criterion):
         return place_evaluations(options, site, iterations)
     few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
-    every = options.exchange_every if options.exchange_every is not None else EXCHANGE_EVERY if site.has_gram else 0
+    every = options.exchange_interval(n, k, site.has_gram)
     each = iteration_seconds(n, k, few, every)
     size = _division(options, iterations, each, least_generations(every))
     seconds = iterations * each if options.seconds is None else min(iterations * each, options.seconds)

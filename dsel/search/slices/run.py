@@ -33,9 +33,8 @@ def run_by_slices(task: SearchTask, processors: int = 0) -> SearchOutcome:
     """Run POSS, or PPOSS with some processors, by slices on the quadratic objective."""
     objective, options = task.objective, task.options
     stop = options.stop(task.k, objective)
-    rules = SliceRules(
-        task.k, task.seed, options.isolation, options.exchange_interval(objective), processors
-    )  # fmt: skip
+    every = options.exchange_interval(objective.n, task.k, objective.has_gram)
+    rules = SliceRules(task.k, task.seed, options.isolation, every, processors)
     rules.search(objective, options.memory).warm_up()  # workers on this machine find what is compiled
     with _published(task) as (task, publisher):
         if task.state is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -115,14 +115,21 @@ class BranchAndBound(ExactSearch):
         if seconds is None:
             yield
             return
-        timer = Timer(seconds, self._explorer.interrupt)
-        timer.daemon = True
-        timer.start()
+        over, deadline = Event(), Deadline(seconds)
+
+        def watch() -> None:
+            while not over.wait(deadline.left):
+                if deadline.passed:
+                    self._explorer.interrupt()
+                    return
+
+        watcher = Thread(target=watch, daemon=True)
+        watcher.start()
         try:
             yield
         finally:
-            timer.cancel()
-            timer.join()
+            over.set()
+            watcher.join()
             self._explorer.resume()
 
     def warm_up(self, others: Sequence[Any] = ()) -> None:
