@@ -11,6 +11,7 @@ from dataclasses import replace
 from dsel._lib.types import Ints
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import load_subset_kernels
+from dsel.search.anytime import Deadline
 from dsel.search.greedy.exchange import local_optimum
 from dsel.search.greedy.path import Path
 from dsel.search.grouped import greedy
@@ -19,8 +20,9 @@ from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improvin
 
 
 def polish(
-    objective: Objective, k: int, outcome: SearchOutcome, groups: tuple[Ints, ...] | None = None
-) -> SearchOutcome:
+    objective: Objective, k: int, outcome: SearchOutcome, groups: tuple[Ints, ...] | None = None,
+    deadline: Deadline | None = None,
+) -> SearchOutcome:  # fmt: skip
     """Return an outcome with local optima under exchanges in place of its subsets. None of them gets worse.
 
     Parameters
@@ -34,6 +36,8 @@ def polish(
         What a method found.
     groups : tuple of arrays of int, optional
         The local columns of each group. Then sizes count groups.
+    deadline : Deadline, optional
+        When the polish ends with what it has, without groups.
 
     Returns
     -------
@@ -48,7 +52,8 @@ def polish(
         load_subset_kernels(deletes=True)
         path, exchanges = Path(objective), 0
         for limit, point in asked:
-            exchanges += local_optimum(objective, limit, point.members, path)
+            if deadline is None or not deadline.passed:
+                exchanges += local_optimum(objective, limit, point.members, path, deadline)
         found = path.points
     else:
         grouped = GroupedObjective(objective, groups)

@@ -61,9 +61,9 @@ LEAST_INTERVAL = 1000
 def default_interval(n: int, k: int) -> int:
     """Return the iterations between two exchange searches, by default.
 
-    An iteration takes a time of about 1 + k^2 / 230, and an exchange search one of n k^2 / 14, in the same unit. So the
-    rule gives exchange searches about a sixth of the time of large problems with one target. In T iterations there are
-    at least a hundred of them.
+    An exchange search takes a time of the order n k^2, and an iteration one that grows with k^2 for large k. The rule
+    was fitted so that exchange searches take about a fifth of the time of large problems with one target. In T
+    iterations there are dozens to hundreds of them.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def default_interval(n: int, k: int) -> int:
     Returns
     -------
     int
-        24 n k^2 / (k^2 + 230), and at least 1000.
+        40 n k^2 / (k^2 + 500), and at least 1000.
     """
-    return max(LEAST_INTERVAL, 24 * n * k * k // (k * k + 230))
+    return max(LEAST_INTERVAL, 40 * n * k * k // (k * k + 500))
 
 
 class ArchiveOptions(StopOptions):
@@ -93,7 +93,7 @@ class ArchiveOptions(StopOptions):
         Random starts of the exchange search of `warm_start`.
     exchange_every : int, optional
         Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default
-        24 n k^2 / (k^2 + 230), at least 1000, where the whole Gram matrix is in memory, and 0 elsewhere.
+        40 n k^2 / (k^2 + 500), at least 1000, where the whole Gram matrix is in memory, and 0 elsewhere.
     swaps : float
         The share of mutations that replace one column by another in place of flips, with a custom criterion or
         isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.

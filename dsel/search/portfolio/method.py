@@ -53,10 +53,10 @@ _PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
 _PROOF_COLUMNS, _PROOF_NODES = 300, 200_000
 #: With a time limit, the most steps at a time.
 _MOST_TASKS = 1000
-#: The largest share of the time for a greedy search, and their seconds on the reference core: for each n k^2 those of
-#: forward selection and of FoBa, for each n^3 those of backward elimination, where Y = X.
-_GREEDY_SHARE = 0.05
-_FORWARD_SECONDS, _FOBA_SECONDS, _BACKWARD_SECONDS = 4e-8, 4e-7, 6e-8
+#: The largest share of the time for a greedy search, and the share for the subsets of other sizes at the end.
+_GREEDY_SHARE, _POLISH_SHARE = 0.05, 0.05
+#: Seconds on the reference core where Y = X: of FoBa for each n k^2, of backward elimination for each n^3.
+_FOBA_SECONDS, _BACKWARD_SECONDS = 4e-7, 6e-8
 #: Backward elimination starts from all columns, in O(n^3).
 _BACKWARD_COLUMNS = 500
 
@@ -146,28 +146,31 @@ def run(task: SearchTask) -> SearchOutcome:
     if options.certify and not certify:
         notes = ("there was no time for a proof: the answer has no certificate",)
     found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
-    return replace(polish(objective, task.k, found), certificates=certificates) if objective.has_gram else found
+    return (
+        replace(polish(objective, task.k, found, deadline=deadline), certificates=certificates)
+        if objective.has_gram
+        else found
+    )
 
 
 def _start(search: PortfolioSearch, deadline: Deadline) -> None:
     """Offer the archive what the greedy searches find: forward selection always, others while there is time."""
-    for method in _greedy(search.objective, search.k, deadline.seconds):
+    for method in _greedy(search.objective, search.k, deadline):
         if search.archive.best().size and deadline.passed:
             return
         for point in method().front:
             search.offer(point.members)
 
 
-def _greedy(objective: Objective, k: int, limit: float | None) -> Iterator[Callable[[], SearchOutcome]]:
-    """Yield the greedy searches that take a small part of a limit of seconds, forward selection in any case."""
-    n, most = objective.n, float("inf") if limit is None else _GREEDY_SHARE * limit
-    size = path_size(k, has_gram=objective.has_gram, limited=limit is not None)
+def _greedy(objective: Objective, k: int, deadline: Deadline) -> Iterator[Callable[[], SearchOutcome]]:
+    """Yield the greedy searches that take a small part of the time, forward selection in any case."""
+    n, most = objective.n, _GREEDY_SHARE * deadline.remaining
+    size = path_size(k, has_gram=objective.has_gram, limited=deadline.seconds is not None)
     yield partial(forward, objective, min(size, n))
     if not objective.has_gram:
         return  # each step takes a pass over the data
-    if _FORWARD_SECONDS * n * k * k <= most:
-        yield partial(exchange, objective, k, start="forward")
-        yield partial(omp, objective, k)
+    yield partial(exchange, objective, k, start="forward", deadline=deadline.share(_GREEDY_SHARE))
+    yield partial(omp, objective, k)
     if _FOBA_SECONDS * n * k * k <= most:
         yield partial(foba, objective, k)
     if n <= _BACKWARD_COLUMNS and _BACKWARD_SECONDS * n**3 <= most:
@@ -253,7 +256,9 @@ def _search(
     if proven:
         search.deadline = deadline.share(_AFTER_PROOF)
     elif proof is not None and proof.promising and deadline.seconds is not None:
-        search.deadline = Deadline((1.0 - _PROOF_LAST) * deadline.remaining)
+        search.deadline = deadline.share(1.0 - _PROOF_LAST)
+    else:
+        search.deadline = deadline.share(1.0 - _POLISH_SHARE)
     if not objective.has_gram:
         task = replace(task, executor=SerialExecutor, shared_folder=None)
     limit = (1 << 62) if search.timed else (1 if proven else ROUNDS) * len(STREAMS)

@@ -47,7 +47,7 @@ def greedy_split(task: tuple[int, tuple[int, ...]], penalised: Sequence[str] = (
         chosen, chosen_ridge = _chosen(plain, k, split), _chosen(ridge, k, split)
         chosen[ONE_RUN], chosen_ridge[ONE_RUN] = _members(whole, k), _members(whole_ridge, k)
         for method in filter(penalized.installed, penalised):
-            chosen[method] = chosen_ridge[method] = penalized.last_support(method, data.X, data.y.ravel(), k)
+            chosen[method] = chosen_ridge[method] = penalized.support(method, plain, k)
         for method, S in chosen.items():
             with_ridge = chosen_ridge[method]
             figures = (

@@ -87,7 +87,7 @@ def greedy_split(task: tuple[str, int, int], penalised: Sequence[str] = ()) -> d
     errors = {"POSS": search.best_value}
     errors |= {method: find(objective, k).best(k).value for method, find in GREEDY.items()}
     for method in filter(penalized.installed, penalised):
-        errors[method] = objective.value(penalized.last_support(method, X, y.ravel(), k))
+        errors[method] = objective.value(penalized.support(method, objective, k))
     return {method: 1.0 - f / objective.c for method, f in errors.items()}
 
 

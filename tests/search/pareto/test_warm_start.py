@@ -17,7 +17,9 @@ from dsel.planning.representations.base import ProblemShape, Representation, Res
 from dsel.planning.representations.choice import candidates
 from dsel.search.greedy.forward import forward
 from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.options import default_interval
+from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.slices.size import iteration_seconds
 
 FORMS: tuple[dict[str, Any], ...] = ({"method": "poss"}, {"method": "pposs", "processors": 3}, {"method": "pposs-asy"})
 PUBLISHED: dict[str, Any] = {"warm_start": "none", "exchange_every": 0}
@@ -77,6 +79,15 @@ def test_the_published_algorithm_is_the_search_without_both() -> None:
     literal.advance(asked.iterations)
     assert [(p.size, set(p.indices)) for p in asked.front] == [(p.size, set(p.members)) for p in literal.front()]
     assert [(t.iteration, t.size) for t in asked.trace] == [(t.iteration, t.size) for t in literal.trace]
+
+
+@pytest.mark.parametrize(("n", "k", "interval"), [(60, 8, 1000), (166, 8, 1000), (500, 50, 16_666), (2000, 8, 9078)])
+def test_exchange_searches_are_rarer_where_they_take_longer(n: int, k: int, interval: int) -> None:
+    assert default_interval(n, k) == interval
+    searches = paper_iterations(k, n) / interval
+    assert searches > 20
+    seconds = [iteration_seconds(n, k, 1, every) for every in (0, interval)]
+    assert 1 - seconds[0] / seconds[1] < 0.2
 
 
 def test_the_defaults_are_the_path_of_forward_selection_and_an_exchange_search_every_1000_iterations() -> None:

@@ -128,7 +128,7 @@ def test_the_time_limit_holds_and_the_time_is_used(seconds: float) -> None:
     began = time.monotonic()
     found = METHOD.run(task(seconds=seconds, certify=False))
     assert found.ended == "seconds"
-    assert seconds <= time.monotonic() - began < seconds + 1.5
+    assert 0.9 * seconds <= time.monotonic() - began < seconds + 1.5
     assert found.best(4).value <= METHOD.run(task(certify=False)).best(4).value * 1.05
 
 
