@@ -130,17 +130,24 @@ def certify(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes that work on the proof.")] = 1,
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
+    coefficients: Annotated[
+        float | None,
+        typer.Option(
+            min=1, help="Without a penalty: cover coefficients with up to this many times the sum of squares."
+        ),
+    ] = None,
     log_format: Log = LogFormat.text,
     json: Json = False,
 ) -> None:
     """Prove how far a selection can be from the best one. Repeat the command to continue the proof."""
     from dsel.config.types import parse_duration
-    from dsel.jobs.certify import ProofBudget
+    from dsel.jobs.certify import ProofBudget, Sizes
     from dsel.jobs.reporting import Reporter
     from dsel.jobs.runner import certify_run
     from dsel.storage.paths import as_path
 
-    budget = ProofBudget(parse_duration(time), nodes, "all" if all_sizes else "chosen", log=log)
+    sizes: Sizes = "all" if all_sizes else "chosen"
+    budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficients=coefficients)
     print_selection(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value)), json)
 
 

@@ -52,6 +52,9 @@ class CertifySection(BaseModel):
         Prove the size that was chosen, or all sizes up to k.
     log : bool
         Write the tree of the proof, so that `dsel verify` can check it.
+    coefficients : float, optional
+        Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
+        this many times those of the selection.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -60,6 +63,7 @@ class CertifySection(BaseModel):
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
+    coefficients: Float | None = Field(None, ge=1)
 
     @property
     def seconds(self) -> float:
@@ -176,7 +180,10 @@ class JobFile(SelectionRequest):
         fields = type(self).model_fields  # results of older versions do not have some of them
         exclude |= {name for name in _LATER_FIELDS if getattr(self, name) == fields[name].default}
         values = self.model_dump(mode="json", exclude=exclude)
-        values.get("certify", {}).pop("log", None)  # it does not change the result
+        certify = values.get("certify", {})
+        certify.pop("log", None)  # it does not change the result
+        if certify.get("coefficients") is None:
+            certify.pop("coefficients", None)
         return values
 
 

@@ -22,7 +22,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
-from dsel.search.exact.certificate import GROUPS, Certificate, nothing_to_choose
+from dsel.search.exact.certificate import GROUPS, Certificate, covered, nothing_to_choose
 from dsel.search.exact.proof import Proof, Runner
 from dsel.search.exact.wide.choice import is_wide
 from dsel.search.exact.wide.target_bound import TargetBound
@@ -61,6 +61,9 @@ class ProofBudget:
         If the proof is interrupted, return what is proved so far. By default, Interrupted is raised.
     log : bool
         Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
+    coefficients : float, optional
+        Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
+        this many times those of the selection. It is used for one target, and for any number of columns.
     """
 
     seconds: float | None = None
@@ -69,6 +72,7 @@ class ProofBudget:
     save_seconds: float = 30.0
     keep_partial: bool = False
     log: bool = False
+    coefficients: float | None = None
 
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
         """Yield each size with its seconds and nodes, when its turn comes.
@@ -129,7 +133,7 @@ def certify_selection(
     validated = validate(dataset, request)
     dataset = validated.training or dataset
     with log_passes() as made:
-        prepared = _prepare(dataset, validated, context)
+        prepared = _prepare(dataset, validated, context, budget)
         whole = prepared.objective(request.lam)
         objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
         _require_gram(objective, validated, budget)
@@ -142,13 +146,13 @@ def certify_selection(
     return with_better_subset(dataset, validated, selection, prepared, whole, objective)
 
 
-def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext) -> Prepared:
+def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext, budget: ProofBudget) -> Prepared:
     """Make the passes for the statistics of a proof, unless they are saved."""
     request, engine, cache = validated.request, context.engine, context.cache
     shape = ProblemShape.of(dataset, request.limit, Requirements(whole_gram=validated.groups is not None))
     resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
-    relaxable = request.lam > 0.0 and shape.N == 1
+    relaxable = shape.N == 1 and (request.lam > 0.0 or budget.coefficients is not None)
     chosen = choose_for_proof(shape, resources, relaxable=relaxable, saved=saved)
     if isinstance(chosen, GramMatrix):
         return chosen.prepare_whole(dataset, request, engine, cache)
@@ -162,7 +166,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext)
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    if budget.log and is_wide(objective):
+    if budget.log and is_wide(objective, budget.coefficients):
         raise OptionError(
             f"There is no proof log for {objective.n} columns: the proof makes passes over the data.",
             "Certify without a log. The certificate is the same.",
@@ -182,8 +186,9 @@ def describe(certificate: Certificate) -> str:
     size = f"{certificate.size} {'groups of columns' if certificate.method == GROUPS else 'columns'}"
     if certificate.proven:
         return f"{size}: {certificate.claim} ({certificate.effort})"
-    share = certificate.relative_to_total
-    return f"{size}: at most {share:.2%} of ||Y||^2 from the best ({certificate.effort})"
+    share, limit = certificate.relative_to_total, certificate.coefficients
+    among = f" {covered(limit)}" if limit else ""
+    return f"{size}: at most {share:.2%} of ||Y||^2 from the best{among} ({certificate.effort})"
 
 
 def _prove(
@@ -204,7 +209,8 @@ def _prove(
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
-            objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base
+            objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base,
+            budget.coefficients,
         )  # fmt: skip
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
@@ -241,7 +247,7 @@ def _limits_of_targets(proof: Proof | GroupProof, size: int) -> list[str]:
         return []
     return [
         f"{_FAILED} {size} columns uses the targets alone: passes over columns whose Gram matrix does not fit bound "
-        "all subsets only for one target and lam > 0"
+        "all subsets only for one target and lam > 0, or with a limit for coefficients"
     ]
 
 

@@ -31,7 +31,7 @@ class ProofStore:
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
     proof keeps none. grouped: the objective over groups of columns; then size counts groups, and `included` of them are
-    always chosen.
+    always chosen. coefficients: a limit for them, see `dsel.search.exact.wide.search.WideTree`.
     """
 
     objective: Objective
@@ -42,12 +42,14 @@ class ProofStore:
     log: AnyPath | None = None
     grouped: GroupedObjective | None = None
     included: int = 0
+    coefficients: float | None = None
 
     def _identity(self) -> dict[str, Any]:
         objective = self.objective
         groups = {} if self.grouped is None else {"groups": [group.tolist() for group in self.grouped.groups]}
+        limit = {} if self.coefficients is None else {"coefficients": self.coefficients}
         return {
-            **groups,
+            **groups, **limit,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
@@ -69,7 +71,10 @@ class ProofStore:
         if self.grouped is not None:
             return GroupProof.begin(self.grouped, self.size, incumbent, included=self.included, seed=seed)
         proof_log = self._continued_log({})
-        return Proof.begin(self.objective, self.size, incumbent, seed=seed, deadline=deadline, log=proof_log)
+        return Proof.begin(
+            self.objective, self.size, incumbent, seed=seed, deadline=deadline, log=proof_log,
+            coefficients=self.coefficients,
+        )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:

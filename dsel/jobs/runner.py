@@ -235,7 +235,8 @@ def _certified(
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
     certify = job.certify
-    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log)
+    budget = ProofBudget(certify.seconds, certify.nodes, certify.sizes, job.checkpoint_seconds, log=certify.log,
+                         coefficients=certify.coefficients)  # fmt: skip
     reporter.stage("certificate")
     interrupts.deferred = True
     context = replace(context, on_slice=_proof_slice(reporter, interrupts))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dsel._lib.text import printable
-from dsel.search.exact.certificate import GROUPS, claim, effort
+from dsel.search.exact.certificate import GROUPS, claim, covered, effort
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
@@ -178,7 +178,9 @@ def _groups(selection: Selection) -> dict[int, str]:
 def _proof(row: dict[str, Any], penalized: bool) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
-    words = claim(row.get("error", 0.0), row.get("excluded", 0.0))
+    limit = row.get("coefficients", 0.0)
+    words = claim(row.get("error", 0.0), row.get("excluded", 0.0), limit)
+    among = f" {covered(limit)}" if limit else ""
     if penalized:  # what is proved is the error with its penalty, from which no R2 follows
         proved = f"error {row['value']:.6g} with the ridge penalty"
         if row["proven"]:
@@ -190,7 +192,7 @@ def _proof(row: dict[str, Any], penalized: bool) -> str:
     if row["proven"]:
         return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({took})"
     return (
-        f"Certificate, {size}: R2 {row['r2']:.6f}, none is above {row['r2_bound']:.6f}; error "
+        f"Certificate, {size}: R2 {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
         f"error; {took})"
     )

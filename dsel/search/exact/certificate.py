@@ -12,7 +12,7 @@ from dsel.objective.base import Objective
 from dsel.search.exact.base import consistent_bound
 
 #: Fields that certificates of older versions do not have.
-_LATER = ("error", "excluded", "columns", "screened", "passes")
+_LATER = ("error", "excluded", "columns", "screened", "held", "passes", "coefficients")
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
 
@@ -50,8 +50,13 @@ class Certificate:
         The number of columns that may be chosen, if the proof made passes over the data; 0 otherwise.
     screened : int
         How many of these are in no better subset, by their reduced costs.
+    held : int
+        How many of these were read into memory. The others were bounded by the passes alone.
     passes : int
         Passes over the data in all runs of the proof.
+    coefficients : float
+        If not 0, the bound is about subsets whose squared coefficients, for columns of norm 1, sum to at most this
+        share of ||Y||^2. Others may be better.
 
     Notes
     -----
@@ -84,7 +89,9 @@ class Certificate:
     excluded: float = 0.0
     columns: int = 0
     screened: int = 0
+    held: int = 0
     passes: int = 0
+    coefficients: float = 0.0
 
     @property
     def gap(self) -> float:
@@ -114,7 +121,7 @@ class Certificate:
     @property
     def claim(self) -> str:
         """What is proved if `proven`, in words."""
-        return claim(self.error, self.excluded)
+        return claim(self.error, self.excluded, self.coefficients)
 
     def merged(self, other: Certificate) -> Certificate:
         """Return the better value and the better bound of two certificates of the same size.
@@ -123,6 +130,8 @@ class Certificate:
         """
         if other.size != self.size:
             raise OptionError(f"Certificates of {self.size} and {other.size} columns cannot be merged.")
+        if self.coefficients != other.coefficients:
+            return self._widest(other)
         best = other if other.value < self.value else self
         bounds = (consistent_bound(one.bound, best.value, best.total, one.error) for one in (self, other))
         return replace(
@@ -130,8 +139,18 @@ class Certificate:
             nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
             columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
-            passes=max(self.passes, other.passes),
+            held=max(self.held, other.held), passes=max(self.passes, other.passes),
         )  # fmt: skip
+
+    def _widest(self, other: Certificate) -> Certificate:
+        """Return one of two certificates about different subsets, this one unless the other covers more by a bound."""
+        reach, others = (one.coefficients or float("inf") for one in (self, other))
+        first, second = (self, other) if reach > others else (other, self)
+        found = first if first.bound >= second.bound else self
+        value = min(self.value, other.value)
+        best = other if other.value < self.value else self
+        return replace(found, value=value, indices=best.indices, bound=min(found.bound, value),
+                       better=self.better or other.better)  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON holds it, with the derived figures."""
@@ -142,7 +161,8 @@ class Certificate:
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
             "method": self.method, "better": self.better, "error": self.error, "excluded": self.excluded,
-            "columns": self.columns, "screened": self.screened, "passes": self.passes,
+            "columns": self.columns, "screened": self.screened, "held": self.held, "passes": self.passes,
+            "coefficients": self.coefficients,
         }  # fmt: skip
 
     @classmethod
@@ -153,10 +173,17 @@ class Certificate:
         return cls(**{name: values[name] for name in names}, **later, indices=tuple(values["indices"]))
 
 
-def claim(error: float, excluded: float) -> str:
-    """Return what a finished proof shows, in words. error, excluded: those of `Certificate`."""
+def claim(error: float, excluded: float, coefficients: float = 0.0) -> str:
+    """Return what a finished proof shows, in words. error, excluded, coefficients: those of `Certificate`."""
     words = "proved optimal" if error <= 1e-8 else f"proved optimal to {error:.0e} of ||Y||^2"
+    if coefficients:
+        return f"{words} {covered(coefficients)}"
     return f"{words} among independent subsets" if excluded else words
+
+
+def covered(coefficients: float) -> str:
+    """Return which subsets a proof with a limit for coefficients is about, in words."""
+    return f"among subsets whose squared coefficients sum to at most {coefficients:.3g} of ||Y||^2"
 
 
 def effort(row: Mapping[str, Any]) -> str:
@@ -168,7 +195,8 @@ def effort(row: Mapping[str, Any]) -> str:
     if not row.get("columns"):
         return words
     passes = f", {row['passes']} passes" if row["passes"] else ""
-    return f"{words}{passes}; {row['screened']:,} of {row['columns']:,} columns screened"
+    held = f"{row['held']:,} of {row['columns']:,} columns read into memory"
+    return f"{words}{passes}; {row['screened']:,} columns screened, {held}"
 
 
 def nothing_to_choose(objective: Objective) -> Certificate:
@@ -187,6 +215,9 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
     result: dict[int, Certificate] = {}
     bound, error = 0.0, 0.0
     for size in sorted(found, reverse=True):
+        if found[size].coefficients:  # it is not about all subsets
+            result[size] = replace(found[size], bound=max(found[size].bound, min(bound, found[size].value)))
+            continue
         bound, error = max(bound, found[size].bound), max(error, found[size].error)
         holds = consistent_bound(bound, found[size].value, found[size].total, error)
         result[size] = replace(found[size], bound=holds, error=error)

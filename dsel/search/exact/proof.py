@@ -56,19 +56,19 @@ class Proof:
     @classmethod
     def begin(
         cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
-        deadline: Deadline | None = None, log: ProofLog | None = None,
+        deadline: Deadline | None = None, log: ProofLog | None = None, coefficients: float | None = None,
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
         deadline: of the proof. The quick search takes a part of the time. Raises OutOfTime if the first bound would
-        take longer. log: where to write the tree, so that it can be checked.
+        take longer. log: where to write the tree, so that it can be checked. coefficients: see `WideTree`.
         """
         deadline = deadline or Deadline(None)
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
-        if is_wide(objective):
+        if is_wide(objective, coefficients):
             start = known or forward(objective, k).best(k).members
-            return cls(wide_proof(objective, k, start, memory_limit), value)
+            return cls(wide_proof(objective, k, start, memory_limit, coefficients), value)
         try:
             search = BranchAndBound(
                 objective, k, incumbent=known, memory_limit=memory_limit, log=log, deadline=deadline
@@ -179,6 +179,7 @@ class Proof:
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
             error=error,
             excluded=search.guarantee.hidden(search.best_value, objective),
+            coefficients=search.limit / objective.total if isinstance(search, WideTree) else 0.0,
             **(search.screening if isinstance(search, WideTree) else {}),
         )
 

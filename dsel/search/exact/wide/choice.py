@@ -14,19 +14,34 @@ LEAST_RIDGE = 1e-6
 MOST_DENSE = 5000
 
 
-def is_wide(objective: Objective) -> bool:
-    """Return whether a proof must do without factorizations of the whole Gram matrix."""
-    return not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective))
+def is_wide(objective: Objective, coefficients: float | None = None) -> bool:
+    """Return whether a proof must do without factorizations of the whole Gram matrix.
+
+    coefficients: a limit for them is asked for, see `WideTree`.
+    """
+    if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
+        return True
+    return coefficients is not None and has_one_target(objective) and not relaxable(objective)
+
+
+def has_one_target(objective: Objective) -> bool:
+    """Return whether there is one target."""
+    return objective.cross is not None and objective.cross.shape[1] == 1
 
 
 def relaxable(objective: Objective) -> bool:
     """Return whether there are one target and a ridge penalty, so that the relaxation in passes bounds all subsets."""
-    one = objective.cross is not None and objective.cross.shape[1] == 1
-    return one and objective.lam >= LEAST_RIDGE * float(objective.scale.max())
+    return has_one_target(objective) and objective.lam >= LEAST_RIDGE * float(objective.scale.max())
 
 
-def wide_proof(objective: Objective, k: int, incumbent: Iterable[int], memory_limit: int) -> WideTree | TargetBound:
+def wide_proof(
+    objective: Objective, k: int, incumbent: Iterable[int], memory_limit: int, coefficients: float | None = None
+) -> WideTree | TargetBound:  # fmt: skip
     """Return the search that proves most: in passes over the data, or from the targets alone."""
     if relaxable(objective):
         return WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit)
+    if coefficients is not None and has_one_target(objective):
+        return WideTree(
+            objective, k, incumbent=incumbent, memory_limit=memory_limit, coefficients=coefficients
+        )  # fmt: skip
     return TargetBound(objective, k, incumbent=incumbent)

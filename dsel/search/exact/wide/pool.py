@@ -12,6 +12,8 @@ from dsel.objective.on_demand import OnDemandObjective
 
 #: Bytes of the columns that are held, and most columns.
 _BYTES, _MOST = 1 << 30, 4096
+#: The rows of a Gram matrix in memory are not known.
+_ROWS_UNKNOWN = 400
 
 
 class ColumnPool:
@@ -32,13 +34,15 @@ class ColumnPool:
         self.place: Ints = np.full(objective.n, -1, np.int64)
         self.gram: Floats = np.empty((0, 0))
         self.passes = 0
-        rows = objective.n
+        rows = min(objective.n, _ROWS_UNKNOWN)
         if isinstance(objective, OnDemandObjective):
             rows = objective.factor.shape[0]
             self._data: Floats = np.empty((rows, 0))
+        #: Rows of the data, or a guess.
+        self.rows = rows
         self.limit = min(_MOST, max(_BYTES // (8 * rows), 64), objective.n)
         #: Rounding of a product of two columns of norm 1.
-        self.rounding = ridge(rows + self.limit)
+        self.rounding = ridge(max(rows, objective.n if objective.has_gram else 0) + self.limit)
 
     @property
     def cross(self) -> Floats:

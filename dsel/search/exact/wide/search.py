@@ -59,6 +59,10 @@ _STEP = 10
 _WHOLE = 1e-6
 #: A relaxation continues until its bound is below what is enough by this share of the gap.
 _FURTHER = 0.2
+#: The penalty on coefficients has settled when a pass changes it by this share.
+_SETTLED = 0.03
+#: Least penalty on coefficients beyond lam, for columns of norm 1.
+_LEAST_EXTRA = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +86,25 @@ class WideTree(ExactSearch):
     Parameters
     ----------
     objective : Objective
-        f over n candidate columns, with one target and lam > 0.
+        f over n candidate columns, with one target. lam > 0, unless there are `coefficients`.
     k : int
         The most columns to choose.
     incumbent : iterable of int
         A known subset.
     memory_limit : int
         Bytes that open nodes of the tree in memory may take.
+    coefficients : float, optional
+        With lam = 0, the bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of
+        at most this many times that of the incumbent.
+
+    Notes
+    -----
+    Without a penalty, nearly equal columns may explain anything with large coefficients, and no bound for all subsets
+    follows from a few products. For subsets whose coefficients have a sum of squares of at most R^2,
+
+        f(S) >= min over b of |y - X_S b|^2 + p (|b|^2 - R^2)    for every p > 0,
+
+    so that the relaxation with the penalty p gives a bound. The root finds the best p.
     """
 
     kind = "wide-tree"
@@ -96,13 +112,15 @@ class WideTree(ExactSearch):
     not_finite = 0
 
     def __init__(
-        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30
-    ) -> None:
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
+        coefficients: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective")
         self._pool = ColumnPool(objective)
         self._memory_limit = memory_limit
         self._usable: Mask = np.isfinite(self._pool.norms)
-        self._d: Floats = np.where(self._usable, objective.lam / np.square(self._pool.norms), 1.0)
+        self._ridge: Floats = np.where(self._usable, objective.lam / np.square(self._pool.norms), 1.0)
+        self._extra = 0.0
         self._alive = self._usable.copy()
         self._explained = objective.c
         self._root: Node | None = Node((), (), (), (), 0.0, 0)
@@ -118,6 +136,9 @@ class WideTree(ExactSearch):
         known = np.asarray(sorted({int(j) for j in incumbent}), np.int64)
         self._pool.add(known)
         self.offer(known.tolist())
+        self.limit = 0.0 if coefficients is None else coefficients * self._squared_coefficients()
+        if self.limit:
+            self._sharpen_extra(np.square(self._pool.all_cross))
 
     @property
     def passes(self) -> int:
@@ -131,8 +152,9 @@ class WideTree(ExactSearch):
 
     @property
     def screening(self) -> dict[str, int]:
-        """What a certificate says: how many columns were screened, of how many, and in how many passes."""
-        return {"screened": self.screened, "columns": self.objective.n, "passes": self.passes}
+        """What a certificate says: how many columns were screened and read, of how many, in how many passes."""
+        held = int(self._pool.columns.size)
+        return {"screened": self.screened, "columns": self.objective.n, "held": held, "passes": self.passes}
 
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset of the pool and return whether it is better than the best; read its columns if need be."""
@@ -199,6 +221,8 @@ class WideTree(ExactSearch):
         if self.done:
             return self.best_value
         bound = max(self.objective.c - self._most, 0.0)
+        if self.limit:  # the best subset may have larger coefficients
+            return min(bound, self.best_value)
         return consistent_bound(bound, self.best_value, self.total, self.guarantee.error)
 
     @cached_property
@@ -257,15 +281,17 @@ class WideTree(ExactSearch):
         """Relax the root among the columns of the pool, bound it by a pass, and screen."""
         if not root.tries:
             self._enter(self._wanted(root, np.square(self._pool.all_cross), _FIRST))
-        root = self._relaxed(root, self._explained)
-        ((explained, g),) = self._bounds([root])
+        root, before = self._relaxed(root, self._explained), self._extra
+        ((explained, g),) = self._bounds([root], sharpen=self.limit > 0.0)
         self._explained = min(self._explained, explained)
         self._offer_rounded(root, self._explained)
         self._alive &= self._candidates(root, explained, g)
         entered = self._enter(self._wanted(root, g, _ENTERING))
         close = explained - root.estimate <= _CLOSE * (explained - self._enough)
         log.info("%d of %d columns are screened after %d passes", self.screened, self.objective.n, self.passes)
-        if close or not entered or root.tries >= _ROOT_PASSES or int(self._alive.sum()) <= _CLOSED:
+        settled = abs(self._extra - before) <= _SETTLED * before
+        ended = (settled and (close or not entered)) or int(self._alive.sum()) <= self._most_closed
+        if ended or root.tries >= _ROOT_PASSES:
             self._root = None
             self._keep(root, self._explained, explained, g)
         else:
@@ -348,7 +374,7 @@ class WideTree(ExactSearch):
             return
         closed = self._closed | self._candidates(node, explained, g)
         closed[list(node.fixed)] = True
-        if int(closed.sum()) <= min(_CLOSED, self._pool.limit):
+        if int(closed.sum()) <= self._most_closed:
             self._closed, self._closed_explained = closed, max(self._closed_explained, bound)
             return
         self._made += 1
@@ -367,31 +393,64 @@ class WideTree(ExactSearch):
         fixed[pool.place[list(node.fixed)]] = True
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LinAlgWarning)  # copies of a column: the bound holds for any coefficients
-            found = relax(problem, fixed, free, q, self._coefficients(node), enough, _CLOSE)
+            found = relax(problem, fixed, free, q, self._coefficients(node), enough - self._allowance, _CLOSE)
         S = np.flatnonzero(found.b)
         self._visited += 1
         support = tuple(pool.columns[S].tolist())
-        return Node(node.fixed, node.out, support, tuple(found.b[S].tolist()), found.bound, node.tries + 1)
+        return Node(node.fixed, node.out, support, tuple(found.b[S].tolist()), found.bound + self._allowance,
+                    node.tries + 1)  # fmt: skip
 
     @property
     def _problem(self) -> Problem:
         """The relaxation's problem for the columns of the pool."""
-        if self._of_pool is None or self._of_pool.n < self._pool.columns.size:
-            d = self._d[self._pool.columns]
+        d = self._d[self._pool.columns]
+        if self._of_pool is None or not np.array_equal(self._of_pool.d, d):
             self._of_pool = Problem(self._pool.gram + np.diag(d), self._pool.cross, d)
         return self._of_pool
 
-    def _bounds(self, nodes: list[Node]) -> list[tuple[float, Floats]]:
-        """Return what the subsets of each node explain at most, and its g (n,), by one pass."""
+    @property
+    def _d(self) -> Floats:
+        """D (n,) for columns of norm 1."""
+        return self._ridge + self._extra
+
+    @property
+    def _most_closed(self) -> int:
+        """How many columns the tree in memory may have. Without a penalty they must be independent."""
+        most = min(_CLOSED, self._pool.limit)
+        return min(most, self._pool.rows // 4) if self.limit else most
+
+    @property
+    def _allowance(self) -> float:
+        """What the penalty on coefficients beyond lam may be worth, for subsets within the limit."""
+        return self._extra * self.limit
+
+    def _sharpen_extra(self, squares: Floats) -> None:
+        """Find the best penalty for the squared products (n,) of the residuals with all columns."""
+        self._extra = max((largest(squares, self.k) / self.limit) ** 0.5, _LEAST_EXTRA)
+
+    def _squared_coefficients(self) -> float:
+        """Return the sum of the squared coefficients of the best subset, for columns of norm 1."""
+        at = self._pool.place[list(self.best)]
+        gram = self._pool.gram[np.ix_(at, at)] + np.diag(self._ridge[list(self.best)])
+        b = np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0]
+        return float(b @ b)
+
+    def _bounds(self, nodes: list[Node], sharpen: bool = False) -> list[tuple[float, Floats]]:
+        """Return what the subsets of each node explain at most, and its g (n,), by one pass.
+
+        sharpen: find the best penalty on coefficients for the first node.
+        """
         pool, usable, found = self._pool, self._usable, []
         b = np.stack([self._coefficients(node) for node in nodes], axis=1)
         for node, own, products in zip(nodes, b.T, pool.combinations(b), strict=True):
             size = float(np.abs(own).sum())
             rounding = pool.rounding * (self.total**0.5 + size)
-            g = np.zeros(self.objective.n)
-            g[usable] = np.square(np.abs(pool.all_cross - products)[usable] + rounding) / self._d[usable]
+            squares = np.where(usable, np.square(np.abs(pool.all_cross - products) + rounding), 0.0)
+            if sharpen:
+                self._sharpen_extra(squares)
+            g = squares / self._d
             S = np.flatnonzero(own)
-            fitted = float(own[S] @ pool.gram[np.ix_(S, S)] @ own[S]) + pool.rounding * size**2
+            fitted = float(own[S] @ pool.gram[np.ix_(S, S)] @ own[S]) + pool.rounding * size**2 + self._allowance
             best = largest(g[self._free(node)], self.k - len(node.fixed))
             found.append((fitted + float(g[list(node.fixed)].sum()) + best, g))
         return found
@@ -435,7 +494,7 @@ class WideTree(ExactSearch):
         self._offer([*node.fixed, *columns[np.argsort(-a, kind="stable")[:q]].tolist()], bound)
 
     def _offer(self, S: Iterable[int], bound: float) -> None:
-        if self.offer(S):
+        if self.offer(S) and not self.limit:
             self._check_claim(self.objective.c - bound)
 
     # The closed nodes.
@@ -471,7 +530,8 @@ class WideTree(ExactSearch):
             "nodes": [[-bound, made, _as_json(node)] for bound, made, node in self._heap],
             "closed": np.flatnonzero(self._closed).tolist(), "closed_explained": self._closed_explained,
             "visited": self._visited, "made": self._made, "stuck": self._stuck,
-            "members": self._members.tolist(), "inner": None if self._inner is None else self._inner.state(),
+            "limit": self.limit, "extra": self._extra, "members": self._members.tolist(),
+            "inner": None if self._inner is None else self._inner.state(),
         }  # fmt: skip
 
     @classmethod
@@ -483,6 +543,7 @@ class WideTree(ExactSearch):
         search._pool.passes = state["passes"]
         search._restore_shared(state)
         search._alive = _mask(state["alive"], objective.n)
+        search.limit, search._extra = state["limit"], state["extra"]
         search._explained, search._stuck = state["explained"], state["stuck"]
         search._root = None if state["root"] is None else _from_json(state["root"])
         search._heap = [(-bound, made, _from_json(node)) for bound, made, node in state["nodes"]]

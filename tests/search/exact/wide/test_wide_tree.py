@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import combinations
 from unittest import mock
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.wide import search as wide_search
 from dsel.search.exact.wide.search import WideTree
@@ -58,7 +61,7 @@ def problems(draw):
 
 @pytest.mark.usefixtures("small_steps")
 @given(problems(), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_bound_holds_and_the_answer_is_that_of_enumeration(case, known):
     dense, wide, k = case
     best = exhaustive(dense, k)
@@ -169,3 +172,46 @@ def test_without_a_penalty_the_targets_bound_the_error(included, k):
         assert 0.0 < proof.certificate().bound <= exhaustive(same, k)
         again = Proof.resume(left, json.loads(json.dumps(proof.state())))
         assert again.certificate().bound == proof.certificate().bound
+
+
+def bounded(X, y, k, limit):
+    """The least error of at most k columns whose squared coefficients, for columns of norm 1, sum to the limit."""
+    norms, best = np.linalg.norm(X, axis=0), float(np.square(y).sum())
+    for size in range(1, k + 1):
+        for S in map(list, combinations(range(X.shape[1]), size)):
+            b = np.linalg.lstsq(X[:, S], y, rcond=None)[0][:, 0]
+            if np.square(b * norms[S]).sum() <= limit * (1.0 + 1e-9):
+                best = min(best, float(np.square(y[:, 0] - X[:, S] @ b).sum()))
+    return best
+
+
+@pytest.mark.usefixtures("small_steps")
+@given(st.integers(0, 10_000), st.sampled_from(KINDS[:2] + KINDS[4:]), st.sampled_from((1.0, 1.5, 4.0)))
+@settings(max_examples=20, deadline=None)
+def test_without_a_penalty_the_bound_holds_for_coefficients_up_to_the_limit(seed, kind, times):
+    X, y = data(seed, kind, 1)
+    X = X[:, np.square(X).sum(axis=0) > 0.0]
+    total, k = float(np.square(y).sum()), min(3, X.shape[1])
+    search = WideTree(on_demand(X, y, 0.0), k, incumbent=range(min(2, X.shape[1])), coefficients=times)
+    best = bounded(X, y, k, search.limit)
+    for _ in range(30):
+        assert search.lower <= best + 1e-9 * total
+        if search.advance(search.iteration + 1):
+            break
+    again = WideTree.restore(on_demand(X, y, 0.0), json.loads(json.dumps(search.state())))
+    assert (again.lower, again.limit) == (search.lower, search.limit)
+
+
+def test_without_a_penalty_more_columns_than_rows_are_proved_for_limited_coefficients():
+    X, y, true = planted(300, 1500, 3, 0.0, noise=0.2)
+    proof = Proof.begin(on_demand(X, y, 0.0), 3, true, coefficients=1.5)
+    assert proof.run()
+    found = proof.certificate()
+    assert (found.proven, found.indices) == (True, true)
+    assert found.coefficients == pytest.approx(1.5 * np.square(np.linalg.lstsq(X[:, true], y)[0]).sum() / (y**2).sum())
+    assert "among subsets whose squared coefficients" in found.claim
+    unlimited = Proof.begin(on_demand(X, y, 0.0), 3, true).certificate()
+    assert unlimited.bound == 0.0
+    assert found.merged(unlimited) == found
+    assert Certificate.from_dict(json.loads(json.dumps(found.as_dict()))) == found
+    assert across_sizes({3: found, 2: replace(unlimited, size=2)})[2].bound == 0.0
