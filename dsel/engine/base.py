@@ -17,8 +17,9 @@ class Engine(Protocol):
 
     Notes
     -----
-    Two engines exist: `dsel.engine.thread_engine.ThreadEngine` and `dsel.engine.dask_engine.DaskEngine`. Both give the
-    same result to the last bit.
+    `dsel.engine.thread_engine.ThreadEngine` is this process, `dsel.engine.dask_engine.DaskEngine` a cluster, and
+    `dsel.engine.workers_on_demand.WorkersOnDemand` a cluster that starts when it is needed. All give the same result to
+    the last bit.
     """
 
     @property
@@ -60,6 +61,15 @@ class Engine(Protocol):
             If a task runs out of memory.
         """
 
+    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> Engine:
+        """Return the engine that runs a pass of this size: this one, or threads of this process for a small pass.
+
+        Parameters
+        ----------
+        bytes_read, flops, partial_bytes : int
+            As in `PassCost`.
+        """
+
     def keep(self, values: list[Any]) -> list[Any]:
         """Return delayed objects whose values the workers keep.
 
@@ -72,6 +82,21 @@ class Engine(Protocol):
         -------
         list of Delayed
             The values stay with the workers as long as these objects exist.
+        """
+
+    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+        """Return a delayed object with this value, for many tasks. A large one is not sent with their graph.
+
+        Parameters
+        ----------
+        value : Any
+            What the tasks take.
+        name : str
+            A name that no other object has.
+        kept : list
+            It gets what must exist as long as the value is needed.
+        of : int
+            How many values of about this size one graph takes.
         """
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:

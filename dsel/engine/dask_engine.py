@@ -104,6 +104,10 @@ class DaskEngine:
             self.progress(before + len(keys), before + len(keys) + after)
         return values if isinstance(graph, list) else values[0]
 
+    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> DaskEngine:
+        """Return this engine: the workers are there."""
+        return self
+
     def keep(self, values: list[Any]) -> list[Any]:
         """Compute delayed objects and keep them on the workers, consecutive ones on the same worker.
 
@@ -133,6 +137,12 @@ class DaskEngine:
             return {}
         limits = {address: worker["memory_limit"] for address, worker in workers.items()}
         return {address: (peak, limits.get(address, 0)) for address, peak in peaks.items()}
+
+    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+        """Return a delayed object with this value. A large one is sent in pieces; a lost piece is made again."""
+        from dsel.engine.large_values import send_in_pieces
+
+        return send_in_pieces(self.client, value, name, kept, of)
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""

@@ -43,9 +43,19 @@ class ThreadEngine:
             found = list(dask.compute(*wanted, scheduler="threads"))  # type: ignore[attr-defined, no-untyped-call]
         return found if isinstance(graph, list) else found[0]
 
+    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> ThreadEngine:
+        """Return this engine."""
+        return self
+
     def keep(self, values: list[Any]) -> list[Any]:
         """Return the values as they are: nothing is kept."""
         return values
+
+    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+        """Return a delayed object with the value itself."""
+        from dask.delayed import delayed
+
+        return delayed(value, name=name, traverse=False)
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor in this process, or on local processes if the options need them."""

@@ -14,7 +14,6 @@ from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_logging import dask_logging
 from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
@@ -33,10 +32,12 @@ from dsel.jobs.locations import (
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
+from dsel.jobs.workers import engine_of_job
 from dsel.passes.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
+from dsel.search.exact.proof import Runner
 from dsel.search.parallel.journal import Journal
 from dsel.selection.changes.compare import comparing, with_bound
 from dsel.selection.changes.describe import describe_changes
@@ -113,8 +114,10 @@ def run_in_folder(
         folder.claim(job, identity)
         log.info("job: %s, k = %d, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         extra = RunContext(start=start, compare=compare)
-        journalled = plan.placement.on_workers
-        selection = _run(job, dataset, folder, identity, extra, reporter, interrupts, lock, saved, journalled)
+        selection = _run(
+            job, dataset, folder, identity, extra, reporter, interrupts, lock, saved,
+            journalled=plan.placement.on_workers, on_demand=in_series,
+        )  # fmt: skip
         for line in describe_cost(selection):
             log.info("%s", line)
         for line in describe_changes(selection.changes) if selection.changes else ():
@@ -167,11 +170,13 @@ def _plan(job: JobFile, dataset: Dataset, identity: dict[str, Any], workers: int
 
 def _run(
     job: JobFile, dataset: Dataset, folder: RunFolder, identity: dict[str, Any], extra: RunContext,
-    reporter: Reporter, interrupts: Interrupts, lock: Lock, selection: Selection | None, journalled: bool,
+    reporter: Reporter, interrupts: Interrupts, lock: Lock, selection: Selection | None, *, journalled: bool,
+    on_demand: bool,
 ) -> Selection:  # fmt: skip
-    """Search, unless a saved selection only needs its proof; then prove, if the job asks for it."""
-    from dsel.engine.metrics import progress_metrics
+    """Search, unless a saved selection only needs its proof; then prove, if the job asks for it.
 
+    on_demand: start workers only for what is not small.
+    """
     journal = Journal(folder.journal) if journalled else None
     checkpoints = Checkpoints(job, folder, identity, interrupts, reporter, lock, journal)
 
@@ -179,15 +184,13 @@ def _run(
         reporter.tasks(done, total)
         interrupts.raise_received()
 
-    cluster, name = cluster_of(job.cluster), f"dsel-{reporter.run}"
+    cluster = cluster_of(job.cluster)
     logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
         dask_logging(),
         closing(journal) if journal is not None else nullcontext(),
-        cluster.open(name, logs) as client,
-        progress_metrics(client, reporter.run) as reporter.publish,
+        engine_of_job(cluster, reporter, logs, on_tasks, on_demand=on_demand and not journalled) as engine,
     ):
-        engine = DaskEngine(client, on_tasks, cluster.no_worker_limit)
         context = RunContext(
             engine, statistics_cache(job), state=checkpoints.saved, on_slice=checkpoints.on_slice,
             on_stage=checkpoints.on_stage, journal=journal, shared_folder=folder.path, scratch=scratch_folder(job),
@@ -204,7 +207,7 @@ def _run(
             checkpoints.passes.clear()
         if job.certify is not None:
             with engine.errors(interrupts.fail):
-                selection = _certified(job, dataset, selection, context, reporter, interrupts, DaskProofRunner(client))
+                selection = _certified(job, dataset, selection, context, reporter, interrupts, engine.proof_runner())
             selection = _save(folder, with_bound(_with_peak(selection, engine.peak_memory())), lock)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
@@ -231,7 +234,7 @@ def _with_peak(selection: Selection, peaks: dict[str, tuple[int, int]]) -> Selec
 
 def _certified(
     job: JobFile, dataset: Dataset, selection: Selection, context: RunContext, reporter: Reporter,
-    interrupts: Interrupts, runner: DaskProofRunner,
+    interrupts: Interrupts, runner: Runner,
 ) -> Selection:  # fmt: skip
     assert job.certify is not None
     certify = job.certify

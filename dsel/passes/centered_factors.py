@@ -74,6 +74,18 @@ def check_pass(dataset: Dataset, columns: Ints, ranges: tuple[Range, ...] | None
     )  # fmt: skip
 
 
+def likely_check_pass(dataset: Dataset, most: int, cache: SumsCache | None) -> RowPass | None:
+    """Return the pass that is left if the same columns are chosen as before; None if it is not saved.
+
+    most: the most columns that can be chosen.
+    """
+    found = check_sums(dataset, np.empty(0, np.int64), cache).saved_for
+    columns = np.asarray((found or {}).get("columns", ()), np.int64)
+    if not 0 < columns.size <= most:
+        return None
+    return check_pass(dataset, columns, check_sums(dataset, columns, cache).missing)
+
+
 def centered_factors(dataset: Dataset, columns: Ints, engine: Engine, cache: SumsCache | None) -> CenteredFactors:
     """Return the factors of all rows on the ascending columns; where Y = X all columns are the targets."""
     chosen = np.arange(columns.size) if dataset.n_targets else columns

@@ -24,6 +24,7 @@ from dsel.data.blocks import Block, StoredRows, load_block, load_weights
 from dsel.data.dataset import Dataset
 from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
+from dsel.engine.large_values import MOST_WITH_GRAPH
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.accounting import PassRecord, record_pass
 from dsel.passes.base import Pass, PassCost, merge_tasks
@@ -220,15 +221,22 @@ class ColumnPass(Pass):
 
         key, token = self.key, uuid4().hex[:8]
         work = delayed(_process_group if engine.in_process else _process_group_on_worker, pure=False)
-        sent = delayed(common, name=f"{key}-shared-{token}", traverse=False)
+        kept: list[Any] = []  # until this method returns
+        sent = engine.share(common, f"{key}-shared-{token}", kept)
         again = delayed(_join_groups, pure=False)
+
+        def leaf(i: int) -> Any:
+            cells, parts, ys, columns = arguments[i]
+            if columns is not None and columns.nbytes * len(arguments) > MOST_WITH_GRAPH:
+                columns = engine.share(columns, f"{key}-columns-{token}-{i}", kept, len(arguments))
+            return work(cells, parts, ys, columns, sent, self._options(), dask_key_name=f"{key}-{token}-{i}")
 
         def join(children: list[Any], level: int, first: int) -> Any:
             return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{level}-{first}")
 
         whole = Reduction(
             len(arguments),
-            lambda i: work(*arguments[i], sent, self._options(), dask_key_name=f"{key}-{token}-{i}"),
+            leaf,
             join if self._sums else None,
             (lambda parts: _join_groups(parts, self.merge, self.join, True)) if self._sums else None,
             lambda: self._identity(arguments, common),

@@ -130,6 +130,8 @@ class RowPass(Pass):
         if self.dataset.in_memory:
             results: Iterator[PartialResult] = iter([self._in_process(per_block)])
         else:
+            cost = self.cost()
+            engine = engine.for_pass(cost.bytes_read, cost.flops, cost.partial_bytes)
             results = self._as_graphs(per_block, engine, executed)
         for found in results:
             read += found.bytes_read
@@ -180,10 +182,9 @@ class RowPass(Pass):
 
     def _as_graphs(self, per_block: PerBlock, engine: Engine, executed: Executed) -> Iterator[PartialResult]:
         """Run Dask graphs on the engine; yield the result of each range."""
-        from dask.delayed import delayed
-
         key, token = self.key, uuid4().hex[:8]
-        function = delayed(per_block, name=f"{key}-arguments-{token}", traverse=False) if self.share else per_block
+        kept: list[Any] = []  # until the pass is complete
+        function = engine.share(per_block, f"{key}-arguments-{token}", kept) if self.share else per_block
         ranges = self._ranges
         reductions = [self._reduction(i, per_block, function, engine, f"{key}-{token}") for i in range(len(ranges))]
         for (found,) in run_reductions(reductions, engine, executed):

@@ -97,6 +97,12 @@ class SegmentSums:
             if i >= covered and self._name(i) not in self._present
         )
 
+    @property
+    def saved_for(self) -> dict[str, Any] | None:
+        """Return what the saved total depends on besides the rows and the options (`replaced`); None without any."""
+        header = read_header(self._folder / self._total_name) if self._is_saved else None
+        return None if header is None else header.get("depends", {}).get("replaced")
+
     def total(self, compute: Compute, merge: Callable[[Any, Any], Any]) -> Any:
         """Return the sum over all rows: what is saved, and what `compute` returns for the rest.
 

@@ -306,7 +306,7 @@ def make_plan(
     known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
-        tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every)),
+        tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every, cache)),
         available.workers, worker_bytes, available.worker_memory, chosen.client_bytes, available.client_memory,
         disk_bytes + 2 * row_cache_bytes, known and not _reads_chosen_chunks(dataset) and not saves_check,
         tuple(_notes(dataset, validated, chosen, saved, certified, row_cache_bytes, saves_check)),
@@ -344,14 +344,14 @@ def _worker_shortage(worker_bytes: int, available: Resources) -> tuple[str, str]
 
 def _stages(
     dataset: Dataset, validated: ValidatedRequest, chosen: Representation, saved: Saved, state: dict[str, Any] | None,
-    rewrite_every: int | None,
+    rewrite_every: int | None, cache: StatisticsCache | None,
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
     yield from chosen.costs(dataset, validated, saved)
     yield from round_costs(dataset, validated, state, rewrite_every)
     if validated.held_out is not None and (validated.size_rule is not None or number_of_rounds(dataset, validated)):
         yield held_out_cost(validated.held_out, validated)
-    yield chosen.check_cost(dataset, validated)
+    yield chosen.check_cost(dataset, validated, cache)
 
 
 def _reads_chosen_chunks(dataset: Dataset) -> bool:
@@ -381,7 +381,7 @@ def _notes(
     if _reads_chosen_chunks(dataset):
         yield "the last pass reads only the chunks of the chosen columns: fewer bytes than planned"
     if saves_check:
-        yield "the last pass reads only new segments if the same columns are chosen as before"
+        yield "the last pass reads only new segments if the same columns are chosen as before, else all rows of them"
     if certified and not chosen.holds_gram:
         yield "the proof is about columns whose Gram matrix does not fit: with one target and lam > 0 it makes passes"
     elif certified:

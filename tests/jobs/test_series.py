@@ -24,7 +24,7 @@ from dsel.engine import metrics
 from dsel.engine.clusters import connect
 from dsel.engine.thread_engine import ThreadEngine
 from dsel.errors import MissingInputError, OptionError, OutputError
-from dsel.jobs import runner
+from dsel.jobs import runner, workers
 from dsel.jobs.finished import finished_job
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import resume_job, run_job
@@ -375,11 +375,11 @@ def run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make passes run in this process: starting workers for each of many runs would take the most time."""
     cluster = SimpleNamespace(
         promised=lambda: (1, None), open=lambda name, logs: nullcontext(), no_worker_limit=None, shares_files=True,
-        own_hosts=False,
+        own_hosts=False, starts_workers=False,
     )  # fmt: skip
     for module in (runner, connect):
         monkeypatch.setattr(module, "cluster_of", lambda section: cluster)
-    monkeypatch.setattr(runner, "DaskEngine", lambda *arguments: EngineHere())
+    monkeypatch.setattr(workers, "DaskEngine", lambda *arguments: EngineHere())
     monkeypatch.setattr(metrics, "progress_metrics", lambda client, run: nullcontext())
 
 

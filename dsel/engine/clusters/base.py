@@ -28,10 +28,13 @@ class Cluster(ABC, Generic[SectionType]):
         Whether workers see the folders of this process.
     own_hosts : bool
         Whether workers are known to run on other hosts.
+    starts_workers : bool
+        Whether `open` starts workers, rather than using those of a scheduler that runs already.
     """
 
     shares_files: ClassVar[bool]
     own_hosts: ClassVar[bool]
+    starts_workers: ClassVar[bool] = True
 
     def __init__(self, section: SectionType) -> None:
         self.section = section

@@ -32,6 +32,7 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
     """A scheduler that runs already."""
 
     own_hosts = False
+    starts_workers = False
 
     @abstractmethod
     def _address(self, deadline: float) -> str:

@@ -21,7 +21,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
-from dsel.passes.centered_factors import check_pass, grows
+from dsel.passes.centered_factors import check_pass, grows, likely_check_pass
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.refit import Fit, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
@@ -348,14 +348,21 @@ class Representation(ABC):
             One entry per kind of pass.
         """
 
-    def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
-        """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store."""
+    def check_cost(
+        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
+    ) -> PassCost:
+        """Return the cost of the final pass on the chosen columns, if they are in the widest chunks of the store.
+
+        Where it is saved for the columns of an earlier run: the cost if the same ones are chosen.
+        """
         k, columns = validated.most_columns, None
         if dataset.store is not None and dataset.n_targets:
             widths = np.diff(dataset.store.column_bounds)
             widest = np.sort(np.argsort(-widths, kind="stable")[:k])
             columns = np.asarray(dataset.store.column_bounds)[:-1][widest]
         if validated.request.missing != "mean" and grows(dataset):
+            if (likely := likely_check_pass(dataset, k, cache)) is not None:
+                return likely.cost()
             return check_pass(dataset, np.arange(k) if columns is None else columns).cost()
         return refit_pass(dataset, k, dataset.n_targets or dataset.n, columns).cost()
 

@@ -85,10 +85,12 @@ class ColumnRepresentation(Representation):
             costs[0] = PassCost.total(costs[0].name, (blocks.load_cost(), costs[0]))
         return costs
 
-    def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
+    def check_cost(
+        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
+    ) -> PassCost:
         """Return the cost of the final pass; where Y = X it reads all columns, and the chosen ones first."""
         if dataset.n_targets:
-            return super().check_cost(dataset, validated)
+            return super().check_cost(dataset, validated, cache)
         k = validated.request.limit
         last = residual_pass(self._blocks(dataset), k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1

@@ -22,6 +22,7 @@ from dsel.passes.eigendecomposition import (
     randomized_eigendecomposition,
     sketch_passes,
 )
+from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.representations.base import SMALL_ARRAYS, Saved, gib, worker_limit
 from dsel.planning.representations.row_gram import EigenReduced, usable_squares
 from dsel.planning.validation import ValidatedRequest
@@ -121,9 +122,11 @@ class Sketch(EigenReduced):
         log.info("the sketch of rank %d captures %.4f %% of ||X||^2", found.rank, 100.0 * found.captured)
         return found
 
-    def check_cost(self, dataset: Dataset, validated: ValidatedRequest) -> PassCost:
+    def check_cost(
+        self, dataset: Dataset, validated: ValidatedRequest, cache: StatisticsCache | None = None
+    ) -> PassCost:
         """Return the cost of the errors of the front and of the final pass."""
-        last = super().check_cost(dataset, validated)
+        last = super().check_cost(dataset, validated, cache)
         front = product_pass(self._blocks(dataset), validated.request.limit).cost()
         return PassCost.total(last.name, (front, last))
 

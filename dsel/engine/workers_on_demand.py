@@ -1,0 +1,124 @@
+"""Workers that start when the first large pass, or a search, needs them. Small passes run in this process.
+
+A job that is repeated on data that grow reads little most of the time. Starting workers would take longer than its
+passes, and on a site they would wait in a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from dsel.engine.base import Engine
+from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.thread_engine import THREADS
+from dsel.errors import ClusterError
+from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
+
+if TYPE_CHECKING:
+    from dsel.search.exact.proof import Runner
+
+#: A pass is small up to this size: it takes about as long as the start of local workers.
+SMALL_BYTES, SMALL_FLOPS = 256 << 20, 10**11
+#: A pass in this process takes at most this share of the available memory.
+_MEMORY_SHARE = 0.25
+
+
+class WorkersOnDemand:
+    """Engine whose workers start with the first work that needs them.
+
+    Parameters
+    ----------
+    start : callable
+        Starts the workers and returns their engine. It is called at most once.
+    workers : int
+        The number of workers that there will be.
+    worker_memory : int or None
+        The memory limit of each, in bytes.
+    """
+
+    keeps_values = True
+    in_process = False
+
+    def __init__(self, start: Callable[[], DaskEngine], workers: int, worker_memory: int | None) -> None:
+        self._start, self._promised = start, (max(1, workers), worker_memory)
+        self._engine: DaskEngine | None = None
+        self._notify: Callable[[ClusterError], None] | None = None
+
+    @property
+    def started(self) -> DaskEngine:
+        """Return the engine of the workers. The first call starts them."""
+        if self._engine is None:
+            self._engine = self._start()
+            if self._notify is not None:
+                self._engine.errors(self._notify)
+        return self._engine
+
+    @property
+    def workers(self) -> int:
+        """Number of workers: those that there will be, or are."""
+        return self._promised[0] if self._engine is None else self._engine.workers
+
+    @property
+    def worker_memory(self) -> int | None:
+        """Smallest memory limit among the workers in bytes. None: no limit is known."""
+        return self._promised[1] if self._engine is None else self._engine.worker_memory
+
+    def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
+        """Compute a delayed object or a list of them on the workers."""
+        return self.started.run(graph, before=before, after=after)
+
+    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> Engine:
+        """Return the engine of the workers for a large pass, or if they run already; else that of this process."""
+        if self._engine is not None or not _is_small(bytes_read, flops, partial_bytes):
+            return self.started
+        return THREADS
+
+    def keep(self, values: list[Any]) -> list[Any]:
+        """Compute delayed objects and keep them on the workers."""
+        return self.started.keep(values)
+
+    def peak_memory(self) -> dict[str, tuple[int, int]]:
+        """Return the peak memory of each worker and its limit, in bytes; nothing if no worker has started."""
+        return {} if self._engine is None else self._engine.peak_memory()
+
+    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+        """Return a delayed object with this value, for tasks on the workers."""
+        return self.started.share(value, name, kept, of)
+
+    def executor(self, work: Work, options: ExecutorOptions) -> Executor:
+        """Return an executor that sends a search's tasks to the workers."""
+        return self.started.executor(work, options)
+
+    def errors(self, notify: Callable[[ClusterError], None]) -> AbstractContextManager[None]:
+        """Return a context in which a lost scheduler is a ClusterError, as for `DaskEngine.errors`."""
+        self._notify = notify
+        if self._engine is not None:
+            return self._engine.errors(notify)
+        return self._errors_later(notify)
+
+    def proof_runner(self) -> Runner:
+        """Return a runner of branch and bound, which starts the workers when it is called."""
+        return lambda *arguments: self.started.proof_runner()(*arguments)
+
+    @contextmanager
+    def _errors_later(self, notify: Callable[[ClusterError], None]) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._engine is None:
+                raise
+            with self._engine.errors(notify):
+                raise
+
+
+def _is_small(bytes_read: int, flops: int, partial_bytes: int) -> bool:
+    """Return whether a pass takes about as long as the start of workers, and fits into this process."""
+    if bytes_read > SMALL_BYTES or flops > SMALL_FLOPS:
+        return False
+    # Each thread holds a block, its rows as float64, and some partial results.
+    need = 4 * bytes_read + 8 * (psutil.cpu_count() or 1) * partial_bytes
+    return bool(need <= _MEMORY_SHARE * psutil.virtual_memory().available)
