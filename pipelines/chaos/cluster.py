@@ -14,16 +14,19 @@ WORKERS = 2
 
 
 class Cluster:
-    """A scheduler and two workers.
+    """A scheduler and its workers.
 
     Parameters
     ----------
     folder : Path
         For the scheduler's address and the logs.
+    count : int
+        The number of workers.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, count: int = WORKERS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._count = folder, count
         self._log = folder / "cluster.log"
         self._scheduler: Child | None = None
         self._workers: list[Child] = []
@@ -50,7 +53,7 @@ class Cluster:
             self.end()
             self.file.unlink(missing_ok=True)
             self._scheduler = self._fork(partial(_run_scheduler, str(self.file)))
-        while len(self.workers) < WORKERS:
+        while len(self.workers) < self._count:
             self._workers = [*self.workers, self._fork(partial(_run_worker, str(self.file)))]
 
     def end(self) -> None:
