@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -92,8 +93,14 @@ def column_moments_pass(blocks: ColumnBlocks) -> ColumnPass:
     return ColumnPass("columns", blocks, partial(_moments, where=dataset.name), _merge, _join, flops, targets=True)
 
 
-def target_gram(dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess) -> Floats:
-    """Return (N, N) Y'Y of the preprocessed targets, read in this process block by block."""
+def target_gram(
+    dataset: Dataset, statistics: ColumnScales, preprocess: Preprocess,
+    holds: Callable[[int, int], NDArray[np.bool_]] | None = None,
+) -> Floats:  # fmt: skip
+    """Return (N, N) Y'Y of the preprocessed targets, read in this process block by block.
+
+    holds: ``holds(start, stop)`` returns which of these rows count, by default all.
+    """
     scaling = statistics.scaling(preprocess)
     T = np.zeros((dataset.n_targets, dataset.n_targets))
     for block in dataset.blocks:
@@ -101,6 +108,7 @@ def target_gram(dataset: Dataset, statistics: ColumnScales, preprocess: Preproce
         w = load_weights(block.w)
         y = dense_rows(load_block(part, dataset.target_columns), 0, block.stop - block.start)
         y = (y - scaling.center_y) / scaling.scale_y * (1.0 if w is None else np.sqrt(w)[:, None])
+        y = y if holds is None else y[holds(block.start, block.stop)]
         T += y.T @ y
     return T
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
 from dsel.data.dataset import Dataset
@@ -15,6 +17,7 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.objective.information_criterion import bayesian_criterion, residual_and_freedom
+from dsel.passes.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.cross_validation.subset_errors import SubsetErrors
@@ -177,6 +180,9 @@ class _FoldErrors:
         trained = combined(parts)
         try:
             whole = trained.objective(request.preprocess, request.lam)
+            if not trained.unsupervised:
+                load = partial(target_gram, self._dataset, trained, request.preprocess, self._rows_of(train))
+                whole = replace(whole, load_target_gram=load)
             objective, _ = candidates_of(self._dataset, validated, trained, whole)
         except (DataError, OptionError) as error:
             raise type(error)(
@@ -190,6 +196,13 @@ class _FoldErrors:
         with one_blas_thread():  # the matrices are small: threads would wait for each other
             errors = SubsetErrors(trained, self._whole, request.preprocess, request.lam)
             return [errors.errors(self._parts[part], members).tolist() for part in tested]
+
+    def _rows_of(self, train: Sequence[Any]) -> Callable[[int, int], NDArray[np.bool_]]:
+        """Return the function that tells which rows a model is trained on."""
+        partition = self._validated.partition
+        assert partition is not None
+        repetition, parts = train[0][0], [part for _, part in train]
+        return lambda start, stop: np.isin(partition.of_rows(start, stop, repetition), parts)
 
     def _inside(self, state: dict[str, Any] | None) -> RunContext:
         return replace(self._context, state=state, on_slice=self._on_slice())

@@ -255,10 +255,11 @@ def _counted(words: list[str], reads: Path) -> None:
 
 
 def _chunks(reads: Path) -> set[int]:
-    """Return the rows of chunks that were read."""
+    """Return the rows of chunks of X and Y that were read. Labels have one dimension."""
     if not reads.exists():
         return set()
-    return {int(line.partition("c/")[2].partition("/")[0]) for line in reads.read_text().splitlines()}
+    places = [line.partition("c/")[2].split("/") for line in reads.read_text().splitlines()]
+    return {int(place[0]) for place in places if len(place) == 2}
 
 
 def _from_the_beginning(job: Path, runs: str, out: Path) -> None:

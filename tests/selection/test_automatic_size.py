@@ -22,6 +22,7 @@ from dsel.data.ingest import ingest_arrays
 from dsel.data.row_partition import folds_of
 from dsel.errors import DataError, Interrupted, OptionError
 from dsel.jobs.runner import run_job
+from dsel.search.exact.astar.reduced_problem import ReducedProblem
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
@@ -95,6 +96,26 @@ def test_random_folds(tmp_path: Path, chunk: int) -> None:
     assert found.indices == dsel.select(X, y, k=found.k, method="forward").indices
     assert found.plan is not None
     assert found.plan["planned"]["passes"] == 2
+
+
+def test_best_first_search_outside_a_fold_takes_the_targets_of_these_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = problem(m=60, n=7)
+    Y = np.hstack([y, y**2])
+    found: list[Any] = []
+
+    def spied(objective: Any, target_gram: Any = None, deadline: Any = None) -> Any:
+        found.append(target_gram)
+        return real(objective, target_gram, deadline)
+
+    real = ReducedProblem.of
+    monkeypatch.setattr(ReducedProblem, "of", spied)
+    dsel.select(X, Y, k="auto", max_k=2, method="astar", gamma=1.0, choose_k={"folds": 3})
+    expected = []
+    for train, _ in random_splits(60, 3):
+        T = (Y[train] - Y[train].mean(axis=0)) / Y[train].std(axis=0)
+        expected += 2 * [T.T @ T]  # a search for each size
+    assert len(found) == len(expected) + 1  # and one on all rows
+    np.testing.assert_allclose(found[:-1], expected, rtol=1e-9)
 
 
 def test_folds_of_whole_groups() -> None:
