@@ -33,7 +33,10 @@ def send_in_pieces(client: Any, value: Any, name: str, kept: list[Any], of: int 
     from dask.delayed import delayed
 
     outside: list[pickle.PickleBuffer] = []
-    parts = [pickle.dumps(value, protocol=5, buffer_callback=outside.append), *(buffer.raw() for buffer in outside)]
+    parts: list[Any] = [
+        pickle.dumps(value, protocol=5, buffer_callback=outside.append),
+        *(buffer.raw() for buffer in outside),
+    ]
     if of * sum(map(len, parts)) <= MOST_WITH_GRAPH:
         return delayed(value, name=name, traverse=False)
     token, pieces = uuid4().hex[:8], []
