@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
@@ -13,19 +13,42 @@ from unittest.mock import patch
 
 from dsel.cli import main
 
+#: Seconds that only a process that hangs takes, on a machine however busy.
+LIMIT = 600.0
 
-def start(*arguments: Any, **kwargs: Any) -> subprocess.Popen[str]:
+#: `dsel` whose search waits after its first checkpoint with an evaluation until a signal arrives: it cannot end before.
+_HELD = """
+import time
+from dsel.jobs.checkpoint import Checkpoints
+plain = Checkpoints._save
+def save(self, search):
+    if getattr(search, "evaluations", search.iteration):
+        plain(self, search)
+        while self._interrupts.received is None:
+            time.sleep(0.02)
+Checkpoints._save = save
+from dsel.__main__ import main
+main()
+"""
+
+
+def start(*arguments: Any, program: Sequence[str] = ("-m", "dsel"), **kwargs: Any) -> subprocess.Popen[str]:
     """`dsel` with these arguments, running."""
     return subprocess.Popen(
-        [sys.executable, "-m", "dsel", *map(str, arguments)],
+        [sys.executable, *program, *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs,
     )  # fmt: skip
+
+
+def start_held(*arguments: Any, **kwargs: Any) -> subprocess.Popen[str]:
+    """The same, which stays at the first checkpoint of its search until it gets a signal."""
+    return start(*arguments, program=("-c", _HELD), **kwargs)
 
 
 def run(*arguments: Any) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of a process."""
     process = start(*arguments)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=LIMIT)
     return process.returncode, out, err
 
 
@@ -40,8 +63,8 @@ def call(*arguments: Any) -> tuple[int, str, str]:
             return int(end.code or 0), out.getvalue(), err.getvalue()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)

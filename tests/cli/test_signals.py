@@ -13,7 +13,8 @@ import psutil
 import pytest
 import yaml
 
-from tests.cli_runner import start, wait_for
+from dsel._lib.termination import END_SECONDS, FORCE_SECONDS
+from tests.cli_runner import LIMIT, start, wait_for
 from tests.stores import make_store, regression
 
 X, Y = regression(m=500)
@@ -33,6 +34,10 @@ def is_handled(process: subprocess.Popen[str], number: signal.Signals) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+def test_a_thread_ends_the_process_if_nothing_else_does_within_ten_seconds() -> None:
+    assert FORCE_SECONDS < END_SECONDS < 10.0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("after", [0.0, 0.7])
 def test_while_modules_are_imported_and_the_job_is_read(tmp_path: Path, number: signal.Signals, after: float) -> None:
@@ -40,7 +45,7 @@ def test_while_modules_are_imported_and_the_job_is_read(tmp_path: Path, number: 
     wait_for(lambda: is_handled(process, signal.SIGTERM) and is_handled(process, number))
     time.sleep(after)
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 75, err
     assert f"dsel: Stopped by {number.name}." in err
     assert "Traceback" not in err
@@ -51,7 +56,7 @@ def test_for_a_program_the_message_is_json(tmp_path: Path) -> None:
     process = start("run", job_file(tmp_path), "--log-format", "json")
     wait_for(lambda: is_handled(process, signal.SIGTERM))
     process.terminate()
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=LIMIT)
     assert yaml.safe_load(err.splitlines()[-1])["exit_code"] == process.returncode == 75
 
 
@@ -62,10 +67,10 @@ def test_while_a_search_is_compiled(tmp_path: Path) -> None:
     group = process.pid
     wait_for(lambda: log.exists() and "compiling" in log.read_text())
     process.terminate()
-    _, err = process.communicate(timeout=15)  # ten seconds, on a machine with nothing else to do
+    _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 75, err
     assert "Traceback" not in err
-    wait_for(lambda: not [p for p in psutil.pids() if group_of(p) == group], 30)
+    wait_for(lambda: not [p for p in psutil.pids() if group_of(p) == group])
 
 
 def group_of(pid: int) -> int | None:

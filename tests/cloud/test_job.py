@@ -163,7 +163,7 @@ def test_a_result_in_a_bucket_is_certified(url: str) -> None:
     job = JobFile(store=store, k=3, method="forward", out=out)
     RunFolder(out).claim(job, identity_of(job, as_dataset(store)))
     dsel.select(store, k=3, method="forward").save(out)
-    found = certify_run(out, ProofBudget(seconds=30.0))
+    found = certify_run(out, ProofBudget(seconds=6000.0))
     assert found.certificate[-1]["proven"]
     assert dsel.open_selection(out).certificate == found.certificate
     assert (out / "proof.json").is_file()

@@ -70,7 +70,7 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     assert last.error == pytest.approx(last.certificate[-1]["value"])
     assert [row["size"] for row in last.certificate] == [2, 3, 4, 5]
     (job.out / "proof.json").unlink()
-    two = certify_run(job.out, ProofBudget(seconds=60.0), workers=2)
+    two = certify_run(job.out, ProofBudget(seconds=6000.0), workers=2)
     assert two.certificate[-1]["proven"]
     assert two.indices == last.indices
     again = certify_run(job.out, ProofBudget(nodes=1))
@@ -85,7 +85,7 @@ def test_a_proof_over_nearly_dependent_columns_notes_its_limits():
         dataset, settings = as_dataset(data, Y), SelectionRequest(k=3, method="forward")
         selection = run_selection(dataset, settings)
         for _ in range(2):  # said once, however often it is proved
-            selection = certify_selection(dataset, settings, selection, ProofBudget(seconds=60.0))
+            selection = certify_selection(dataset, settings, selection, ProofBudget(seconds=6000.0))
             assert sum("nearly dependent" in note for note in selection.notes) == notes
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_proof_starts_again(tmp_path, damage):
     else:
         saved = {"list": [], "no proof": {**saved, "proof": None}, "no search": {**saved, "proof": {}}}[damage]
     write_json(job.out / "proof.json", saved)
-    assert certify_run(job.out, ProofBudget(seconds=60.0)).certificate[-1]["proven"]
+    assert certify_run(job.out, ProofBudget(seconds=6000.0)).certificate[-1]["proven"]
 
 
 def test_proofs_of_all_sizes_continue(tmp_path):
@@ -114,7 +114,7 @@ def test_proofs_of_all_sizes_continue(tmp_path):
             raise Interrupted("stopped")
 
     def certified(on_slice, keep_partial=False):
-        budget = ProofBudget(seconds=60.0, sizes="all", keep_partial=keep_partial, save_seconds=0.0)
+        budget = ProofBudget(seconds=6000.0, sizes="all", keep_partial=keep_partial, save_seconds=0.0)
         return certify_selection(dataset, job.request(), selection, budget, RunContext(on_slice=on_slice), job.out)
 
     with pytest.raises(Interrupted):

