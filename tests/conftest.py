@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from pathlib import Path
 
+import dask
 import pytest
 
 # The matrices in the tests are small, and threads of BLAS would wait for each other. Processes that tests start keep
@@ -15,6 +17,25 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # RuntimeWarnings in dsel are errors here (pyproject.toml) and, by a sitecustomize module, in processes of the tests.
 _STRICT = str(Path(__file__).parent / "strict_warnings")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+#: What a worker of a cluster imports before its first task, or soon after.
+_WORKER_MODULES = [
+    "distributed", "distributed.nanny", "zarr", "dsel.engine.dask_engine", "dsel.passes.gram", "dsel.api",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers_are_forked() -> None:
+    """Fork the workers of clusters in this process from one that has imported everything.
+
+    Each then takes a quarter of the processor time. Processes of `dsel` that tests start make theirs as usual.
+    """
+    from distributed.utils import get_mp_context
+
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    get_mp_context()  # it sets another list, once
+    multiprocessing.set_forkserver_preload(_WORKER_MODULES)
+
 
 #: Files that start first, in this order; the others are short. The first and the one after the gap each compile a
 #: search, which takes up to a minute. The files that start with them need neither search, so that no two processes

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from urllib.request import Request, urlopen
 
+import dask
 import pytest
 
 from dsel.storage import connection as bucket_connection
@@ -49,7 +50,8 @@ def proxy(s3_server: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fa
     monkeypatch.setattr(retry_settings, "FIRST_DELAY", timedelta(milliseconds=5))
     monkeypatch.setattr(retry_settings, "LONGEST_DELAY", timedelta(milliseconds=20))
     forget_connections()
-    yield s3_server
+    with dask.config.set({"distributed.worker.multiprocessing-method": "spawn"}):  # workers have this environment
+        yield s3_server
     forget_connections()
     s3_server.reset()
 
