@@ -55,13 +55,13 @@ def replay(folder: Path, isolation: IsolationFunction | None = None) -> tuple[Re
 
 
 def test_stopped_and_resumed_with_a_custom_criterion(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (store.parent / "own.py").write_text(OWN)
+    (store.parent / "counted.py").write_text(OWN)
     monkeypatch.chdir(store.parent)
     monkeypatch.syspath_prepend(str(store.parent))
     job = write_job(
-        store, k=4, method="pposs-asy", criterion="own:score", include=[3], exclude=[0], seed=5,
-        options={"iterations": 1500, "isolation": "own:parity"}, cluster={"local": {"workers": 2, "memory": "600MB"}},
-        checkpoint_seconds=0.2,
+        store, k=4, method="pposs-asy", criterion="counted:score", include=[3], exclude=[0], seed=5,
+        options={"iterations": 1500, "isolation": "counted:parity"}, checkpoint_seconds=0.2,
+        cluster={"local": {"workers": 2, "memory": "600MB"}},
     )  # fmt: skip
     folder = store.parent / "job.result"
     process = start_held("run", job)

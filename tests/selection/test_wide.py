@@ -209,7 +209,7 @@ def test_what_wide_data_cannot_have_is_refused_before_the_first_pass(method: str
     X = X.map_blocks(_must_not_be_read, dtype=X.dtype)
     lam = options.get("lam", 0.0)
     Y = None if method == "astar" and "bound" not in options else np.arange(10.0)
-    with pytest.raises(CapacityError, match="forward, omp, foba, exchange"):
+    with pytest.raises(CapacityError, match="forward, omp, foba, splicing, exchange"):
         dsel.select(X, Y, k=2, method=method, lam=lam, **{k: v for k, v in options.items() if k != "lam"})
 
 
