@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -19,6 +20,7 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.exact.bounds import BOUNDS
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.method import SearchTask
@@ -151,10 +153,10 @@ def _proofs(objective: DenseObjective, k: int, n: int, findings: Findings) -> It
     searches: list[Any] = [BranchAndBound(objective, k, bound=bound, most_open=0) for bound in BOUNDS]
     if n < _LARGE:
         searches += [BranchAndBound(objective, k, pairs=False), AStar(objective, k, bound="combined")]
-    searches += [AStar(objective, k), RootBound(objective, k)]
+    searches += [AStar(objective, k), RootBound(objective, k), *_relaxed(objective, k)]
     for search in searches:
         if not isinstance(search, RootBound):
-            search.advance(nodes if isinstance(search, BranchAndBound) else min(nodes, 400))
+            search.advance(nodes if isinstance(search, BranchAndBound) else min(nodes, 400 if n < _LARGE else 5))
         findings.not_finite += getattr(search, "not_finite", 0)
         value = objective.value(search.best)
         yield Certificate(
@@ -170,6 +172,13 @@ def _proofs(objective: DenseObjective, k: int, n: int, findings: Findings) -> It
             found = proof.certificate()
             json.dumps(found.as_dict(), allow_nan=False)
             yield found
+
+
+def _relaxed(objective: DenseObjective, k: int) -> Iterator[PerspectiveTree]:
+    """Yield trees of relaxations, with the usual diagonal and with the best one, if the columns allow them."""
+    for after in (None, 0.0):
+        with contextlib.suppress(ValueError):
+            yield PerspectiveTree(objective, k, diagonal_after=after)
 
 
 def _compare(problem: Problem, proof: Certificate, known: Subsets, findings: Findings) -> None:

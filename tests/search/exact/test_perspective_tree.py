@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 import dsel
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective_tree.diagonal import diagonals
+from dsel.search.exact.perspective_tree.relaxation import Problem, relax
 from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
+from dsel.search.exact.perspective_tree.semidefinite import solve
 from dsel.search.exact.perspective_tree.weights import largest, penalty, weights
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
@@ -48,14 +51,14 @@ def test_the_answer_is_that_of_enumeration(case, known):
 
 
 @given(st.integers(0, 10_000), st.sampled_from((0.0, 0.1, 30.0)), st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_stopped_early_the_bound_holds_and_it_resumes_with_the_same_nodes(seed, lam, nodes):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((30, 11)) @ (np.eye(11) + 0.4 * rng.standard_normal((11, 11)))
+    X = rng.standard_normal((30, 9)) @ (np.eye(9) + 0.4 * rng.standard_normal((9, 9)))
     objective = regression(X, rng.standard_normal((30, 1)) + X[:, :2].sum(axis=1, keepdims=True), lam)
-    search = tree_of(objective, 4)
+    search = tree_of(objective, 3)
     search.advance(nodes)
-    best = exhaustive(objective, 4)
+    best = exhaustive(objective, 3)
     assert search.lower <= best + 1e-9 * objective.c <= search.best_value + 2e-9 * objective.c
     again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
     assert (again.lower, again.best, again.iteration) == (search.lower, search.best, search.iteration)
@@ -91,19 +94,58 @@ def test_proofs_with_many_columns_take_few_nodes(m, n, lam):
     assert search.best == tuple(range(0, n, n // 5))
 
 
-def test_a_better_diagonal_is_found_for_long_proofs(monkeypatch):
-    monkeypatch.setattr("dsel.search.exact.perspective_tree.search._SHARPEN_AT", 3)
+@pytest.mark.parametrize("own", [True, False])
+def test_long_proofs_find_better_diagonals(monkeypatch, own):
+    monkeypatch.setattr(PerspectiveTree, "_own_diagonals_pay", lambda self, root: own)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((60, 14)) @ (np.eye(14) + 0.3 * rng.standard_normal((14, 14)))
     objective = regression(X, rng.standard_normal((60, 1)))
-    search = PerspectiveTree(objective, 5)
-    search.advance(5)
+    search = PerspectiveTree(objective, 5, diagonal_after=0.0)
+    first = search.lower
+    search.advance(3)
+    assert search.lower > first  # the tree began again
     again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
     for one in (search, again):
         one.advance(ALL)
         assert one.proven
         assert one.best_value == pytest.approx(exhaustive(objective, 5))
     assert again.iteration == search.iteration
+
+
+@given(problems(targets=(1,)))
+@settings(max_examples=60, deadline=None)
+def test_trees_whose_nodes_have_their_own_diagonals_find_the_answer_of_enumeration(case):
+    objective, k = case
+    search = tree_of(objective, k, diagonal_after=0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PerspectiveTree, "_own_diagonals_pay", lambda self, root: True)
+        best, nodes = exhaustive(objective, k), 0
+        while not search.advance(nodes):
+            assert search.lower <= best + 1e-9 * objective.c
+            nodes += 1
+    assert search.proven
+    assert search.best_value == pytest.approx(best, abs=1e-7 * objective.c)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_no_subset_explains_more_than_a_relaxation_with_its_own_diagonal(seed, fixed_columns, q):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(fixed_columns + q + 1, 10))
+    X = rng.standard_normal((int(rng.integers(n, 30)), n)) @ (np.eye(n) + 0.5 * rng.standard_normal((n, n)))
+    X /= np.linalg.norm(X, axis=0)
+    y = X[:, : min(3, n)].sum(axis=1) + rng.standard_normal(X.shape[0])
+    fixed = np.arange(n) < fixed_columns
+    found = solve(X.T @ X, X.T @ y, fixed, q, float(y @ y), 0.0)
+    assume(found is not None)
+    objective = regression(X, y[:, None])
+    explained = objective.c - exhaustive(objective, fixed_columns + q, tuple(range(fixed_columns)))
+    assert found.bound >= explained - 1e-9 * objective.c
+    usual = [
+        relax(Problem(X.T @ X, X.T @ y, d), fixed, ~fixed, q, found.b, explained)
+        for d in diagonals(X.T @ X, np.zeros(n))
+    ]
+    assert found.bound <= min(one.bound for one in usual) + 0.005 * objective.c
 
 
 def test_branch_and_bound_and_certificates_use_it_where_it_is_better():

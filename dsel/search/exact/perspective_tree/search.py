@@ -4,14 +4,18 @@ A node fixes some columns in and some out. Its bound is the relaxation over the 
 `dsel.search.exact.perspective_tree.relaxation`. The reduced costs of its bound fix further columns in or out: those
 whose other choice cannot beat the best subset (safe screening; Atamtuerk and Gomez, "Safe screening rules for
 l0-regression", ICML 2020). The column with the weight nearest to one half is branched on.
+
+At first all nodes have the same diagonal. If the proof takes longer, the best diagonal of the root is found
+(`dsel.search.exact.perspective_tree.semidefinite`), and the tree begins again with it if its bound is better. The first
+branchings then decide whether each node gets its own diagonal: that takes longer, and gives better bounds.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,30 +25,23 @@ from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
-from dsel.search.exact.bounds import BoundProblem, column_norms, penalized
+from dsel.search.exact.bounds import column_norms, penalized
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.perspective import relaxation_of
 from dsel.search.exact.perspective_tree.diagonal import diagonals
-from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
+from dsel.search.exact.perspective_tree.node import Node
+from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, relax
+from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.weights import weights
 from dsel.search.exact.starting_subset import MANY_COLUMNS
 
-#: A proof that takes this many nodes finds a better diagonal, if there are at most this many columns.
-_SHARPEN_AT, _SHARPEN_MOST = 100, 300
+#: The best diagonal is not looked for if there are more columns.
+_SEMIDEFINITE_MOST = 1000
+#: How many columns are branched on to compare the two ways to bound children.
+_TRIALS = 2
 #: The share of the other tree's gap that this one's must be below to be preferred.
 _BETTER = 0.35
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """The columns that are in (bits of n), those that are out (bits), and the coefficients of the relaxation."""
-
-    fixed: bytes
-    out: bytes
-    support: Ints
-    b: Floats
 
 
 class PerspectiveTree(ExactSearch):
@@ -60,6 +57,8 @@ class PerspectiveTree(ExactSearch):
         A known subset.
     memory_limit : int
         Bytes that open nodes may take.
+    diagonal_after : float, optional
+        After about this many seconds the best diagonal is looked for; by default as many as that takes.
 
     Raises
     ------
@@ -72,14 +71,18 @@ class PerspectiveTree(ExactSearch):
     not_finite = 0
 
     def __init__(
-        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30
-    ) -> None:
+        self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
+        diagonal_after: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(objective, k, "perspective")
         self._problems = _problems(objective)
         self._problem = self._problems[0]
         self._memory_limit = memory_limit
         self._heap: list[tuple[float, int, Node]] = []
         self._visited = self._made = 0
+        self._bytes, self._seconds = 0, 0.0
+        self._diagonal_after = seconds_of(objective.n) if diagonal_after is None else diagonal_after
+        self._tried = self._semidefinite = False
         self.memory_full = False
         self.offer(incumbent)
         with one_blas_thread():
@@ -96,9 +99,10 @@ class PerspectiveTree(ExactSearch):
                 S = np.asarray(self.best, np.int64)
                 b[S] = np.linalg.lstsq(problem.K[np.ix_(S, S)], problem.c[S], rcond=None)[0]
             found.append(relax(problem, nothing, everything, min(k, n), b, self._enough))
+            self._seconds += found[-1].seconds
         best = min(range(len(found)), key=lambda i: found[i].bound)
         self._problem = self._problems[best]
-        self._push(found[best].bound, nothing, nothing, found[best].b)
+        self._push(found[best].bound, Node.of(nothing, nothing, found[best].b))
 
     @property
     def _enough(self) -> float:
@@ -159,51 +163,98 @@ class PerspectiveTree(ExactSearch):
         return True
 
     def _visit(self) -> None:
+        if not self._tried and self._seconds > self._diagonal_after:
+            self._find_diagonal()
+            if self.done:
+                return
         bound, _, node = heapq.heappop(self._heap)
         self._visited += 1
-        if self._visited == _SHARPEN_AT and self.objective.n <= _SHARPEN_MOST:
-            self._sharpen()
-        n = self.objective.n
-        fixed, out = _mask(node.fixed, n), _mask(node.out, n)
-        b = np.zeros(n)
-        b[node.support] = node.b
-        self._screen(fixed, out, b)
+        self._bytes -= node.nbytes
+        fixed, out = node.masks(self.objective.n)
+        b = node.coefficients(self.objective.n)
+        if node.branch < 0:
+            self._screen(fixed, out, self._problem, b, np.arange(self.objective.n))
         free = ~(fixed | out)
         q = self.k - int(fixed.sum())
         if q <= 0 or int(free.sum()) <= q:
             self._offer(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), -bound)
             return
-        j = self._branching_column(free, q, b)
+        j = node.branch if node.branch >= 0 else self._branching_column(free, q, b)
         for inside in (True, False):
             self._child(-bound, fixed, out, j, inside, b)
 
-    def _sharpen(self) -> None:
-        """Continue with the diagonal of the least root bound, which takes longer to find. Bounds stay valid."""
-        objective = self.objective
-        assert objective.cross is not None
-        problem = BoundProblem(penalized(objective), objective.cross, objective.c, objective.floor)
-        found = relaxation_of(problem, self.k)
-        if found.d:
-            sharper = Problem(self._problem.K, self._problem.c, np.asarray(found.d))
-            self._problems = [*self._problems, sharper]
-            self._problem = sharper
+    def _find_diagonal(self) -> None:
+        """Find the best diagonal of the root, and begin again with it if its bound is better than the present one."""
+        self._tried = True
+        n, k, problem = self.objective.n, self.k, self._problem
+        if not (n <= _SEMIDEFINITE_MOST and k < n):
+            return
+        nothing = np.zeros(n, np.bool_)
+        found = solve(problem.K, problem.c, nothing, k, self.objective.c, self._enough)
+        if found is None or not found.bound < -self._heap[0][0]:
+            return
+        self._seconds += found.seconds
+        self._use_diagonal(found.d)
+        self._semidefinite = self._own_diagonals_pay(found)
+        self._heap, self._bytes = [], 0
+        j = int(np.minimum(found.z, 1.0 - found.z).argmax())
+        if self._semidefinite:
+            self._push(found.bound, Node.of(nothing, nothing, None, j))
+        else:
+            self._push(found.bound, Node.of(nothing, nothing, found.b))
 
-    def _screen(self, fixed: Mask, out: Mask, b: Floats) -> None:
-        """Fix the columns in place whose other choice cannot be better than the best subset, by their reduced costs."""
-        free = np.flatnonzero(~(fixed | out))
-        q = self.k - int(fixed.sum())
+    def _use_diagonal(self, d: Floats) -> None:
+        self._problem = Problem(self._problem.K, self._problem.c, d)
+        self._problems = [*self._problems, self._problem]
+
+    def _own_diagonals_pay(self, root: Solved) -> bool:
+        """Return whether a tree whose nodes have their own diagonals promises to take less time.
+
+        A tree with gap G and children that are better by D has about 2^(G / D) nodes.
+        """
+        n, problem, gap = self.objective.n, self._problem, root.bound - self._enough
+        if gap <= 0.0:
+            return False
+        better, seconds = np.zeros(2), np.zeros(2)
+        columns = np.argsort(-np.minimum(root.z, 1.0 - root.z), kind="stable")[:_TRIALS]
+        for j in columns:
+            for inside in (True, False):
+                fixed, out = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+                (fixed if inside else out)[j] = True
+                q = self.k - int(inside)
+                if q <= 0 or n - 1 <= q:
+                    continue
+                own = self._solve(fixed, out, q)
+                shared = relax(problem, fixed, ~(fixed | out), q, root.b, self._enough)
+                for i, found in enumerate((own, shared)):
+                    if found is not None:
+                        better[i] += min(max(root.bound - found.bound, 0.0), gap)
+                        seconds[i] += found.seconds
+        self._seconds += float(seconds.sum())
+        better = np.maximum(better / (2.0 * columns.size), 1e-9 * gap)
+        expected = np.log(np.maximum(seconds, 1e-9)) + math.log(2.0) * gap / better
+        return bool(expected[0] < expected[1])
+
+    def _screen(self, fixed: Mask, out: Mask, problem: Problem, b: Floats, columns: Ints) -> None:
+        """Fix the columns in place whose other choice cannot be better than the best subset, by their reduced costs.
+
+        problem, b: those of `columns`.
+        """
+        inner = fixed[columns]
+        free = np.flatnonzero(~(inner | out[columns]))
+        q = self.k - int(inner.sum())
         if not 0 < q < free.size:
             return
-        problem, S = self._problem, np.flatnonzero((b != 0.0) | fixed)
+        S = np.flatnonzero((b != 0.0) | inner)
         Qb = problem.K[S].T @ b[S]
         Qb[S] -= problem.d[S] * b[S]
         g = np.square(problem.c - Qb) / problem.d
         order = free[np.argsort(-g[free], kind="stable")]
         inside, last, first_out = order[:q], g[order[q - 1]], g[order[q]]
-        bound = float(b[S] @ Qb[S] + g[fixed].sum() + g[inside].sum())
+        bound = float(b[S] @ Qb[S] + g[inner].sum() + g[inside].sum())
         outside = order[q:]
-        out[outside[bound - last + g[outside] <= self._enough]] = True
-        fixed[inside[bound - g[inside] + first_out <= self._enough]] = True
+        out[columns[outside[bound - last + g[outside] <= self._enough]]] = True
+        fixed[columns[inside[bound - g[inside] + first_out <= self._enough]]] = True
 
     def _branching_column(self, free: Mask, q: int, b: Floats) -> int:
         columns = np.flatnonzero(free)
@@ -219,54 +270,85 @@ class PerspectiveTree(ExactSearch):
         if q <= 0 or int(free.sum()) <= q:
             self._offer(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(fixed | free), bound)
             return
-        found: Relaxed = relax(self._problem, fixed, free, q, b, self._enough)
+        if self._semidefinite:
+            self._child_with_diagonal(bound, fixed, out, q)
+            return
+        found = relax(self._problem, fixed, free, q, b, self._enough)
+        self._seconds += found.seconds
         weight = np.abs(found.b) * np.sqrt(self._problem.d)
         weight[fixed] = np.inf
         self._offer(np.argpartition(-weight, self.k - 1)[: self.k], bound)
-        self._push(min(found.bound, bound), fixed, out, found.b)
+        self._push(min(found.bound, bound), Node.of(fixed, out, found.b))
+
+    def _child_with_diagonal(self, bound: float, fixed: Mask, out: Mask, q: int) -> None:
+        """Bound a child by its own diagonal, offer the subset of its largest weights, and push it unless pruned."""
+        columns = np.flatnonzero(~out)
+        found = self._solve(fixed, out, q)
+        if found is None:
+            free = np.flatnonzero(~(fixed | out))
+            self._push(bound, Node.of(fixed, out, None, int(free[0])))
+            return
+        self._seconds += found.seconds
+        self._offer(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
+        bound = min(found.bound, bound)
+        if not bound > self._enough:
+            return
+        ix = np.ix_(columns, columns)
+        self._screen(fixed, out, Problem(self._problem.K[ix], self._problem.c[columns], found.d), found.b, columns)
+        kept, q = ~out[columns], self.k - int(fixed.sum())
+        free = ~fixed[columns] & kept
+        if q <= 0 or int(free.sum()) <= q:
+            self._offer(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(~out), bound)
+            return
+        fraction = np.where(free, np.minimum(found.z, 1.0 - found.z), -1.0)
+        self._push(bound, Node.of(fixed, out, None, int(columns[fraction.argmax()])))
+
+    def _solve(self, fixed: Mask, out: Mask, q: int) -> Solved | None:
+        """Return the relaxation of the columns that are not out, with their own diagonal."""
+        columns = np.flatnonzero(~out)
+        K, c = self._problem.K[np.ix_(columns, columns)], self._problem.c[columns]
+        return solve(K, c, fixed[columns], q, self.objective.c, self._enough)
 
     def _offer(self, S: Ints, bound: float) -> None:
         """Offer a subset of a node that explains at most `bound`."""
         if self.offer(S.tolist()):
             self._check_claim(self.objective.c - bound)
 
-    def _push(self, bound: float, fixed: Mask, out: Mask, b: Floats) -> None:
+    def _push(self, bound: float, node: Node) -> None:
         if not bound > self._enough:
             return
-        support = np.flatnonzero(b)
         self._made += 1
-        node = Node(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), support, b[support])
         heapq.heappush(self._heap, (-bound, self._made, node))
-        node_bytes = 2 * (self.objective.n // 8) + 16 * max(self.k, support.size) + 300
-        self.memory_full = len(self._heap) * node_bytes > self._memory_limit
+        self._bytes += node.nbytes
+        self.memory_full = self._bytes > self._memory_limit
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
-        nodes = [
-            [-bound, made, node.fixed.hex(), node.out.hex(), node.support.tolist(), node.b.tolist()]
-            for bound, made, node in self._heap
-        ]
+        nodes = [[-bound, made, *node.as_list()] for bound, made, node in self._heap]
         place = next(i for i, problem in enumerate(self._problems) if problem is self._problem)
-        return {**self._shared_state(), "nodes": nodes, "visited": self._visited, "made": self._made, "diagonal": place}
+        found = self._problem.d.tolist() if self._tried else None
+        return {
+            **self._shared_state(), "nodes": nodes, "visited": self._visited, "made": self._made, "diagonal": place,
+            "seconds": self._seconds, "tried": self._tried, "semidefinite": self._semidefinite, "d": found,
+            "diagonal_after": self._diagonal_after,
+        }  # fmt: skip
 
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PerspectiveTree:
         """Return the search as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, state)
-        search = cls(objective, state["k"], incumbent=state["best"], memory_limit=memory_limit)
+        search = cls(
+            objective, state["k"], incumbent=state["best"], memory_limit=memory_limit,
+            diagonal_after=state["diagonal_after"],
+        )  # fmt: skip
         search._restore_shared(state)
-        if state["diagonal"] == len(search._problems):
-            search._sharpen()
+        if state["diagonal"] >= len(search._problems):
+            search._use_diagonal(np.array(state["d"], np.float64))
         search._problem = search._problems[state["diagonal"]]
-        search._visited, search._made = state["visited"], state["made"]
-        search._heap = [
-            (
-                -bound,
-                made,
-                Node(bytes.fromhex(fixed), bytes.fromhex(out), np.array(S, np.int64), np.array(b, np.float64)),
-            )
-            for bound, made, fixed, out, S, b in state["nodes"]
-        ]
+        search._visited, search._made, search._seconds = state["visited"], state["made"], state["seconds"]
+        search._tried, search._semidefinite = state["tried"], state["semidefinite"]
+        search._heap = [(-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"]]
+        search._bytes = sum(node.nbytes for _, _, node in search._heap)
         heapq.heapify(search._heap)
         return search
 
@@ -303,11 +385,3 @@ def _problems(objective: Objective) -> list[Problem]:
     if not found or dependent.any():
         raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
     return [Problem(K, c, d) for d in found]
-
-
-def _mask(bits: bytes, n: int) -> Mask:
-    return np.unpackbits(np.frombuffer(bits, np.uint8), count=n).astype(np.bool_)
-
-
-def _node(fixed: str, out: str, support: list[int], b: list[float]) -> Node:
-    return Node(bytes.fromhex(fixed), bytes.fromhex(out), np.array(support, np.int64), np.array(b, np.float64))

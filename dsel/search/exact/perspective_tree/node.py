@@ -1,0 +1,64 @@
+"""A node of the tree of relaxations, and how it is saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.relaxation import Mask
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """Which of n columns are in and out, as bits, and what was found for its children.
+
+    support, b: the coefficients of the relaxation, none if the node has its own diagonal. branch: the column to branch
+    on, -1 if the coefficients say it.
+    """
+
+    fixed: bytes
+    out: bytes
+    support: Ints
+    b: Floats
+    branch: int = -1
+
+    @classmethod
+    def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1) -> Node:
+        """Return the node with these columns in and out, (n,) each."""
+        support = np.zeros(0, np.int64) if b is None else np.flatnonzero(b)
+        values = np.zeros(0) if b is None else b[support]
+        return cls(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), support, values, branch)
+
+    def masks(self, n: int) -> tuple[Mask, Mask]:
+        """Return which of the n columns are in, and which are out."""
+        return _mask(self.fixed, n), _mask(self.out, n)
+
+    def coefficients(self, n: int) -> Floats:
+        """Return the coefficients (n,) of the relaxation."""
+        b = np.zeros(n)
+        b[self.support] = self.b
+        return b
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of memory, about."""
+        return 400 + len(self.fixed) + len(self.out) + 16 * self.support.size
+
+    def as_list(self) -> list[Any]:
+        """Return the node as JSON holds it."""
+        return [self.fixed.hex(), self.out.hex(), self.support.tolist(), self.b.tolist(), self.branch]
+
+    @classmethod
+    def from_list(cls, values: list[Any]) -> Node:
+        """Return the node that `as_list` wrote."""
+        fixed, out, support, b, branch = values
+        return cls(
+            bytes.fromhex(fixed), bytes.fromhex(out), np.array(support, np.int64), np.array(b, np.float64), branch
+        )  # fmt: skip
+
+
+def _mask(bits: bytes, n: int) -> Mask:
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=n).astype(np.bool_)

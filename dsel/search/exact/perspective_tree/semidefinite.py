@@ -1,0 +1,257 @@
+"""The perspective relaxation with the best diagonal D: a semidefinite relaxation, by an interior-point method.
+
+For weights z and a diagonal d, with w_j = d_j (1 / z_j - 1), the relaxation explains
+
+    phi(z, d) = c'(K + W)^-1 c,
+
+which is concave in z and, because w is linear in d, convex in d. The columns that are fixed in have z = 1. The largest
+value over z in [0, 1], sum z = q, is the relaxation's bound for d. The least such bound over d with K - D positive
+semidefinite is that of a semidefinite relaxation (Dong, Chen, Linderoth, "Regularization vs. relaxation", 2015). The
+saddle point is approached along the central path of logarithmic barriers for both, by Newton steps. Each d on the way
+gives a valid bound. About twelve steps of O(n^3) suffice. Beginning at the parent's point takes more steps, because it
+is near to the boundary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from dsel._lib.types import Floats
+from dsel.search.exact.perspective_tree.relaxation import Mask
+from dsel.search.exact.perspective_tree.weights import largest
+
+#: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
+_INSIDE = 0.999
+#: No element of D becomes smaller: the column's g would be rounding.
+_SMALLEST = 1e-7
+#: Weights of the barriers at first and at last, as shares of ||Y||^2, and which share of one the next one is.
+_FROM, _TO, _LOWER = 1e-2, 2e-6, 0.35
+_STEPS = 20
+#: The steps end where one lowers the bound by less than this share of what it is above the best subset.
+_LITTLE = 0.01
+#: A step goes this share of the way to the boundary at most. One of the second share is nearly a whole step.
+_TO_BOUNDARY, _WHOLE = 0.8, 0.8
+_SHORTEST = 1e-3
+_LEAST_WEIGHT = 1e-12
+#: Steps of the power method for the first d.
+_POWERS = 15
+#: Seconds of a Newton step, about: what is always there, and over n^3.
+_STEP_SECONDS, _SECONDS = 3e-4, 1.1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The relaxation at a node.
+
+    bound: no subset explains more. d, b (n,): what gave it. z (n,): the last weights. seconds: about how
+    long it took, see `seconds_of`.
+    """
+
+    bound: float
+    d: Floats
+    b: Floats
+    z: Floats
+    seconds: float
+
+
+def seconds_of(n: int, steps: int = _STEPS) -> float:
+    """Return about how long these steps take for n columns, which does not depend on the machine."""
+    return steps * (_STEP_SECONDS + _SECONDS * n**3)
+
+
+def solve(K: Floats, c: Floats, fixed: Mask, q: int, total: float, enough: float) -> Solved | None:
+    """Return the relaxation of a node, or None if its columns are nearly dependent. O(steps n^3).
+
+    K (n, n) and c (n,) are those of the node's columns, of which `fixed` are in. q, less than the others, may be added.
+    total: ||Y||^2. enough: a node that explains at most this is pruned, and no bound needs to be less.
+    """
+    path = _Path(K, c, fixed, q)
+    if not path.start(_FROM * total):
+        return None
+    path.follow(_TO * total, enough)
+    return Solved(path.bound, path.bound_d, path.bound_b, path.z, seconds_of(c.size, path.steps))
+
+
+class _Path:
+    """Newton steps for one node. bound, bound_d, bound_b: the least bound, and the d and b that gave it.
+
+    z, d: the present point. low, high, small, X: the multipliers of z >= 0, z <= 1, d >= 1e-7, and of K - D.
+    """
+
+    def __init__(self, K: Floats, c: Floats, fixed: Mask, q: int) -> None:
+        self._K, self._c, self._fixed, self._q = K, c, fixed, q
+        self._free = np.flatnonzero(~fixed)
+        self.bound, self.steps = float("inf"), 0
+        self.bound_d = self.bound_b = self.z = self.d = np.zeros(c.size)
+        self._low = self._high = self._small = self.z
+        self._X = self._inverse = K  # the multiplier, and the inverse of K - D
+
+    def start(self, mu: float) -> bool:
+        """Begin in the middle, with barriers of weight mu, or return False if the columns are nearly dependent.
+
+        d is in proportion to each column's part outside the others.
+        """
+        n, factor = self._c.size, _cholesky(self._K)
+        if factor is None:
+            return False
+        inverse = _inverse(factor)
+        alone = 1.0 / np.diag(inverse)
+        if not (np.isfinite(alone).all() and float(alone.min()) > 0.0):
+            return False
+        root = np.sqrt(alone)
+        d, factor = 0.5 / _largest_eigenvalue(inverse * np.outer(root, root)) * alone, None
+        while factor is None and float(d.min()) > 4.0 * _SMALLEST:
+            d *= 0.9
+            factor = _cholesky(self._K, -d)
+        if factor is None:
+            return False
+        zf = np.full(self._free.size, self._q / self._free.size)
+        self.z, self.d, self._inverse = np.ones(n), d, _inverse(factor)
+        self.z[self._free] = zf
+        self._low, self._high, self._small = mu / zf, mu / (1.0 - zf), mu / (d - _SMALLEST)
+        self._X = mu * self._inverse
+        return True
+
+    def follow(self, last: float, enough: float) -> None:
+        """Follow the path to barriers of weight `last`, as far as it pays."""
+        while self.steps < _STEPS:
+            mu, before = max(_LOWER * self._weight(), last), self.bound
+            share = self._step(mu)
+            if share == 0.0:
+                return
+            self._find_bound()
+            if self.bound <= enough:
+                return
+            if share >= _WHOLE and mu <= last and before - self.bound < _LITTLE * (self.bound - enough):
+                return
+
+    def _weight(self) -> float:
+        """Return the weight of the barriers that the point and the multipliers are for."""
+        z, d = self.z[self._free], self.d
+        products = float(self._low @ z + self._high @ (1.0 - z) + self._small @ (d - _SMALLEST))
+        matrix = float(np.vdot(self._X, self._K)) - float(np.diag(self._X) @ d)
+        return (products + matrix) / (2 * z.size + 2 * d.size)
+
+    def _find_bound(self) -> None:
+        """Compute the bound at the point, from b = (K + W)^-1 c. It is valid for any b, and d with K - D inside."""
+        d = _INSIDE * self.d
+        factor = _cholesky(self._K, d * (1.0 / np.maximum(self.z, _LEAST_WEIGHT) - 1.0))
+        if factor is None:
+            return
+        b = scipy.linalg.cho_solve((factor, True), self._c, check_finite=False)
+        Qb = self._K @ b - d * b
+        g = np.square(self._c - Qb) / d
+        bound = float(b @ Qb + g[self._fixed].sum()) + largest(g[self._free], self._q)
+        if bound < self.bound:
+            self.bound, self.bound_d, self.bound_b = bound, d, b
+
+    def _step(self, mu: float) -> float:
+        """Take a Newton step for the saddle point, and return the share of it, 0 if there is none.
+
+        The unknowns are the changes of z (of free columns), of d, and the multiplier of sum z = q. That of z is
+        eliminated first: its block is negative definite.
+        """
+        c, z, d, free, inside = self._c, self.z, self.d, self._free, self._inverse
+        r = np.where(self._fixed, 0.0, 1.0 / z - 1.0)
+        factor = _cholesky(self._K, r * d)
+        if factor is None:
+            return 0.0
+        P = _inverse(factor)
+        b = P @ c
+        H = 2.0 * P * np.outer(b, b)  # of phi in w
+        zf, df, slope, room = z[free], d[free], np.square(b[free] / z[free]), d - _SMALLEST
+        by_z = slope * df + mu / zf - mu / (1.0 - zf)
+        by_d = mu * np.diag(inside) - b * b * r - mu / room
+        wz = -df / np.square(zf)
+        N = -(wz[:, None] * H[np.ix_(free, free)] * wz)
+        N[np.diag_indices(free.size)] += 2.0 * slope * df / zf + self._low / zf + self._high / (1.0 - zf)
+        C = wz[:, None] * H[free] * r
+        C[np.arange(free.size), free] += slope
+        D = r[:, None] * H * r + inside * self._X
+        D[np.diag_indices(d.size)] += self._small / room
+        change = _saddle_step(N, C, D, by_z, by_d, self._q - float(zf.sum()))
+        return self._move(mu, *change) if change is not None else 0.0
+
+    def _move(self, mu: float, dz: Floats, dd: Floats) -> float:
+        """Take the largest shares of a step that stay inside, for the point and for the multipliers."""
+        zf, room, inside = self.z[self._free], self.d - _SMALLEST, self._inverse
+        low = mu / zf - self._low - self._low / zf * dz
+        high = mu / (1.0 - zf) - self._high + self._high / (1.0 - zf) * dz
+        small = mu / room - self._small - self._small / room * dd
+        half = inside @ (dd[:, None] * self._X)
+        X = mu * inside - self._X + 0.5 * (half + half.T)
+        share = min(1.0, _room(zf, dz), _room(1.0 - zf, -dz), _room(room, dd))
+        while (factor := _cholesky(self._K, -(self.d + share * dd))) is None:
+            share *= 0.7
+            if share < _SHORTEST:
+                return 0.0
+        self.z = self.z.copy()
+        self.z[self._free] = zf + share * dz
+        self.d, self._inverse = self.d + share * dd, _inverse(factor)
+        self.steps += 1
+        dual = min(1.0, _room(self._low, low), _room(self._high, high), _room(self._small, small))
+        while dual > _SHORTEST and _cholesky(self._X + dual * X) is None:
+            dual *= 0.7
+        if dual > _SHORTEST:
+            self._low, self._high = self._low + dual * low, self._high + dual * high
+            self._small, self._X = self._small + dual * small, self._X + dual * X
+        return share
+
+
+def _saddle_step(
+    N: Floats, C: Floats, D: Floats, by_z: Floats, by_d: Floats, missing: float
+) -> tuple[Floats, Floats] | None:  # fmt: skip
+    """Solve -N x + C y - tau = -by_z, C'x + D y = -by_d, sum x = missing, for N and D positive definite."""
+    factor = _cholesky(N)
+    if factor is None:
+        return None
+    right = np.column_stack([C, by_z, np.ones(by_z.size)])
+    A = scipy.linalg.solve_triangular(factor, right, lower=True, check_finite=False)
+    A, g, o = A[:, :-2], A[:, -2], A[:, -1]
+    schur = _cholesky(D + A.T @ A)
+    if schur is None:
+        return None
+    Y = scipy.linalg.cho_solve((schur, True), np.column_stack([-by_d - A.T @ g, A.T @ o]), check_finite=False)
+    Ay, At = A @ Y[:, 0], A @ Y[:, 1]
+    slack = float(o @ o - o @ At)
+    if not slack > 0.0:
+        return None
+    tau = float(o @ (g + Ay) - missing) / slack
+    x = scipy.linalg.solve_triangular(factor, g + Ay + tau * (At - o), lower=True, trans=1, check_finite=False)
+    y = Y[:, 0] + tau * Y[:, 1]
+    return (x, y) if bool(np.isfinite(x).all() and np.isfinite(y).all()) else None
+
+
+def _room(value: Floats, change: Floats) -> float:
+    """Return which share of a change takes a positive value most of the way to 0."""
+    falls = change < 0.0
+    return _TO_BOUNDARY * float((-value[falls] / change[falls]).min()) if falls.any() else 1.0
+
+
+def _largest_eigenvalue(A: Floats) -> float:
+    """Return the largest eigenvalue of a positive definite matrix, about, by the power method."""
+    v = np.ones(A.shape[0])
+    for _ in range(_POWERS):
+        v /= np.linalg.norm(v)
+        v = A @ v
+    return float(np.linalg.norm(v))
+
+
+def _cholesky(A: Floats, diagonal: Floats | None = None) -> Floats | None:
+    """Return the lower factor of A with a diagonal added, or None if it is not positive definite."""
+    M = np.array(A, order="F")
+    if diagonal is not None:
+        M[np.diag_indices(M.shape[0])] += diagonal
+    factor, info = dpotrf(M, lower=1, clean=1, overwrite_a=1)
+    return factor if info == 0 else None
+
+
+def _inverse(factor: Floats) -> Floats:
+    """Return the inverse of the matrix with this lower factor."""
+    inverse, _ = dpotri(factor, lower=1)
+    lower = np.tril(inverse, -1)
+    return np.asarray(lower + lower.T + np.diag(np.diag(inverse)))
