@@ -9,7 +9,8 @@ side with the k largest g. The least such bound over A is the perspective relaxa
 ("Perspective reformulations of mixed integer nonlinear programs", Math. Programming 2010). It is approached by
 Frank-Wolfe steps over z in [0, 1]^n, sum z = k. The least over D as well is a semidefinite relaxation (Dong, Chen,
 Linderoth, "Regularization vs. relaxation", 2015). It is approached by alternating rounds: Newton steps with a
-logarithmic barrier for D, then steps for z.
+logarithmic barrier for D, then steps for z. With one target, an interior-point method takes its place
+(dsel.search.exact.perspective_tree.semidefinite).
 
 The bound is strong if the columns are nearly independent, and useless if they are not: d_j is a share of the part of
 column j that is orthogonal to the others.
@@ -25,12 +26,15 @@ import scipy.linalg
 from dsel._lib.types import Floats
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem, column_norms
+from dsel.search.exact.perspective_tree.semidefinite import seconds_of, solve
 
 #: Most steps, most multiplications of all steps, and fewest steps that are worthwhile.
 _STEPS, _WORK, _FEWEST = 400, 3e9, 10
 #: Most rounds for D and z, most multiplications of all rounds, and multiplications of a round over n^3.
 _ROUNDS, _WORK_OF_ROUNDS, _ROUND = 12, 5e9, 80
 _STEPS_PER_ROUND, _NEWTON_STEPS = 150, 20
+#: Most seconds of a relaxation that comes before a search.
+_QUICK = 0.1
 #: If the correlation matrix has an eigenvalue below this, the columns are dependent up to rounding.
 _SMALLEST = 1e-9
 #: Share of D that is used, so that K - D is positive definite in spite of rounding.
@@ -44,6 +48,11 @@ _BARRIER = 1e-4
 def affordable(n: int, k: int) -> bool:
     """Return whether the relaxation is worth its time for k of n columns."""
     return _steps(n) >= _FEWEST and k < n
+
+
+def quick(problem: BoundProblem) -> bool:
+    """Return whether the relaxation takes so little time that it comes before a search."""
+    return problem.N == 1 and seconds_of(problem.n) <= _QUICK
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,13 @@ def relaxation_of(problem: BoundProblem, k: int, deadline: Deadline | None = Non
         return useless
     norms = column_norms(np.diag(problem.K))
     K, B = problem.K / np.outer(norms, norms), problem.B / norms[:, None]
+    if B.shape[1] == 1:
+        found = solve(K, B[:, 0], np.zeros(n, np.bool_), k, problem.c, 0.0, deadline)
+        if found is None or not found.bound < problem.c:
+            return useless
+        return Relaxation(
+            problem.c - found.bound, tuple(found.d.tolist()), tuple(np.maximum(found.bound_z, _SMALLEST).tolist())
+        )
     try:
         best, d, z = _least_explained(K, B, k, problem.c, deadline)
     except np.linalg.LinAlgError:  # K - D is singular to rounding

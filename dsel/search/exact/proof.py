@@ -17,7 +17,7 @@ from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
-from dsel.search.exact.perspective import Relaxation, affordable, relaxation_of
+from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
 from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
@@ -44,7 +44,7 @@ class Proof:
     search: branch and bound, with the bound that promises more; or, if that does not fit into memory, the bound of the
     whole problem alone. value: f of the
     subset to certify, inf if there is none. seconds: wall time so far. relaxation: the convex relaxation,
-    which is computed when a run ends without a proof. log: where the tree is written.
+    which is computed when a run ends without a proof, or before if it is quick. log: where the tree is written.
     """
 
     search: BranchAndBound | PerspectiveTree | WideTree | RootBound
@@ -83,7 +83,7 @@ class Proof:
             with deadline.paused():
                 search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
         search.offer(starting_subset(objective, k, seed, deadline.share(_START), known))
-        return cls(search if log is not None else better_tree(search, memory_limit), value, log=log)
+        return cls(search if log is not None else better_tree(search, memory_limit, deadline), value, log=log)
 
     @classmethod
     def resume(
@@ -119,6 +119,8 @@ class Proof:
         if not (isinstance(search, RootBound) or search.done):
             with deadline.paused():
                 search.warm_up()
+            if self.relaxation is None and isinstance(search, BranchAndBound) and quick(search.problem):
+                self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
             self._search(search, share.seconds, nodes, on_slice, runner)

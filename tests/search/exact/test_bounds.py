@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -51,11 +53,20 @@ def test_the_relaxation_depends_on_the_number_of_columns():
 def test_the_relaxation_is_sharper_with_its_own_diagonal(monkeypatch):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
-    objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1)))
+    objective = regression(X, X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 2)))
     rough = perspective_bound(BoundProblem.of(objective), 3)
     monkeypatch.setattr(perspective, "_ROUNDS", 0)
     assert perspective_bound(BoundProblem.of(objective), 3) < 0.97 * rough
     assert rough <= exhaustive(objective, 3)
+
+
+def test_one_target_has_a_method_that_is_no_worse_than_that_of_several():
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, 20)) @ (np.eye(20) + 0.4 * rng.standard_normal((20, 20)))
+    y = X[:, :4].sum(axis=1, keepdims=True) + rng.standard_normal((60, 1))
+    one = BoundProblem.of(regression(X, y))
+    several = replace(one, B=np.hstack([one.B, np.zeros((20, 1))]))
+    assert perspective_bound(one, 3) >= 0.999 * perspective_bound(several, 3)
 
 
 @pytest.mark.parametrize("N", [1, 2, 5])

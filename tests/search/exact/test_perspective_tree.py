@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dsel
+from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.diagonal import diagonals
 from dsel.search.exact.perspective_tree.relaxation import Problem, relax
@@ -163,6 +164,25 @@ def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
     assert again.run()
     assert again.certificate().method == "perspective-tree, perspective bound"
     assert again.certificate().bound == pytest.approx(found.error)
+
+
+def test_with_too_many_subsets_to_try_the_tree_finds_its_diagonals_before_it_is_compared(monkeypatch):
+    monkeypatch.setattr("dsel.search.exact.perspective_tree.search._BETTER_THEN", 10.0)
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((400, 160)) @ (np.eye(160) + 0.08 * rng.standard_normal((160, 160)))
+    X -= X.mean(axis=0)
+    y = X[:, ::20].sum(axis=1, keepdims=True)
+    objective = regression(X, y + 2.0 * y.std() * rng.standard_normal((400, 1)))
+    other = BranchAndBound(objective, 8, incumbent=range(0, 160, 20))
+    assert better_tree(other, deadline=Deadline(1.0)) is other
+    search = better_tree(other)
+    assert isinstance(search, PerspectiveTree)
+    assert search.gap < 0.75 * PerspectiveTree(objective, 8, incumbent=other.best).gap
+    again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
+    until = search.iteration + 2
+    for one in (search, again):
+        one.advance(until)
+    assert (again.lower, again.open_nodes) == (search.lower, search.open_nodes)
 
 
 def test_where_the_relaxation_is_useless_it_says_so():

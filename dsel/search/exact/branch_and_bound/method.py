@@ -33,7 +33,8 @@ class BranchAndBoundOptions(Options):
     bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
         The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for one target, and
         for columns that are not nearly dependent or a penalty `lam`. "auto" is "combined" or, from 150 columns on,
-        "perspective" if its first bound is much better. Groups of columns have a separate bound.
+        "perspective" if its first bound is much better. With more than 1e12 subsets, its bound after half a second
+        counts. Groups of columns have a separate bound.
     memory : int
         Bytes that the tables may take.
     search_on : {"auto", "client", "workers"}
@@ -116,7 +117,7 @@ def _begin(
     search = BranchAndBound(
         objective, k, incumbent=start, bound=bound, memory_limit=options.memory, deadline=deadline
     )  # fmt: skip
-    return better_tree(search, options.memory) if options.bound == "auto" else search
+    return better_tree(search, options.memory, deadline) if options.bound == "auto" else search
 
 
 def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:

@@ -24,6 +24,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
 from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
 from dsel.search.exact.bounds import column_norms, penalized
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
@@ -40,6 +41,11 @@ _SEMIDEFINITE_MOST = 1000
 _TRIALS = 2
 #: The share of the other tree's gap that this one's must be below to be preferred.
 _BETTER = 0.35
+#: With more subsets than this the other tree cannot try most of them. This one then has about these seconds before its
+#: gap is compared with the other tree's first one, and with another share.
+_MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
+#: With less time than this it has no such head start.
+_ENOUGH_TIME = 10.0
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
 
@@ -137,6 +143,16 @@ class PerspectiveTree(ExactSearch):
         if self.done:
             return self.best_value
         return consistent_bound(self.objective.c + self._heap[0][0], self.best_value, self.total, self.guarantee.error)
+
+    @property
+    def gap(self) -> float:
+        """By how much the best subset is above the bound."""
+        return self.best_value - self.lower
+
+    @property
+    def seconds(self) -> float:
+        """About how long the relaxations took so far, which does not depend on the machine."""
+        return self._seconds
 
     def node_seconds(self) -> float:
         """Return 0: a node is quick."""
@@ -285,8 +301,7 @@ class PerspectiveTree(ExactSearch):
         columns = np.flatnonzero(~out)
         found = self._solve(fixed, out, q)
         if found is None:
-            free = np.flatnonzero(~(fixed | out))
-            self._push(bound, Node.of(fixed, out, None, int(free[0])))
+            self._push(bound, Node.of(fixed, out, None, int(np.flatnonzero(~(fixed | out))[0])))
             return
         self._seconds += found.seconds
         self._offer(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
@@ -353,8 +368,14 @@ class PerspectiveTree(ExactSearch):
         return search
 
 
-def better_tree(search: BranchAndBound, memory_limit: int = 8 << 30) -> BranchAndBound | PerspectiveTree:
-    """Return the tree of the better first bound. The other one is tried for many columns and one target."""
+def better_tree(
+    search: BranchAndBound, memory_limit: int = 8 << 30, deadline: Deadline | None = None
+) -> BranchAndBound | PerspectiveTree:
+    """Return the tree of the better bound. The one of relaxations is tried for many columns and one target.
+
+    If there are too many subsets for the other tree to try, this one may first find better diagonals, unless the
+    deadline is near.
+    """
     objective = search.objective
     if search.done or objective.n < MANY_COLUMNS or not usable(objective):
         return search
@@ -362,8 +383,16 @@ def better_tree(search: BranchAndBound, memory_limit: int = 8 << 30) -> BranchAn
         tree = PerspectiveTree(objective, search.k, incumbent=search.best, memory_limit=memory_limit)
     except ValueError:  # nearly dependent columns
         return search
-    gap, other = tree.best_value - tree.lower, search.best_value - search.lower
-    return tree if tree.done or gap < _BETTER * other else search
+    other = search.best_value - search.lower
+    if tree.done or tree.gap < _BETTER * other:
+        return tree
+    left = float("inf") if deadline is None else deadline.remaining
+    if math.comb(objective.n, search.k) <= _MANY_SUBSETS or left < _ENOUGH_TIME:
+        return search
+    while tree.seconds < _HEAD_START and not tree.done:
+        tree.advance(tree.iteration + 1)
+    search.offer(tree.best)
+    return tree if tree.gap < _BETTER_THEN * (search.best_value - search.lower) else search
 
 
 def usable(objective: Objective) -> bool:

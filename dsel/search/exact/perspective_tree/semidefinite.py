@@ -21,6 +21,7 @@ import scipy.linalg
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from dsel._lib.types import Floats
+from dsel.search.anytime import Deadline
 from dsel.search.exact.perspective_tree.relaxation import Mask
 from dsel.search.exact.perspective_tree.weights import largest
 
@@ -47,13 +48,14 @@ _STEP_SECONDS, _SECONDS = 3e-4, 1.1e-9
 class Solved:
     """The relaxation at a node.
 
-    bound: no subset explains more. d, b (n,): what gave it. z (n,): the last weights. seconds: about how
-    long it took, see `seconds_of`.
+    bound: no subset explains more. d, b, bound_z (n,): what gave it. z (n,): the last weights. seconds: about how long
+    it took, see `seconds_of`.
     """
 
     bound: float
     d: Floats
     b: Floats
+    bound_z: Floats
     z: Floats
     seconds: float
 
@@ -63,21 +65,24 @@ def seconds_of(n: int, steps: int = _STEPS) -> float:
     return steps * (_STEP_SECONDS + _SECONDS * n**3)
 
 
-def solve(K: Floats, c: Floats, fixed: Mask, q: int, total: float, enough: float) -> Solved | None:
+def solve(
+    K: Floats, c: Floats, fixed: Mask, q: int, total: float, enough: float, deadline: Deadline | None = None
+) -> Solved | None:  # fmt: skip
     """Return the relaxation of a node, or None if its columns are nearly dependent. O(steps n^3).
 
     K (n, n) and c (n,) are those of the node's columns, of which `fixed` are in. q, less than the others, may be added.
     total: ||Y||^2. enough: a node that explains at most this is pruned, and no bound needs to be less.
+    deadline: when the steps end, if they have not before.
     """
     path = _Path(K, c, fixed, q)
     if not path.start(_FROM * total):
         return None
-    path.follow(_TO * total, enough)
-    return Solved(path.bound, path.bound_d, path.bound_b, path.z, seconds_of(c.size, path.steps))
+    path.follow(_TO * total, enough, deadline or Deadline(None))
+    return Solved(path.bound, path.bound_d, path.bound_b, path.bound_z, path.z, seconds_of(c.size, path.steps))
 
 
 class _Path:
-    """Newton steps for one node. bound, bound_d, bound_b: the least bound, and the d and b that gave it.
+    """Newton steps for one node. bound, bound_d, bound_b, bound_z: the least bound, and what gave it.
 
     z, d: the present point. low, high, small, X: the multipliers of z >= 0, z <= 1, d >= 1e-7, and of K - D.
     """
@@ -86,7 +91,7 @@ class _Path:
         self._K, self._c, self._fixed, self._q = K, c, fixed, q
         self._free = np.flatnonzero(~fixed)
         self.bound, self.steps = float("inf"), 0
-        self.bound_d = self.bound_b = self.z = self.d = np.zeros(c.size)
+        self.bound_d = self.bound_b = self.bound_z = self.z = self.d = np.zeros(c.size)
         self._low = self._high = self._small = self.z
         self._X = self._inverse = K  # the multiplier, and the inverse of K - D
 
@@ -116,9 +121,9 @@ class _Path:
         self._X = mu * self._inverse
         return True
 
-    def follow(self, last: float, enough: float) -> None:
+    def follow(self, last: float, enough: float, deadline: Deadline) -> None:
         """Follow the path to barriers of weight `last`, as far as it pays."""
-        while self.steps < _STEPS:
+        while self.steps < _STEPS and not deadline.passed:
             mu, before = max(_LOWER * self._weight(), last), self.bound
             share = self._step(mu)
             if share == 0.0:
@@ -147,7 +152,7 @@ class _Path:
         g = np.square(self._c - Qb) / d
         bound = float(b @ Qb + g[self._fixed].sum()) + largest(g[self._free], self._q)
         if bound < self.bound:
-            self.bound, self.bound_d, self.bound_b = bound, d, b
+            self.bound, self.bound_d, self.bound_b, self.bound_z = bound, d, b, self.z
 
     def _step(self, mu: float) -> float:
         """Take a Newton step for the saddle point, and return the share of it, 0 if there is none.
