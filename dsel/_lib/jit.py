@@ -53,6 +53,7 @@ def compiled(
     inline: bool = False,
     nogil: bool = False,
     allocates: bool = False,
+    inner: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Return a decorator that compiles a function for this processor, once, and keeps the result in numba's cache.
 
@@ -60,13 +61,16 @@ def compiled(
     Without it, its code is copied into each caller and optimized again there: for small functions in inner loops.
     fast: the order of operations may change; for figures that decide nothing. inline: the body is copied into each
     caller. nogil: several threads of one process may run it at the same time. allocates: it makes or returns arrays,
-    or calls a function that does. Otherwise no code counts references, which takes time in small functions.
+    or calls a function that does. Otherwise no code counts references, which takes time in small functions. inner: only
+    compiled functions call it, so that no code is compiled which takes arguments from Python. A call from Python fails.
     Call compiled functions with typed integers, np.int64(2), not 2 nor a variable that was set to 2: for a literal,
     numba compiles the called function again, and all that it calls. Attributes of modules (`layout.K`) are typed.
     """
     options: dict[str, Any] = {"error_model": "numpy", "nogil": nogil, "no_cfunc_wrapper": True, "_nrt": allocates}
     if CHECKED:
         options["boundscheck"] = True
+    if inner:
+        options["no_cpython_wrapper"] = True
     if fast:
         options["fastmath"] = _FAST
     options["inline" if inline else "cache"] = "always" if inline else True

@@ -20,8 +20,9 @@ log = logging.getLogger("dsel")
 #: Called with what is compiled, before it is.
 on_compilation: ContextVar[Callable[[str], None] | None] = ContextVar("on_compilation", default=None)
 
-#: A process that helps takes about as long to start as this many kernels to compile.
-_WORTH_A_PROCESS = 8
+#: Kernels for each process that helps. It costs about two seconds of a processor, to import and to compile what both
+#: need. So one process compiles the kernels of a default search, and several those of larger ones.
+KERNELS_OF_A_HELPER = 26
 #: Most processes that compile at a time, this one included.
 _MOST_PROCESSES = 4
 
@@ -95,7 +96,7 @@ def compiling_in_background(*entries: Any, without: Sequence[Any] = ()) -> Itera
 @contextlib.contextmanager
 def _helpers(missing: list[SeparateKernel]) -> Iterator[None]:
     """Let other processes compile the last of these kernels into the cache while this one compiles the first."""
-    helpers = min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // _WORTH_A_PROCESS)
+    helpers = min(_cores() - 1, _MOST_PROCESSES - 1, len(missing) // KERNELS_OF_A_HELPER)
     started = [_process(missing[::-1][x::helpers]) for x in range(helpers)]
     try:
         yield

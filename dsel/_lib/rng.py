@@ -26,7 +26,7 @@ def stream(seed: Any, iteration: Any, slot: Any) -> Any:
     return _mix(x ^ (uint64(slot) * MIX_1 + GOLDEN))
 
 
-@compiled()
+@compiled(inner=True)
 def uniform(state: Any, draw: Any) -> Any:
     """Return draw number `draw` (0, 1, ...) of a stream, uniform on [0, 1) in steps of 2^-53."""
     x = _mix(state + uint64(draw) * GOLDEN)
@@ -76,7 +76,7 @@ def binomial_cdf(n: int, p: float) -> Floats:
     return np.asarray(cdf)
 
 
-@compiled()
+@compiled(inner=True)
 def draw_flips(state: Any, draw: Any, n: Any, cdf: Any, flips: Any) -> Any:
     """Fill `flips` with a uniform set of Binomial(n, p) distinct columns, p as in `cdf`, and return their number.
 

@@ -54,6 +54,8 @@ class SeparateKernel:
         _teach_numba(self)
 
     def __call__(self, *arguments: Any) -> Any:
+        if self._dispatcher.targetoptions.get("no_cpython_wrapper"):
+            raise TypeError(f"{self.__name__} is compiled for calls from other compiled functions only.")
         return self._dispatcher(*arguments)
 
     @property

@@ -128,10 +128,10 @@ def _require_valid(pieces: Iterable[tuple[int, NDArray[Any]]], where: str) -> No
         for wrong, kind in ((np.isnan(w), "NaN"), (np.isinf(w), "infinite"), (w < 0.0, "negative")):
             if wrong.any():
                 rows = np.flatnonzero(wrong) + first
-                shown = shorten(map(str, rows[:6].tolist()))
+                shown = shorten(map(str, rows.tolist()))
                 raise DataError(
-                    f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size}, the first in row "
-                    f"{rows[0]} (rows {shown}).",
+                    f"{where} has {kind} values: {rows.size} in rows {first} to {first + w.size}, "
+                    f"row{'s' if rows.size > 1 else ''} {shown}.",
                     "Weights are finite numbers >= 0.",
                 )
         total += float(w.sum())

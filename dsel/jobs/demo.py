@@ -31,7 +31,7 @@ def run_demo(out: Path) -> dict[str, Selection]:
     Forward selection uses the statistics that the job has saved. On first use, another process compiles the searches
     meanwhile.
     """
-    pareto, unused = pareto_kernels()
+    pareto, unused = pareto_kernels(exchange_every=1)
     with compiling_in_background(*INSERTION_KERNELS, *pareto, without=unused):
         job = _job(_store(out), out / "poss")
         poss = run_job(job, Reporter.for_terminal())

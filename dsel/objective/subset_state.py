@@ -13,7 +13,7 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.kernels import layout
 from dsel.objective.kernels import neighbour_table as table
-from dsel.objective.kernels.elimination import evaluate
+from dsel.objective.kernels.elimination import RARE, evaluate
 from dsel.objective.kernels.layout import SubsetTables
 
 
@@ -143,5 +143,5 @@ DELETION_KERNELS = (*INSERTION_KERNELS, table.delete, table.member_loss)
 
 
 def load_subset_kernels(deletes: bool = False) -> None:
-    """Compile what insertions into a `SubsetState` need and, if asked, deletions, the first time on a machine."""
-    load_kernels(*(DELETION_KERNELS if deletes else INSERTION_KERNELS))
+    """Compile what insertions into a `SubsetState` and, if asked, deletions usually need, once on a machine."""
+    load_kernels(*(DELETION_KERNELS if deletes else INSERTION_KERNELS), without=RARE)

@@ -65,11 +65,12 @@ def require_finite(z: Floats, where: str, variable: str, first_row: int, first_c
     rows, columns = np.nonzero(bad)
     kind = "NaN" if np.isnan(z[rows[0], columns[0]]) else "infinite"
     lines = np.unique(rows) + first_row
+    shown = f"row{'s' if lines.size > 1 else ''} {shorten(map(str, lines), _NAMED)}"
     remedy = "Correct the data."
     if variable == "X" and kind == "NaN":
         remedy = "Correct the data, or set missing: mean to replace NaN by the mean of each column."
     raise NonFiniteError(
         f"{variable} of {where.replace('{', '(').replace('}', ')')} has {kind} values: {int(bad.sum())} in these rows, "
-        f"in {{columns}}, the first in row {lines[0]} (rows {shorten(map(str, lines), _NAMED)}).",
+        f"in {{columns}}, {shown}.",
         remedy, variable, tuple(int(j) + first_column for j in np.unique(columns)),
     )  # fmt: skip

@@ -60,7 +60,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("objects", select(X.astype(object), Y), DATA, "X has dtype object", "real numbers"),
     ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "Column 'd' of X", "dates to numbers"),
     ("words", select(FRAME.assign(d="x"), Y), DATA, "Column 'd' of X", "get_dummies"),
-    ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1 .* column 'c', the first in row 5", "missing: mean"),
+    ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1 .* column 'c', row 5", "missing: mean"),
     ("infinite", select(with_value(np.inf, "d"), Y), DATA, "infinite values: 1 .* column 'd'", "Correct the data"),
     ("nan in Y", select(X, np.where(Y > 3, np.nan, Y)), DATA, "Y of X.* NaN values: .* column 'y0'", "Correct the data"),
     ("short Y", select(X, Y[:5]), DATA, "X has 60 rows and Y has 5", "one row for each sample"),

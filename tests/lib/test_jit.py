@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +110,26 @@ def test_a_new_cache_is_filled_from_the_kernels_of_an_image(tmp_path: Path) -> N
     subprocess.run([sys.executable, "-c", "import dsel._lib.jit"], env=env, check=True, cwd=tmp_path)
     assert (cache / "folder" / "kernel.nbi").read_text() == "compiled"
     assert [path.name for path in cache.parent.iterdir()] == ["cache"]
+
+
+def test_python_calls_no_kernel_that_only_compiled_code_may_call() -> None:
+    """Such a call has no entry from Python: it would end the process."""
+    for path in PACKAGE.rglob("*.py"):
+        source = path.read_text()
+        if "import" not in source or not re.search(r"kernel|rng|compiled", source):
+            continue
+        names = vars(importlib.import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)))
+        for called in _called_from_python(ast.parse(source)):
+            kernel: Any = names
+            for part in called.split("."):
+                kernel = kernel.get(part) if isinstance(kernel, dict) else getattr(kernel, part, None)
+            dispatcher = getattr(kernel, "_dispatcher", kernel)
+            assert not getattr(dispatcher, "targetoptions", {}).get("no_cpython_wrapper"), f"{path}: {called}"
+
+
+def _called_from_python(tree: ast.AST) -> set[str]:
+    """The names that code outside of compiled functions calls."""
+    if isinstance(tree, ast.FunctionDef) and any("compiled(" in ast.unparse(x) for x in tree.decorator_list):
+        return set()
+    own = {ast.unparse(tree.func)} if isinstance(tree, ast.Call) else set()
+    return own.union(*map(_called_from_python, ast.iter_child_nodes(tree)))

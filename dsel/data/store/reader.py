@@ -60,6 +60,8 @@ class Store:
         0, ..., m: the row blocks, each made of whole chunks (or shards).
     column_bounds : list of int
         0, ..., n: where chunks are divided by columns; [0, n] for full rows.
+    row_ranges : tuple of (int, int), or None
+        The rows [start, stop) of each segment; None if nothing was appended to the store.
     """
 
     path: AnyPath
@@ -72,6 +74,7 @@ class Store:
     targets: Labels
     row_bounds: list[int]
     column_bounds: list[int]
+    row_ranges: tuple[tuple[int, int], ...] | None
 
     @cached_property
     def samples(self) -> Labels | None:
@@ -109,11 +112,6 @@ class Store:
         """The rows of each append, in order. Lists the files of the store when it is first used."""
         with listed_once(self.path):
             return read_segments(self.path, self.shape[0])
-
-    @cached_property
-    def row_ranges(self) -> tuple[tuple[int, int], ...] | None:
-        """The rows [start, stop) of each segment; None if nothing was appended to the store. Lists no files."""
-        return segment_ranges(self.path)
 
     def absent_chunks(self) -> list[str]:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
@@ -205,9 +203,9 @@ def _open_store(path: AnyPath) -> Store:
         targets=column_labels(path, schema.TARGET, "target", "y", n_targets),
         row_bounds=bounds(m, x.files[0]),
         column_bounds=bounds(n, x.files[1]),
+        row_ranges=segment_ranges(path),
     )
     _require_all_chunks(store)
-    store.row_ranges  # noqa: B018  (read now: the listing of the store answers)
     return store
 
 

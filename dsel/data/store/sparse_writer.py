@@ -105,30 +105,42 @@ def write_sparse_store(
 
 
 class _Appender:
-    """Writes consecutive values to an array, in whole chunks. Values that were written before are skipped."""
+    """Writes consecutive values to an array, in whole chunks. Values that were written before are skipped.
+
+    It holds one chunk at most, so that memory does not grow with the array.
+    """
 
     def __init__(self, array: Any, position: int, written: int) -> None:
         self._array, self._position, self.written = array, position, written
-        self._parts: list[Array] = []
+        self._chunk = array.chunks[0]
+        self._buffer: Array | None = None
         self._held = 0
 
     def append(self, values: Array) -> None:
         skip = min(len(values), max(0, self.written - self._position))
         self._position += len(values)
-        if skip < len(values):
-            self._parts.append(values[skip:])
-            self._held += len(values) - skip
-        chunk, last = self._array.chunks[0], self.written + self._held
-        is_last = self._position == self._array.shape[0]
-        stop = last if is_last else last - last % chunk
-        if stop > self.written:
-            held = np.concatenate(self._parts)
-            start = self.written
-            while self.written < stop:
-                end = min(stop, (self.written // chunk + 1) * chunk)
-                self._array[self.written : end] = held[self.written - start : end - start]
-                self.written = end
-            self._parts, self._held = [held[stop - start :]], last - stop
+        values = values[skip:]
+        while len(values):
+            room = self._chunk - (self.written + self._held) % self._chunk
+            part, values = values[:room], values[room:]
+            self._hold(part)
+            if len(part) == room:
+                self._write()
+        if self._position == self._array.shape[0]:
+            self._write()
+
+    def _hold(self, part: Array) -> None:
+        if self._buffer is None:
+            dtype = part.dtype if part.dtype.kind == "O" else self._array.dtype
+            self._buffer = np.empty(min(self._chunk, self._array.shape[0]), dtype)
+        self._buffer[self._held : self._held + len(part)] = part
+        self._held += len(part)
+
+    def _write(self) -> None:
+        if self._buffer is not None and self._held:
+            self._array[self.written : self.written + self._held] = self._buffer[: self._held]
+            self.written += self._held
+            self._held = 0
 
 
 def write_values(

@@ -25,7 +25,7 @@ from dsel.objective.kernels.layout import SubsetTables
 BORDERLINE_RATIO = 10.0
 
 
-@compiled("f8(i8[::1], i8, i8)")
+@compiled("f8(i8[::1], i8, i8)", inner=True)
 def known_pair(P: SubsetTables, which: Int, key: Int) -> float:
     """Return the entry of K (0) or M (1) with this key among the pairs that were fetched; NaN if it was not."""
     pairs = int_vector(P, layout.PAIRS)
@@ -42,7 +42,7 @@ def known_pair(P: SubsetTables, which: Int, key: Int) -> float:
     return np.nan
 
 
-@compiled()
+@compiled(inner=True)
 def entry(P: SubsetTables, rows: RowAddresses[SubsetTables], j: Int, l: Int) -> float:
     """Return the entry (j, l) of K or M (`rows`), from the row of the smaller index if possible; NaN if unknown."""
     if j == l:
@@ -72,18 +72,17 @@ def evaluate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, int]:
     return _eliminate(P, int_vector(P, layout.KEPT), np.int64(size))[0], size
 
 
-@compiled("Tuple((f8, b1))(i8[::1], i8[::1], i8)")
+@compiled("Tuple((f8, b1))(i8[::1], i8[::1], i8)", inner=True)
 def _eliminate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, bool]:
     """Return f(S) and whether S is independent; f is not a result if it is not."""
     N = P[layout.N_TARGETS]
     floor, scalars = vector(P, layout.FLOOR), vector(P, layout.SCALARS)
     k, M = cube(P, layout.ELIMINATION)[0], cube(P, layout.ELIMINATION)[1]
     u = matrix(P, layout.VECTORS)[layout.U]
+    if P[layout.ON_DEMAND]:
+        _load_known(P, members, s)
     for a in range(s):
-        if P[layout.ON_DEMAND]:
-            for b in range(a, s):
-                k[a, b] = entry(P, layout.K, members[a], members[b])
-        else:
+        if not P[layout.ON_DEMAND]:
             gram = row(P, layout.K, members[a])
             for b in range(a, s):
                 k[a, b] = gram[members[b]]
@@ -91,10 +90,7 @@ def _eliminate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, bool]:
         if N > 0:
             for t in range(N):
                 M[a, t] = matrix(P, layout.B)[members[a], t]
-        elif P[layout.ON_DEMAND]:
-            for b in range(a, s):
-                M[a, b] = entry(P, layout.M, members[a], members[b])
-        else:
+        elif not P[layout.ON_DEMAND]:
             cross = row(P, layout.M, members[a])
             for b in range(a, s):
                 M[a, b] = cross[members[b]]
@@ -137,7 +133,18 @@ def _eliminate(P: SubsetTables, members: Ints, s: Int) -> tuple[float, bool]:
     return f, True
 
 
-@compiled("b1(f8[:, ::1], f8[::1], i8[::1], i8)")
+@compiled("void(i8[::1], i8[::1], i8)", inner=True)
+def _load_known(P: SubsetTables, members: Ints, s: Int) -> None:
+    """Write K_SS and, without targets, M_SS to ELIMINATION where rows are fetched on demand; NaN if unknown."""
+    k, M = cube(P, layout.ELIMINATION)[0], cube(P, layout.ELIMINATION)[1]
+    for a in range(s):
+        for b in range(a, s):
+            k[a, b] = entry(P, layout.K, members[a], members[b])
+            if P[layout.N_TARGETS] == 0:
+                M[a, b] = entry(P, layout.M, members[a], members[b])
+
+
+@compiled("b1(f8[:, ::1], f8[::1], i8[::1], i8)", inner=True)
 def tolerances_suffice(k: Floats, floor: Floats, members: Ints, s: Int) -> bool:
     """Return whether all columns of S keep more than their floor given the others, from the elimination of K_SS.
 
@@ -158,7 +165,7 @@ def tolerances_suffice(k: Floats, floor: Floats, members: Ints, s: Int) -> bool:
     return True
 
 
-@compiled("i8(i8[::1], i8[::1], i8)")
+@compiled("i8(i8[::1], i8[::1], i8)", inner=True)
 def _keep_independent(P: SubsetTables, members: Ints, s: Int) -> int:
     """Write the columns of S that are independent of those before them to KEPT, and return how many they are.
 
@@ -231,3 +238,8 @@ def eliminated(
     if share * room <= BORDERLINE_RATIO and not tolerances_suffice(work, floor, members, s):
         return np.nan
     return f
+
+
+#: Kernels of `evaluate` that only dependent subsets, or rows that are fetched on demand, need. They are compiled when
+#: they are first called.
+RARE = (known_pair, _load_known, tolerances_suffice, _keep_independent)

@@ -41,11 +41,12 @@ def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> flo
     for x in range(outside):
         j = flipped[1, x]
         gather(P, z, j, x)
-        if x < outside - 1:
-            project(P, z, j, x, np.int64(0), int_matrix(P, layout.STATUS)[z, layout.SIZE])
-        else:  # for the last one, its own K_Sj and M_Sj and the others' projections are enough
-            for b in range(inside):
-                project(P, z, j, x, flipped[0, b], flipped[0, b] + 1)
+        # For the last one, its own K_Sj and M_Sj and the others' projections are enough. One call: it is copied here.
+        whole = x < outside - 1
+        for b in range(1 if whole else inside):
+            first = np.int64(0) if whole else flipped[0, b]
+            last = int_matrix(P, layout.STATUS)[z, layout.SIZE] if whole else first + 1
+            project(P, z, j, x, first, last)
     if outside > 0:
         _residual_block(P, z, outside)
     f = vector(P, layout.F)[z]
@@ -58,7 +59,7 @@ def value_after_flips(P: SubsetTables, z: Int, flips: Ints, n_flips: Int) -> flo
     return _insert_block(P, f, outside)
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
     """Write the residual Gram matrix D and cross-moments M of the columns J, given S, to blocks 0 and 1."""
     table, vectors, flipped = cube(P, layout.NEIGHBOURS), matrix(P, layout.VECTORS), int_matrix(P, layout.FLIPPED)
@@ -97,7 +98,7 @@ def _residual_block(P: SubsetTables, z: Int, outside: Int) -> None:
             blocks[1, b, x] = -m
 
 
-@compiled("f8(i8[::1], i8, i8, i8, i8)", fast=True)
+@compiled("f8(i8[::1], i8, i8, i8, i8)", fast=True, inner=True)
 def guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
     """Return an estimate of K_jl, and write its largest possible error (Cauchy and Schwarz) to UNKNOWN[x, b]."""
     tail = vector(P, layout.TAIL)
@@ -106,7 +107,7 @@ def guess(P: SubsetTables, j: Int, l: Int, x: Int, b: Int) -> float:
     return _leading_part(P, j, l)
 
 
-@compiled("f8(i8[::1], i8, i8)", fast=True)
+@compiled("f8(i8[::1], i8, i8)", fast=True, inner=True)
 def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
     """Return the inner product of the leading coordinates of two columns."""
     leading = single_matrix(P, layout.LEADING)
@@ -116,7 +117,7 @@ def _leading_part(P: SubsetTables, j: Int, l: Int) -> float:
     return k
 
 
-@compiled("f8(i8[::1], f8, i8)")
+@compiled("f8(i8[::1], f8, i8)", inner=True)
 def bound_block(P: SubsetTables, f: float, outside: Int) -> float:
     """Return a lower bound on f after inserting the columns J, where entries of K among them are unknown.
 
@@ -160,7 +161,7 @@ def bound_block(P: SubsetTables, f: float, outside: Int) -> float:
     return f - gain / least if least > 0.0 else -np.inf
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
     """Return f after deleting the members I, and add what that changes in D and M of the columns J.
 
@@ -214,7 +215,7 @@ def _delete_block(P: SubsetTables, z: Int, inside: Int, outside: Int) -> float:
     return float(f)
 
 
-@compiled()
+@compiled(inner=True)
 def _insert_block(P: SubsetTables, f: float, outside: Int) -> float:
     """Return f after inserting the columns J one after another, given their residual D and M."""
     blocks, floor, flipped = cube(P, layout.BLOCKS), vector(P, layout.FLOOR), int_matrix(P, layout.FLIPPED)

@@ -72,7 +72,7 @@ def copy(P: SubsetTables, source: Int, z: Int) -> None:
     vector(P, layout.F)[z] = vector(P, layout.F)[source]
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def gather(P: SubsetTables, z: Int, j: Int, x: Int) -> None:
     """Write K_Sj and, with M, M_Sj to the vectors K_J and MU_J of flipped column number x."""
     _gather_from(P, layout.K, z, j, layout.K_J + x)
@@ -80,7 +80,7 @@ def gather(P: SubsetTables, z: Int, j: Int, x: Int) -> None:
         _gather_from(P, layout.M, z, j, layout.MU_J + x)
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def _gather_from(P: SubsetTables, rows: RowAddresses[SubsetTables], z: Int, j: Int, into: Int) -> None:
     """Write the entries of column j for the members, from its own row, or from theirs if that is missing."""
     members, vectors = int_matrix(P, layout.S), matrix(P, layout.VECTORS)
@@ -94,7 +94,7 @@ def _gather_from(P: SubsetTables, rows: RowAddresses[SubsetTables], z: Int, j: I
             vectors[into, i] = row(P, rows, members[z, i])[j]
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> None:
     """Compute a_ij = (A K_Sj)_i and y_ij = (A M_Sj - G K_Sj)_i (with B: w_i . r_j) for members first to last - 1."""
     inverse = cube(P, layout.A)
@@ -118,7 +118,7 @@ def project(P: SubsetTables, z: Int, j: Int, x: Int, first: Int, last: Int) -> N
         vectors[layout.Y_J + x, i] = y_ij
 
 
-@compiled("void(i8[::1], i8, i8, i8)", fast=True)
+@compiled("void(i8[::1], i8, i8, i8)", fast=True, inner=True)
 def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
     """Subtract combinations of the members' rows from the vectors ALONG.
 
@@ -141,7 +141,7 @@ def _combine_rows(P: SubsetTables, z: Int, a: Int, y: Int) -> None:
                 along[1, l] -= a_i * cross[l] + y_i * gram[l]
 
 
-@compiled("void(i8[::1], i8, f8, f8, f8)", fast=True)
+@compiled("void(i8[::1], i8, f8, f8, f8)", fast=True, inner=True)
 def _move_columns(P: SubsetTables, z: Int, d: float, m: float, sign: float) -> None:
     """Update d, r and m of all columns after the residual E_0 / d of one is removed (sign -1) or added back (+1).
 
@@ -199,7 +199,7 @@ def insert(P: SubsetTables, z: Int, j: Int) -> bool:
     return True
 
 
-@compiled(fast=True)
+@compiled(fast=True, inner=True)
 def _makes_dependent(P: SubsetTables, z: Int, d: float) -> bool:
     """Return whether a member would depend on the others after an insertion, with A K_Sj in A_J and tolerance d."""
     inverse, vectors = cube(P, layout.A), matrix(P, layout.VECTORS)
@@ -211,7 +211,7 @@ def _makes_dependent(P: SubsetTables, z: Int, d: float) -> bool:
     return False
 
 
-@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True)
+@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True, inner=True)
 def _grow_inverse(P: SubsetTables, z: Int, j: Int, d: float, m: float) -> None:
     """Update A, G (or w) and S for column j: with p = [a; -1], A + p p'/d and G - (y p' + p y')/d + p p' m/d^2."""
     inverse = cube(P, layout.A)
@@ -277,7 +277,7 @@ def delete(P: SubsetTables, z: Int, j: Int) -> None:
     vector(P, layout.F)[z] += loss / d
 
 
-@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True)
+@compiled("void(i8[::1], i8, i8, f8, f8)", fast=True, inner=True)
 def _shrink_inverse(P: SubsetTables, z: Int, i: Int, d: float, loss: float) -> None:
     """Remove the member at position i from A, G (or w) and S; the vector H is minus its row of A, H_G its row of G."""
     inverse, inner, vectors = cube(P, layout.A), cube(P, layout.G), matrix(P, layout.VECTORS)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 from dsel.objective.base import Objective
-from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.outcome import Improvement
 from dsel.search.parallel.executor import Slice, Task
+from dsel.search.parallel.sliced_base import SlicedSearchBase
 from dsel.search.parallel.synchronous import AskTellMemo
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
 
@@ -92,7 +92,7 @@ class AsyncPposs(AskTellMemo):
         self._open = [S for S in self._open if S not in self._values]
 
 
-class SlicedPposs:
+class SlicedPposs(SlicedSearchBase):
     """PPOSS-asy on a quadratic objective: a task is a slice of iterations on a snapshot of the archive.
 
     Iteration t draws from (seed, t) on every worker. A worker returns the solutions that its archive holds and the
@@ -103,53 +103,17 @@ class SlicedPposs:
     first_units = 2000
 
     def __init__(self, objective: Objective, k: int, *, seed: int = 0, isolation: Isolation = "none") -> None:
-        self.objective = objective
-        self.k = k
+        super().__init__(objective, k, isolation)
         self.seed = seed
         self.isolation: Isolation = isolation
-        self.archive = ParetoArchive(k, ISOLATIONS[isolation])
-        self.iteration = 0
-        self.last_gain = 0
-        self._trace: list[Improvement] = []
         self._open: list[tuple[int, int]] = []
         self._submitted: dict[str, tuple[int, int]] = {}
-        self._events: list[tuple[Subset, float]] = []
         self._merged = self._accepted = 0
-        self._name, self._sent = uuid4().hex[:8], 0
-
-    @property
-    def best_value(self) -> float:
-        """Smallest f among the archived subsets of at most k columns, including the empty one."""
-        return self._trace[-1].value if self._trace else self.objective.c
-
-    @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
 
     @property
     def evaluations(self) -> int:
         """Number of iterations whose outcome is known; each evaluated one offspring."""
         return self.iteration - sum(stop - start for start, stop in [*self._open, *self._submitted.values()])
-
-    @property
-    def completed(self) -> int:
-        """Number of iterations whose outcome is known."""
-        return self.evaluations
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
-        return tuple(self._trace)
-
-    @property
-    def archived(self) -> list[FrontPoint]:
-        """The archive, oldest solution first, including the empty set."""
-        return [FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]]
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
-        return improving(self.archived)
 
     def counts(self) -> dict[str, int]:
         """Return the number of solutions received and of those accepted, and the size of the archive."""
@@ -177,13 +141,9 @@ class SlicedPposs:
             self.iteration = stop
         else:
             return None
-        self._sent += 1
-        task = Task(f"{self._name}-{self._sent}", Slice(start, stop, self._snapshot()))
+        task = Task(self._next_key(), Slice(start, stop, self._solutions()))
         self._submitted[task.key] = (start, stop)
         return task
-
-    def _snapshot(self) -> tuple[tuple[Subset, float], ...]:
-        return tuple((z.members, z.value) for z in self.archive.points[1:])
 
     def tell(self, task: Task, found: Sequence[tuple[Subset, float]]) -> None:
         """Offer the solutions of a slice to the archive, in the order in which the worker found them."""
@@ -206,11 +166,6 @@ class SlicedPposs:
         if archived and len(members) <= self.k and value < before:
             self._trace.append(Improvement(self.iteration, len(members), value))
         return archived
-
-    def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return what the archive has accepted since the last call, for a journal."""
-        events, self._events = self._events, []
-        return events
 
     def requeue(self, task: Task, suspect: bool) -> None:
         """Repeat the iterations of a lost slice."""

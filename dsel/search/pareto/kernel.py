@@ -30,7 +30,7 @@ BAND = 1e-9
 REBUILD_AFTER = 96
 
 
-@compiled("i8(i8[::1], i8, i8)")
+@compiled("i8(i8[::1], i8, i8)", inner=True)
 def write_candidate(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
     """Write the parent's members with the flips applied, ascending, to CANDIDATE, and return their number."""
     members, position = int_matrix(P, layout.SORTED), int_matrix(P, layout.POSITION)
@@ -78,7 +78,7 @@ def refresh_best(P: ArchiveTables, cls: Int) -> None:
         best[cls, size] = least
 
 
-@compiled("void(i8[::1], i8, i8, f8)")
+@compiled("void(i8[::1], i8, i8, f8)", inner=True)
 def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None:
     """Remove the solutions that a solution of this class, size and value weakly dominates."""
     slots = int_matrix(P, archive.SLOT)
@@ -101,7 +101,7 @@ def _drop_dominated(P: ArchiveTables, cls: Int, size: Int, value: float) -> None
         free[free.shape[0] - members] = slot
 
 
-@compiled("b1(i8[::1], i8, i8, i8, i8, f8)")
+@compiled("b1(i8[::1], i8, i8, i8, i8, f8)", inner=True)
 def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: Int, value: float) -> bool:
     """Make the table of a slot for the candidate: from its parent's table, or from scratch if that is inexact.
 
@@ -125,7 +125,7 @@ def _make_table(P: ArchiveTables, parent: Int, slot: Int, n_flips: Int, size: In
     return rebuild(P, slot, int_vector(P, archive.CANDIDATE), size)
 
 
-@compiled()
+@compiled(inner=True)
 def offspring_value(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> float:
     """Return f of the parent with the columns in FLIPS flipped, or a lower bound that is above the limit."""
     flips, count = int_vector(P, archive.FLIPS), int_vector(P, archive.COUNT)
@@ -142,7 +142,7 @@ def offspring_value(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -
     return value_after_flips(P, parent, flips, n_flips)
 
 
-@compiled("void(i8[::1], i8, f8)")
+@compiled("void(i8[::1], i8, f8)", inner=True)
 def _note_improvement(P: ArchiveTables, size: Int, value: float) -> None:
     """Add a row to TRACE if the value is the best so far with at most k columns."""
     best = matrix(P, archive.BEST)
@@ -240,7 +240,7 @@ def merge_external(P: ArchiveTables, columns: Ints, s: Int) -> bool:
     return try_insert(P, nearest, n_flips)
 
 
-@compiled("i8(i8[::1], i8, i8, f8)")
+@compiled("i8(i8[::1], i8, i8, f8)", inner=True)
 def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) -> int:
     """Return what must be fetched before the subset that differs from slot `parent` by FLIPS can be evaluated.
 
@@ -336,7 +336,7 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     return found, columns
 
 
-@compiled("void(i8[::1], i8, i8)")
+@compiled("void(i8[::1], i8, i8)", inner=True)
 def exchange_search(P: ArchiveTables, iteration: Int, slot: Int) -> None:
     """Perturb an archived subset, search from it by exchanges, and offer the local optimum to the archive.
 

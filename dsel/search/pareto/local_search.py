@@ -43,7 +43,7 @@ def perturb(P: SubsetTables, source: Int, z: Int, size: Int, share: float, state
             insert(P, z, j)
 
 
-@compiled("i8(i8[::1], i8)")
+@compiled("i8(i8[::1], i8)", inner=True)
 def _best_insertion(P: SubsetTables, z: Int) -> int:
     """Return the column whose insertion into slot z gains most; -1 where none is independent of its subset."""
     table, position, floor = cube(P, layout.NEIGHBOURS), int_matrix(P, layout.POSITION), vector(P, layout.FLOOR)

@@ -54,7 +54,7 @@ def pareto_kernels(
     if few_targets or not has_gram:
         unused.append(bound_after_insertions)
     if has_gram:
-        unused += [engine.missing_inputs, elimination.known_pair, multi_flip.guess, multi_flip.bound_block]
+        unused += [*elimination.RARE, engine.missing_inputs, multi_flip.guess, multi_flip.bound_block]
     return [loop, clear, fill_outcome, *([] if has_gram else [engine.look_ahead])], unused
 
 

@@ -13,23 +13,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
-from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.outcome import Improvement
 from dsel.search.parallel.executor import Slice, Task
-from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
+from dsel.search.parallel.sliced_base import SlicedSearchBase, Solutions
+from dsel.search.pareto.archive import Subset
 from dsel.search.slices.runner import COUNTED, SliceResult, SliceRules
 from dsel.search.slices.size import SliceSize
 
-#: (subset, f) of an archive, oldest first, without the empty set.
-Solutions = tuple[tuple[Subset, float], ...]
 
-
-class SlicedSearch:
+class SlicedSearch(SlicedSearchBase):
     """The client's part of a search by slices, by ask and tell.
 
     Parameters
@@ -61,11 +58,10 @@ class SlicedSearch:
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         whole = max(rules.processors, 1)  # rounds of PPOSS are not divided
-        self.objective, self.rules, self.stop, self.k = objective, rules, stop, rules.k
+        super().__init__(objective, rules.k, rules.isolation)
+        self.rules, self.stop = rules, stop
         self.size = replace(size, iterations=math.ceil(size.iterations / whole) * whole)
         self.limit = max(stop.iterations // whole, 1) * whole
-        self.archive = ParetoArchive(rules.k, ISOLATIONS[rules.isolation])
-        self.iteration = self.last_gain = 0
         self._merged = 0
         self._snapshots: dict[int, Solutions] = {}
         self._arrived: dict[int, SliceResult] = {}
@@ -74,45 +70,8 @@ class SlicedSearch:
         self._inputs: dict[int, PublishedInputs] = {}
         self._stalled: set[int] = set()
         self._out: dict[str, int] = {}
-        self._trace: list[Improvement] = []
         self._counts = dict.fromkeys(COUNTED, 0)
-        self._events: list[tuple[Subset, float]] = []
         self._ended = False
-        self._name, self._sent = uuid4().hex[:8], 0
-
-    @property
-    def best_value(self) -> float:
-        """Smallest f among the archived subsets of at most k columns, including the empty one."""
-        return self._trace[-1].value if self._trace else self.objective.c
-
-    @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
-
-    @property
-    def evaluations(self) -> int:
-        """Number of iterations in merged slices; each had one offspring."""
-        return self.iteration
-
-    @property
-    def completed(self) -> int:
-        """Number of iterations in merged slices."""
-        return self.iteration
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """Every improvement of `best_value`."""
-        return tuple(self._trace)
-
-    @property
-    def archived(self) -> list[FrontPoint]:
-        """The archive, oldest solution first, including the empty set."""
-        return [FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]]
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
-        return improving(self.archived)
 
     def counts(self) -> dict[str, int]:
         """Return the counts of POSS, summed over the slices; they do not depend on the workers."""
@@ -155,8 +114,7 @@ class SlicedSearch:
             q = self._next()
         if q is None:
             return None
-        self._sent += 1
-        task = Task(f"{self._name}-{self._sent}", self._slice(q))
+        task = Task(self._next_key(), self._slice(q))
         self._out[task.key] = q
         return task
 
@@ -185,9 +143,6 @@ class SlicedSearch:
         so_far = self._partial[q]
         inputs = replace(self._inputs[q], rows=self._publisher.rows) if self._publisher is not None else None
         return Slice(so_far.iteration, stop, so_far.solutions, target=self.stop.target, inputs=inputs)
-
-    def _solutions(self) -> Solutions:
-        return tuple((z.members, z.value) for z in self.archive.points[1:])
 
     def tell(self, task: Task, found: Sequence[SliceResult]) -> None:
         """Merge the result of a slice, and those that waited for it, in the order of the slices."""
@@ -220,11 +175,6 @@ class SlicedSearch:
         self._merged += 1
         self.iteration = result.iteration
         self._ended = self.stop.met(self, self.iteration, 0.0) is not None
-
-    def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return what the archive has accepted since the last call, for a journal."""
-        events, self._events = self._events, []
-        return events
 
     def requeue(self, task: Task, suspect: bool) -> None:
         """Ask for a lost slice again."""

@@ -1,0 +1,88 @@
+"""What the searches by slices of iterations share: the archive on the client, and how to read it."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from dsel.objective.base import Objective
+from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.pareto.archive import ISOLATIONS, Isolation, ParetoArchive, Subset
+
+#: (subset, f) of an archive, oldest first, without the empty set.
+Solutions = tuple[tuple[Subset, float], ...]
+
+
+class SlicedSearchBase:
+    """The archive of a search whose workers run slices of iterations.
+
+    Parameters
+    ----------
+    objective : Objective
+        f(S) over n candidate columns.
+    k : int
+        The size limit.
+    isolation : {"none", "min-index"}
+        Compare all subsets, or only those with the same least index.
+
+    Attributes
+    ----------
+    iteration : int
+        The iterations so far, as the subclass counts them.
+    last_gain : int
+        The iteration at which `best_value` last decreased.
+    """
+
+    def __init__(self, objective: Objective, k: int, isolation: Isolation) -> None:
+        self.objective, self.k = objective, k
+        self.archive = ParetoArchive(k, ISOLATIONS[isolation])
+        self.iteration = self.last_gain = 0
+        self._trace: list[Improvement] = []
+        self._events: list[tuple[Subset, float]] = []
+        self._name, self._sent = uuid4().hex[:8], 0
+
+    def _next_key(self) -> str:
+        """Return the key of the next task."""
+        self._sent += 1
+        return f"{self._name}-{self._sent}"
+
+    @property
+    def best_value(self) -> float:
+        """Smallest f among the archived subsets of at most k columns, including the empty one."""
+        return self._trace[-1].value if self._trace else self.objective.c
+
+    @property
+    def total(self) -> float:
+        """||Y||^2."""
+        return self.objective.total
+
+    @property
+    def evaluations(self) -> int:
+        """Number of iterations whose outcome is known; each evaluated one offspring."""
+        return self.iteration
+
+    @property
+    def completed(self) -> int:
+        """Number of iterations whose outcome is known."""
+        return self.evaluations
+
+    @property
+    def trace(self) -> tuple[Improvement, ...]:
+        """Every improvement of `best_value`."""
+        return tuple(self._trace)
+
+    @property
+    def archived(self) -> list[FrontPoint]:
+        """The archive, oldest solution first, including the empty set."""
+        return [FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]]
+
+    def front(self) -> tuple[FrontPoint, ...]:
+        """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
+        return improving(self.archived)
+
+    def _solutions(self) -> Solutions:
+        return tuple((z.members, z.value) for z in self.archive.points[1:])
+
+    def drain_events(self) -> list[tuple[Subset, float]]:
+        """Return what the archive has accepted since the last call, for a journal."""
+        events, self._events = self._events, []
+        return events
