@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import dsel
 from dsel.data.store.array import StoredArray
 from dsel.data.store.reader import open_store
+from dsel.data.store.staging import ObjectStaging
 from dsel.errors import AccessError
 from dsel.jobs.series.folders import RunFolders
 from dsel.selection.changes.runs import read_history, run_names
@@ -39,6 +41,20 @@ def rows_seen(store: str) -> int:
     assert found.y is not None
     np.testing.assert_array_equal(found.y.read(0, m)[:, 0], Y[:m])
     return m
+
+
+def test_rows_are_appended_to_a_store_whose_ingest_was_killed_at_its_end(url: str, tmp_path: Path) -> None:
+    def killed(self: ObjectStaging) -> None:
+        raise KeyboardInterrupt
+
+    store, first = f"{url}/s.zarr", write_rows(tmp_path / "0.npz", 0, 10)
+    with patch.object(ObjectStaging, "forget", killed), pytest.raises(KeyboardInterrupt):
+        dsel.ingest(first, store, chunks=(8, 3))
+    left = as_path(f"{store}.ingesting")
+    assert (left / "progress.json").is_file()
+    dsel.append(write_rows(tmp_path / "1.npz", 10, M), store)
+    assert rows_seen(store) == M
+    assert not left.exists()
 
 
 def test_an_append_that_ends_at_any_write_leaves_the_old_rows_and_continues(

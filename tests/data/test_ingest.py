@@ -13,18 +13,22 @@ from collections import namedtuple
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dsel.data.growth.append import append
 from dsel.data.ingest import ingest, ingest_arrays
 from dsel.data.schema import staging_path
 from dsel.data.store import writer as writing
 from dsel.data.store.reader import open_store
+from dsel.data.store.staging import DiskStaging
 from dsel.errors import CapacityError, DataError, MissingInputError, OptionError, OutputError
 from dsel.storage import locks
+from dsel.storage.leftovers import machine
 from dsel.storage.locks import locked
 
 M, N, ROWS = 23, 5, 7
@@ -215,6 +219,32 @@ def test_killed_between_the_two_renames_the_same_call_publishes(tmp_path: Path) 
     assert ingest(source, tmp_path / "s", **options, chunks=(ROWS, N), overwrite=True).resumed_rows == M
     np.testing.assert_array_equal(open_store(tmp_path / "s").x.read(0, M), X + 1)
     assert not staging_path(tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("lock", [{"run": "dead", "host": machine(), "pid": 2**22 + 1, "started": 0.0}, None])
+def test_killed_after_the_store_appeared_the_next_call_removes_what_is_left(
+    tmp_path: Path, lock: dict[str, Any] | None
+) -> None:
+    def killed(self: DiskStaging) -> None:
+        raise Stop
+
+    source, options = make_source(tmp_path, "npy")
+    left = staging_path(tmp_path / "s")
+    for _ in "ab":
+        with patch.object(DiskStaging, "forget", killed), pytest.raises(Stop):
+            ingest(source, tmp_path / "s", **options, overwrite=True)
+        assert (left / "progress.json").exists()
+        if lock is not None:
+            (left / ".lock").write_text(json.dumps(lock))
+        np.testing.assert_array_equal(open_store(tmp_path / "s").x.read(0, M), X)
+    with pytest.raises(OutputError, match="exists already"):
+        ingest(source, tmp_path / "s", **options)
+    assert not left.exists()
+
+    with patch.object(DiskStaging, "forget", killed), pytest.raises(Stop):
+        ingest(source, tmp_path / "s", **options, overwrite=True)
+    assert append(source, tmp_path / "s", **options).shape == (2 * M, N)
+    assert not left.exists()
 
 
 def test_a_folder_that_is_not_a_store_is_never_overwritten(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class Staging(ABC):
         try:
             with locked(self.folder, uuid4().hex[:8], str(self.store)) as lock:
                 try:
+                    if self._is_published():
+                        self.forget()
                     yield lock
                 finally:
                     with suppress(OutputError):  # another run may hold the lock by now
@@ -87,6 +89,26 @@ class Staging(ABC):
     def save(self, key: dict[str, Any], rows: int, **more: Any) -> None:
         """Record that the first `rows` rows are in the group, and what else a later call needs."""
         write_json(self.progress_file, {"key": key, "rows": rows, **more})
+
+    def settle(self) -> None:
+        """Remove what a call has left that was killed after the store had appeared. Errors are ignored."""
+        with suppress(OSError, DselError):
+            if self.folder.exists():
+                with self.locked():
+                    pass
+
+    def _is_published(self) -> bool:
+        """Return whether an ingest was interrupted after the store had appeared, before it forgot its progress."""
+        key = self.state().get("key")
+        return isinstance(key, dict) and "append" not in key and self._has_appeared()
+
+    @abstractmethod
+    def _has_appeared(self) -> bool:
+        """Return whether the store is what the progress file of an ingest is about."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Remove the progress file of a store that has appeared, and what else is left."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -123,6 +145,12 @@ class DiskStaging(Staging):
         if self.store.exists():
             self.store.rename(self._folder / "replaced")
         self.group.rename(self.store)
+        self.forget()
+
+    def _has_appeared(self) -> bool:
+        return self.store.exists() and not self.group.exists()
+
+    def forget(self) -> None:
         self.clear()
 
     def discard_unusable(self) -> None:
@@ -153,6 +181,12 @@ class ObjectStaging(Staging):
 
     def publish(self) -> None:
         """Remove the progress file. The store appeared when its zarr.json was written."""
+        self.forget()
+
+    def _has_appeared(self) -> bool:
+        return (self.store / METADATA_FILE).is_file()  # an ingest that replaces a store removes it first
+
+    def forget(self) -> None:
         self.progress_file.unlink()
 
     def discard_unusable(self) -> None:
@@ -171,6 +205,7 @@ def check_place(store: AnyPath, overwrite: bool) -> None:
             )
     if (store / METADATA_FILE).is_file() or (isinstance(store, Path) and store.exists() and not overwrite):
         if not overwrite:
+            staging_of(store).settle()
             raise OutputError(f"{store} exists already.", "Choose another name, or allow overwriting (overwrite).")
     elif store.exists() and (isinstance(store, Path) or not staging_of(store).progress_file.is_file()):
         raise OutputError(f"{store} is not a Zarr store, so it is not overwritten.", "Choose another name.")
