@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,54 @@ def test_the_answer_is_that_of_this_process_on_any_number_of_workers(
         assert there.plan["search_on"] == "workers"
         assert counted.of_search >= (20 if criterion is None else 5)
     cluster.scale(2)  # type: ignore[no-untyped-call]
+
+
+class Stopped(Exception):
+    """The process of the search is gone."""
+
+
+class Trouble:
+    """Loses a worker after the first slice or round, and stops the search after the third one."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster, self._slices = cluster, 0
+        self.state: dict[str, Any] | None = None
+
+    def __call__(self, search: Any) -> None:
+        self._slices += 1
+        if self._slices == 1:
+            name, worker = self._cluster.workers.popitem()
+            del self._cluster.worker_spec[name]  # so that it can be scaled again
+            self._cluster.sync(worker.close)  # type: ignore[no-untyped-call]
+        if self._slices == 3:
+            self.state = json.loads(json.dumps(search.state()))
+            raise Stopped
+
+
+@pytest.mark.parametrize("representation", ["gram", "column-blocks"])
+@pytest.mark.parametrize("search", ["poss", "pposs", "poss, criterion", "pposs, criterion"])
+def test_a_lost_worker_and_an_interruption_do_not_show(
+    search: str, representation: str, client: Client, cluster: LocalCluster, store: Path, tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
+    if representation == "column-blocks":
+        request.getfixturevalue("column_blocks")
+    method, criterion, options = SEARCHES[search]
+    asked = SelectionRequest(
+        k=4, method=method, seed=3, criterion=criterion, options={**options, "search_on": "workers"}
+    )
+    here = run_selection(as_dataset(str(store)), asked)
+    assert here.plan is not None
+    assert here.plan["representation"] == representation
+    trouble = Trouble(cluster)
+    cluster.scale(2)  # type: ignore[no-untyped-call]
+    client.wait_for_workers(2)
+    context = RunContext(DaskEngine(client), shared_folder=tmp_path / "shared", on_slice=trouble)
+    with pytest.raises(Stopped):
+        run_selection(as_dataset(str(store)), asked, context)
+    again = replace(context, on_slice=None, state=trouble.state)
+    there = run_selection(as_dataset(str(store)), asked, again)
+    assert (there.indices, there.front, there.iterations) == (here.indices, here.front, here.iterations)
 
 
 @pytest.mark.parametrize(
