@@ -251,7 +251,7 @@ class Lane:
             self.findings.defect("different", f"{case.name}: {found} in {place.out}; see {place.output}")
         elif left := self._in_child(partial(left_behind, place.top, place.out, place.store), place):
             self.findings.defect("leftovers", f"{case.name}: {left}; see {place.output}")
-        else:
+        elif f"{place.folder}/" not in "".join(self.findings.lines):
             return self._remove(place)
         self._keep(place)
 
@@ -397,6 +397,8 @@ class Lane:
         if code == 73 and command[0] == "ingest" and "exists already" in _new(place, 0):
             code = 0
         listed = (0, *(() if disturbance is None else DISTURBANCES[disturbance]))
+        if case.cold and disturbance == "disk full":
+            listed = (*listed, 69)  # workers of this machine that cannot write to the disk do not start
         if code not in listed:
             text = f"{case.name}, {command[0]}, {disturbance}: {code}; see {place.output}"
             self.findings.defect("unlisted_exit_codes", text)
