@@ -224,7 +224,7 @@ def test_a_wide_store_is_certified_in_passes_and_continues_after_each(tmp_path, 
     best = min(whole.value(S) for S in combinations(range(40), 3) if set(included) <= set(S))
     assert found["value"] == pytest.approx(best)
     assert last.error == pytest.approx(best)
-    assert "of 40 columns screened" in str(last) or included
+    assert "columns screened" in str(last)
 
 
 def test_a_wide_store_has_no_proof_log(tmp_path, few_dense):
