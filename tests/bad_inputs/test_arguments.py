@@ -58,6 +58,7 @@ CASES: list[tuple[str, Callable[[], Any], int, str, str]] = [
     ("text", select(np.array([["a", "b"]])), DATA, "X has dtype <U1", "real numbers"),
     ("complex", select(X + 1j, Y), DATA, "X has dtype complex128", "real numbers"),
     ("objects", select(X.astype(object), Y), DATA, "X has dtype object", "real numbers"),
+    ("classes", select(X, np.array(["a", "b"] * 30)), DATA, "Y has dtype <U1", "dsel.sklearn"),
     ("dates", select(FRAME.assign(d=pd.Timestamp("2020")), Y), DATA, "Column 'd' of X", "dates to numbers"),
     ("words", select(FRAME.assign(d="x"), Y), DATA, "Column 'd' of X", "get_dummies"),
     ("nan", select(with_value(np.nan), Y), DATA, "NaN values: 1 .* column 'c', row 5", "missing: mean"),

@@ -128,7 +128,9 @@ def _require_real_matrix(data: Any, what: str) -> None:
         columns = "targets" if what == "Y" else "features"
         raise DataError(f"{what} has shape {data.shape}.", f"It must have two dimensions: samples x {columns}.")
     if data.dtype.kind not in "fiub" or data.dtype.itemsize > 8:
-        raise DataError(f"{what} has dtype {data.dtype}.", "It must be real numbers of at most 8 bytes.")
+        is_text = what == "Y" and data.dtype.kind in "OUST"
+        more = " Give classes as numbers, or use a selector of dsel.sklearn, which takes classes." if is_text else ""
+        raise DataError(f"{what} has dtype {data.dtype}.", f"It must be real numbers of at most 8 bytes.{more}")
 
 
 def row_blocks(x: Any, y: Any) -> tuple[Block, ...]:
