@@ -14,6 +14,7 @@ def test_nights_with_kills_have_the_answers_of_runs_from_the_beginning(tmp_path:
     asked = ["--nights", "2", "--places", "disk", "--workers", "0", "--seed", "1", "--folder", str(tmp_path / "nights")]
     command = [sys.executable, "-m", "pipelines.chaos.nights", *asked]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert found.stdout, found.stderr
     counts = json.loads(found.stdout.splitlines()[-1])
     assert counts.pop("nights") == 2, found.stdout + found.stderr
     counts.pop("kills")
