@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ class BranchAndBound(ExactSearch):
         if seconds is None:
             yield
             return
-        over, deadline = Event(), Deadline(seconds)
+        over, deadline = Event(), Deadline(min(seconds, TIMEOUT_MAX))
 
         def watch() -> None:
             while not over.wait(deadline.left):
