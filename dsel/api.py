@@ -181,7 +181,7 @@ def select_from(
     request : SelectionRequest
         What to select.
     cache : StatisticsCache, optional
-        Where statistics of data with a fingerprint are looked for and saved.
+        Where statistics of data with a fingerprint are read and saved.
     progress : bool, optional
         Show a line that says what runs; None for in notebooks and terminals only.
 

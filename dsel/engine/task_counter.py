@@ -1,6 +1,6 @@
 """Count the finished tasks of a graph on the scheduler.
 
-A scheduler logs a line for every function that a client runs on it. The progress of a pass is asked for twice a second,
+A scheduler logs a line for every function that a client runs on it. The progress of a pass is requested twice a second,
 so the count is a separate request, which a plugin adds to the scheduler.
 """
 

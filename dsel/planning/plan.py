@@ -283,7 +283,7 @@ def make_plan(
     Raises
     ------
     OptionError
-        If a cache of rows is asked for and the workers share no folder for it.
+        If a cache of rows is requested and the workers share no folder for it.
     """
     shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.sketch)
     found = candidates(shape, available)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 default_clock: Callable[[], float] = time.monotonic
 #: Seconds of a slice of iterations, about. The rules that depend on the clock are checked between slices.
 SLICE_SECONDS = 0.1
-#: Most iterations of a slice: an interrupted search may return at once, again and again, until its time is over.
+#: Most iterations of a slice: an interrupted search may return at once many times, until its time is over.
 _LONGEST_SLICE = 1 << 40
 #: A bound is reached if f is above it by at most this share of ||Y||^2.
 BOUND_TOLERANCE = 1e-12

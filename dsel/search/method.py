@@ -1,7 +1,7 @@
 """What a selection method is: a name, a model of its options, its requirements, and the function that runs it.
 
 To add a method, write one module that ends with one ``Method`` and list it in ``dsel.search.registry``. A method in a
-package of its own is listed under the entry-point group ``dsel.methods`` of that package instead.
+separate package is listed under the entry-point group ``dsel.methods`` of that package instead.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _night(store: Path, folder: Path, rows: int) -> Path:
 
 
 def _job(folder: Path, name: str) -> Path:
-    """Write a job with a folder of runs and saved sums of its own."""
+    """Write a job with a folder of runs and its own saved sums."""
     values = {
         "store": "data.zarr", "k": 20, "method": "forward", "out": {"folder": name, "keep": 30},
         "artefacts": f"{name}-sums", "cluster": {"local": {"workers": WORKERS, "memory": MEMORY}},

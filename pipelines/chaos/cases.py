@@ -45,7 +45,7 @@ class Case:
     bucket : bool
         Data and results are in object storage that fails.
     keep : int
-        The job is repeated in a folder of runs, which keeps so many. 0: there is one folder.
+        The job is repeated in a folder of runs, which keeps this many runs. 0: there is one folder.
     """
 
     name: str

@@ -34,7 +34,7 @@ def test_a_plain_string_is_an_address_or_a_file(monkeypatch: pytest.MonkeyPatch)
     assert section(address={"address": "tcp://h:1", "workers": 3, "wait": "10m"}).chosen.wait_seconds == 600
 
 
-def test_a_scheduler_file_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
+def test_the_path_of_a_scheduler_file_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
     (job := tmp_path / "job.yaml").write_text("store: x.zarr\nk: 2\ncluster: {scheduler_file: run/s.json}\n")
     assert read_job(job).cluster.chosen.path == str(tmp_path / "run/s.json")
     (sites := tmp_path / "sites").mkdir()

@@ -74,7 +74,7 @@ class TestARunFromTheShell:
         code, out, err = call("show", store.parent / "job.result")
         assert f"{saved.r2:.4%}" in out
 
-    def test_beside_finished_work_saved_statistics_are_read_and_the_work_is_kept(self, store: Path) -> None:
+    def test_next_to_finished_work_saved_statistics_are_read_and_the_work_is_kept(self, store: Path) -> None:
         assert call("run", write_job(store))[0] == 0
         other = write_job(store, k=4)
         code, _, err = call("run", other)

@@ -26,7 +26,7 @@ def test_q_is_orthonormal_and_qr_is_the_matrix(m: int, l: int, kind: str) -> Non
         np.testing.assert_allclose(Q @ R, Y, atol=1e-13 * max(1.0, np.abs(Y).max(initial=0.0)) * m)
 
 
-def test_it_takes_little_room_beside_the_matrix() -> None:
+def test_it_takes_little_memory_next_to_the_matrix() -> None:
     Y = np.random.default_rng(0).standard_normal((200_000, 10))
     tracemalloc.start()
     orthonormalise(Y)

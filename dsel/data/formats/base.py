@@ -1,7 +1,7 @@
 """What a file format is: a name, the suffixes of its files, and a function that opens a file as a `Source`.
 
 To add a format, write one module that ends with one `Format`, and list it in `dsel.data.formats.registry`. A format in
-a package of its own is listed under the entry-point group ``dsel.formats`` of that package instead, by its name:
+a separate package is listed under the entry-point group ``dsel.formats`` of that package instead, by its name:
 
     [project.entry-points."dsel.formats"]
     matlab = "my_package.matlab:FORMAT"
@@ -19,7 +19,7 @@ a package of its own is listed under the entry-point group ``dsel.formats`` of t
 
     FORMAT = Format("matlab", (".mat",), open_matlab)
 
-A format for large files returns a `Source` of its own, which opens a `Reader`; `npy.py` is an example.
+A format for large files returns its own `Source`, which opens a `Reader`; `npy.py` is an example.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dsel.data.labels import Labels, as_labels, default_labels, require_unique
 from dsel.data.weights import weight_variable
 from dsel.errors import DataError
 
-#: Arrays without chunks of their own are cut into blocks of about this many bytes.
+#: Arrays without chunks are cut into blocks of about this many bytes.
 BLOCK_BYTES = 64 << 20
 
 
@@ -70,7 +70,7 @@ def column_labels(data: Any, prefix: str, count: int) -> Labels:
 
 
 def _is_named(data: Any) -> bool:
-    """Return whether a target of one dimension has a name of its own."""
+    """Return whether a target of one dimension has a name."""
     named = is_series(data) or (is_data_array(data) and data.ndim == 1)
     return named and isinstance(data.name, str) and data.name != ""
 

@@ -209,7 +209,7 @@ def rounds_between_rewrites(
 ) -> int | None:
     """Return the rounds between rewrites of the cache: as asked, or by the cost model if there is a folder for it.
 
-    None: no cache. Errors: CapacityError where it is asked for and does not fit the disk.
+    None: no cache. Errors: CapacityError where it is requested and does not fit the disk.
     """
     if asked == "never" or dataset.in_memory:
         return None

@@ -33,7 +33,7 @@ def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representatio
 def choose(shape: ProblemShape, resources: Resources) -> Representation:
     """Return the first candidate that can be used.
 
-    Where a sketch is asked for, it is the only one. Errors: CapacityError with the numbers of each where none can.
+    A requested sketch is the only one. Errors: CapacityError with the numbers of each where none can.
     """
     found = candidates(shape, resources)
     for one in found:

@@ -62,7 +62,7 @@ class TiledGram(GramMatrix):
 
     @cached_property
     def _tiles(self) -> tuple[Tiling | None, str]:
-        """Return the tiling, or why there is none. Without memory for K in this process none is looked for."""
+        """Return the tiling, or why there is none. Without memory for K in this process there is none."""
         n = self.shape.n
         if self.client_bytes > self.resources.client_memory:
             return None, ""

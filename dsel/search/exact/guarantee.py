@@ -103,7 +103,7 @@ def _inflation(C: ScaledMatrix, k: int, most: float, deadline: Deadline | None) 
 
     C: the columns' correlations. Copies of a column do not count, because no independent subset has both. The columns
     are factored in the order of the largest pivot. If pivots are rounding, there are dependent columns. With three
-    columns or more, v_j then has no other limit than `most` or that of `_inflation_beside_sets`.
+    columns or more, v_j then has no other limit than `most` or that of `_inflation_outside_sets`.
     """
     if C.n == 0:
         return np.zeros(0), False
@@ -117,7 +117,7 @@ def _inflation(C: ScaledMatrix, k: int, most: float, deadline: Deadline | None) 
             factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
     found = _variance_inflation(factor)
     if factor.rank < C.n:
-        limit = min(_inflation_beside_sets(factor, found), most)
+        limit = min(_inflation_outside_sets(factor, found), most)
         return np.full(C.n, limit), limit >= most
     return np.minimum(found, most), bool(found.max(initial=0.0) >= most)
 
@@ -141,7 +141,7 @@ def _variance_inflation(factor: PivotedFactor) -> Floats:
     return np.asarray(np.square(inverse).sum(axis=0))
 
 
-def _inflation_beside_sets(factor: PivotedFactor, inflation: Floats) -> float:
+def _inflation_outside_sets(factor: PivotedFactor, inflation: Floats) -> float:
     """Return the limit of v_j where columns are dependent in disjoint sets, such as the categories of a variable.
 
     Each set has one combination that is 0. inflation (r,): that of the eliminated columns. Returns infinity if sets

@@ -36,7 +36,7 @@ class SliceOptions(WorkerOptions):
     Parameters
     ----------
     slices : int, optional
-        Slices of iterations that may be out at the same time. Each starts from the archive that was there so many
+        Slices of iterations that may be out at the same time. Each starts from the archive as it was this many
         slices before. With 1 the search is sequential. By default 1 where the search takes less than about 5 s, and up
         to 64 in proportion to its time, by a formula. With a custom criterion or isolation function, iterations that
         may be out at the same time: by default up to 128 on a cluster, and 1 without one.

@@ -88,7 +88,7 @@ def automatic_size(iterations: int, each: float, generations: int, seconds: floa
     Returns
     -------
     SliceSize
-        One slice at a time where the search takes less than `LEAST_SECONDS` or cannot have so many generations.
+        One slice at a time where the search takes less than `LEAST_SECONDS` or cannot have this many generations.
     """
     total = iterations * each if seconds is None else min(iterations * each, seconds)
     length = slice_iterations(iterations, each, generations, seconds)

@@ -1,1 +1,1 @@
-"""Tabu search by swaps: replace one column by another, with the outcome of every swap at hand."""
+"""Tabu search by swaps: replace one column by another, with tables of the outcome of every swap."""

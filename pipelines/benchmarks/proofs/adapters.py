@@ -159,7 +159,7 @@ def solve_here(name: str, problem: Path, options: Found, preparation: float, loa
 
 
 def main(name: str, problems: list[Path]) -> None:
-    """Solve the tiny problems, and each given one in a process of its own."""
+    """Solve the tiny problems, and each given one in a separate process."""
     own = name in ("dsel", "front")
     if not own:
         count_processor_time()

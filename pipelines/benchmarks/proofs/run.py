@@ -38,7 +38,7 @@ column compares dsel with the fastest solver that proved the problem without tha
 
 
 def chosen(quickly: bool, only: Sequence[str]) -> list[Problem]:
-    """Return the problems whose group, data or name is asked for."""
+    """Return the problems whose group, data or name is requested."""
     found = quick() if quickly else everything()
     return [p for p in found if not only or any(p.name.startswith(o) or o in (p.group, p.data.name) for o in only)]
 

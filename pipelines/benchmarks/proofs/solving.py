@@ -1,4 +1,4 @@
-"""Run one solver on problems, in processes of its own with limits of processor time and memory."""
+"""Run one solver on problems, in separate processes with limits of processor time and memory."""
 
 from __future__ import annotations
 

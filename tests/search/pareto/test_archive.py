@@ -25,7 +25,7 @@ def test_it_starts_with_the_empty_set() -> None:
     assert archive.best() == archive[0]
 
 
-def test_incomparable_subsets_stand_beside_each_other_oldest_first() -> None:
+def test_incomparable_subsets_are_kept_oldest_first() -> None:
     archive = ParetoArchive(3)
     assert archive.offer((4, 2), 5.0)
     assert archive.offer(frozenset({1}), 7.0)

@@ -1,4 +1,4 @@
-"""A Pareto search starts from forward selection and makes exchange searches, unless the published one is asked for."""
+"""A Pareto search starts from forward selection and makes exchange searches, but the published one does not."""
 
 from __future__ import annotations
 

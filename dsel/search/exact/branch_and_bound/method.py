@@ -110,7 +110,7 @@ def run(task: SearchTask) -> SearchOutcome:
 def _begin(
     objective: Objective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions, deadline: Deadline
 ) -> BranchAndBound | PerspectiveTree:
-    """Return the search by the bound that is asked for."""
+    """Return the search by the requested bound."""
     if options.bound == "perspective":
         return PerspectiveTree(objective, k, incumbent=start, memory_limit=options.memory)
     bound = "combined" if options.bound == "auto" else options.bound

@@ -35,7 +35,7 @@ from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, 
 from dsel.search.exact.perspective_tree.weights import weights
 from dsel.search.exact.starting_subset import MANY_COLUMNS
 
-#: The best diagonal is not looked for if there are more columns.
+#: The best diagonal is not computed for more columns.
 _SEMIDEFINITE_MOST = 1000
 #: How many columns are branched on to compare the two ways to bound children.
 _TRIALS = 2
@@ -64,7 +64,7 @@ class PerspectiveTree(ExactSearch):
     memory_limit : int
         Bytes that open nodes may take.
     diagonal_after : float, optional
-        After about this many seconds the best diagonal is looked for; by default as many as that takes.
+        After about this many seconds the best diagonal is computed; by default as many as that takes.
 
     Raises
     ------

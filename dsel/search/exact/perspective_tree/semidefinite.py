@@ -122,7 +122,7 @@ class _Path:
         return True
 
     def follow(self, last: float, enough: float, deadline: Deadline) -> None:
-        """Follow the path to barriers of weight `last`, as far as it pays."""
+        """Follow the path to barriers of weight `last`, while the bound improves enough."""
         while self.steps < _STEPS and not deadline.passed:
             mu, before = max(_LOWER * self._weight(), last), self.bound
             share = self._step(mu)

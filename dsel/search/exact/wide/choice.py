@@ -17,7 +17,7 @@ MOST_DENSE = 5000
 def is_wide(objective: Objective, coefficients: float | None = None) -> bool:
     """Return whether a proof must do without factorizations of the whole Gram matrix.
 
-    coefficients: a limit for them is asked for, see `WideTree`.
+    coefficients: a requested limit for them, see `WideTree`.
     """
     if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
         return True

@@ -10,7 +10,7 @@ from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import OnDemandObjective
 
-#: Bytes of the columns that are held, and most columns.
+#: The largest number of bytes of columns in memory, and of columns.
 _BYTES, _MOST = 1 << 30, 4096
 #: The rows of a Gram matrix in memory are not known.
 _ROWS_UNKNOWN = 400

@@ -53,7 +53,7 @@ _CLOSE = 0.02
 _TRIES = 3
 #: Bytes of the products of a pass, and most nodes of a pass.
 _PASS_BYTES, _PASS_NODES = 128 << 20, 32
-#: Nodes of the tree in memory between two looks at the clock.
+#: Nodes of the tree in memory between two checks of the clock.
 _STEP = 10
 #: Weights within this of 0 and 1 are whole.
 _WHOLE = 1e-6
@@ -475,14 +475,14 @@ class WideTree(ExactSearch):
         return columns, np.abs(np.asarray(node.b))[free] * np.sqrt(self._d[columns])
 
     def _wanted(self, node: Node, g: Floats, most: int) -> Ints:
-        """Return the columns that a node asks for and that are not in the pool, the first ones by g (n,)."""
+        """Return the columns that a node needs and that are not in the pool, the first ones by g (n,)."""
         q = self.k - len(node.fixed)
         wanted = self._free(node) & (self._pool.place < 0) & (g > level(self._weights(node)[1], q) ** 2)
         columns = np.flatnonzero(wanted)
         return columns[np.argsort(-g[columns], kind="stable")[:most]]
 
     def _enter(self, columns: Ints) -> int:
-        """Add columns to the pool, as far as it has room; return how many."""
+        """Add as many of these columns to the pool as it has room for, and return how many."""
         columns = columns[: max(self._pool.room, 0)]
         self._pool.add(columns)
         return int(columns.size)
