@@ -54,7 +54,7 @@ class Campaign:
     seconds : float
         It stops after this time.
     patience : float
-        How often the limits of time are.
+        The factor of all time limits.
     kinds : list of str
         What disturbs.
     """
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--lanes", type=int, default=4, help="how many jobs at the same time")
     parser.add_argument("--seed", type=int, default=0, help="for what is drawn")
     parser.add_argument("--seconds", type=float, default=7200.0, help="stop after this time")
-    parser.add_argument("--patience", type=float, default=4.0, help="how often the limits of time are")
+    parser.add_argument("--patience", type=float, default=4.0, help="the factor of all time limits")
     parser.add_argument("--only", default="", help="only cases whose name contains this; several after commas")
     parser.add_argument("--kinds", default=",".join(DISTURBANCES), help="what disturbs; several after commas")
     parser.add_argument("--folder", type=Path, help="work here, and keep it")

@@ -41,7 +41,7 @@ def wide_proof(
     if relaxable(objective):
         return WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit)
     if coefficients is not None and has_one_target(objective):
-        return WideTree(
-            objective, k, incumbent=incumbent, memory_limit=memory_limit, coefficients=coefficients
-        )  # fmt: skip
+        tree = WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit, coefficients=coefficients)
+        if tree.limit > 0.0:  # otherwise no column explains anything
+            return tree
     return TargetBound(objective, k, incumbent=incumbent)

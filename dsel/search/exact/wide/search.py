@@ -510,6 +510,7 @@ class WideTree(ExactSearch):
                 return
             self._inner.warm_up()
         self._inner.advance(min(self._inner.iteration + _STEP, until - self._visited))
+        self.contradicted = self.contradicted or self._inner.contradicted
         if self._inner.best_value < self.best_value:
             self.offer(self._members[list(self._inner.best)].tolist())
 

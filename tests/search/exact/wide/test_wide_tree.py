@@ -215,3 +215,27 @@ def test_without_a_penalty_more_columns_than_rows_are_proved_for_limited_coeffic
     assert found.merged(unlimited) == found
     assert Certificate.from_dict(json.loads(json.dumps(found.as_dict()))) == found
     assert across_sizes({3: found, 2: replace(unlimited, size=2)})[2].bound == 0.0
+
+
+def test_if_no_column_explains_anything_coefficients_are_not_limited():
+    X, y, _ = planted(60, 40, 3, 0.0)
+    nothing = OnDemandObjective(InMemoryFactor(X), np.square(X).sum(axis=0), 0.0 * X.T @ y, 1.0)
+    proof = Proof.begin(nothing, 3, (), coefficients=1.5)
+    proof.run()
+    found = proof.certificate()
+    assert (found.value, found.bound, found.coefficients) == (1.0, 0.0, 0.0)
+
+
+def test_a_contradiction_in_the_tree_in_memory_proves_nothing():
+    X, y, _ = planted(60, 40, 3, 0.1, noise=3.0)
+    wide = on_demand(X, y, 0.1)
+    search = WideTree(wide, 3, incumbent=(0, 1, 2))
+    while search.state()["inner"] is None:
+        assert not search.advance(search.iteration + 1)
+    state = search.state()
+    state["inner"]["contradicted"] = True
+    again = WideTree.restore(wide, state)
+    search.advance(ALL)
+    again.advance(ALL)
+    assert (search.done, search.proven) == (True, True)
+    assert (again.done, again.proven, again.lower) == (True, False, 0.0)
