@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from dsel.cli import main
 
-#: Seconds that only a process that hangs takes, on a machine however busy.
+#: Only a process that hangs takes this many seconds, however busy the machine is.
 LIMIT = 600.0
 
 #: `dsel` whose search waits after its first checkpoint with an evaluation until a signal arrives: it cannot end before.

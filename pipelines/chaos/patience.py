@@ -16,7 +16,7 @@ class Patience:
     Parameters
     ----------
     factor : float
-        How often the limit, for what the measurement does not show, such as a slow disk.
+        Multiplies each limit, for what the measurement does not show, such as a slow disk.
     """
 
     def __init__(self, factor: float) -> None:

@@ -34,7 +34,7 @@ def is_handled(process: subprocess.Popen[str], number: signal.Signals) -> bool:
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def test_a_thread_ends_the_process_if_nothing_else_does_within_ten_seconds() -> None:
+def test_the_limits_after_a_signal_are_within_ten_seconds() -> None:
     assert FORCE_SECONDS < END_SECONDS < 10.0
 
 

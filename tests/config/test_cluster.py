@@ -66,7 +66,7 @@ def test_secrets_are_refused_and_not_repeated(tmp_path: Path, name: str, value: 
     assert "hunter2" not in str(error.value)
 
 
-def test_a_file_of_its_own_takes_the_place_of_the_section(tmp_path: Path) -> None:
+def test_a_separate_file_takes_the_place_of_the_section(tmp_path: Path) -> None:
     job, cluster = tmp_path / "job.yaml", tmp_path / "cluster.yaml"
     job.write_text(yaml.safe_dump({"store": "s", "k": 1, "cluster": {"local": {"workers": 1}}}))
     cluster.write_text(yaml.safe_dump({"cluster": {"slurm": SLURM}}))

@@ -46,7 +46,7 @@ NODES = ("n0", "n1")
 
 
 def why_not() -> str | None:
-    """What is missing for a Slurm of one's own, if anything is."""
+    """What is missing to run Slurm here, if anything is."""
     missing = [name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name) is None]
     if missing:
         return f"no {missing[0]} here: Debian's slurm-wlm is not installed"

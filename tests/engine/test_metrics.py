@@ -46,7 +46,7 @@ class TestMetrics:
                 assert "dsel_last_checkpoint_timestamp_seconds" in page
             assert "run-7" not in self.page(running)
 
-    def test_without_them_the_run_goes_on(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def test_without_them_the_run_continues(self, running: Any, caplog: pytest.LogCaptureFixture) -> None:
         with Client(running, set_as_default=False) as client:  # type: ignore[no-untyped-call]
             pass
         with caplog.at_level(logging.WARNING, "dsel"), progress_metrics(client, "run-8") as publish:

@@ -154,7 +154,7 @@ def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, e
     assert proven.trace == found.trace
 
 
-def test_a_job_can_ask_for_it(tmp_path):
+def test_a_job_can_request_it(tmp_path):
     job = job_file(tmp_path, method="forward", certify={"time": "20s"})
     found = run_job(job)
     assert found.certificate[0]["proven"]

@@ -82,7 +82,7 @@ def test_a_finished_job_on_unchanged_data_reads_no_x_and_loads_little(tmp_path: 
 
 
 @pytest.mark.parametrize(("saves", "code"), [(False, 76), (True, 75)])
-def test_a_stopped_run_that_saved_nothing_has_an_exit_code_of_its_own(
+def test_a_stopped_run_that_saved_nothing_has_a_separate_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool, code: int
 ) -> None:
     def stopped(job: JobFile, reporter: Reporter) -> None:

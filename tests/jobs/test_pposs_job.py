@@ -92,7 +92,7 @@ class TestAJobFromTheShell:
         exec(OWN.replace("time.sleep(0.01)", "pass").replace('open("calls", "a")', 'open(os.devnull, "a")'), scope)
         return dsel.select(X, Y, k=3, method="pposs", criterion=scope["score"], seed=5, processors=16, iterations=1600)
 
-    def test_stopped_or_broken_by_its_criterion_it_goes_on_and_asks_nothing_twice(
+    def test_stopped_or_broken_by_its_criterion_it_continues_and_evaluates_nothing_twice(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(folder)

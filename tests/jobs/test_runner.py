@@ -424,7 +424,7 @@ class TestInterruption:
         assert not (store.parent / "job.result" / "checkpoint.json").exists()
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_signal_leaves_a_checkpoint_exits_75_and_the_job_goes_on(
+    def test_a_signal_leaves_a_checkpoint_exits_75_and_the_job_continues(
         self, store: Path, number: signal.Signals, undisturbed: Any
     ) -> None:
         code, err = self.interrupt(store, number)
@@ -435,7 +435,7 @@ class TestInterruption:
         assert 0 < state["count"][0] < LONG["iterations"]
         self.assert_same(store, undisturbed)
 
-    def test_killed_twice_the_job_goes_on_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
+    def test_killed_twice_the_job_continues_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
         for _ in range(2):
             assert self.interrupt(store, signal.SIGKILL)[0] == -signal.SIGKILL
         self.assert_same(store, undisturbed)

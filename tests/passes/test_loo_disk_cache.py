@@ -117,7 +117,7 @@ def interrupted_after(store: Path, scratch: Path, rounds: int) -> dict[str, Any]
     return state
 
 
-def test_a_resumed_run_goes_on_with_the_cache_and_gives_the_same_bits(store: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_the_cache_and_gives_the_same_bits(store: Path, tmp_path: Path) -> None:
     dataset = as_dataset(str(store))
     expected = run_selection(dataset, SETTINGS, RunContext(scratch=tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()

@@ -220,7 +220,7 @@ class TestAJob:
         (folder / "job.yaml").write_text(yaml.safe_dump({**job, **keys}))
         return folder / "job.yaml"
 
-    def test_its_plan_is_printed_and_held_against_what_was_measured(self, tmp_path: Path) -> None:
+    def test_its_plan_is_printed_and_compared_with_what_was_measured(self, tmp_path: Path) -> None:
         path = self.job(tmp_path, method="greedy-rls")
         printed = CliRunner().invoke(app, ["plan", str(path)])
         assert printed.exit_code == 0, printed.output

@@ -286,7 +286,7 @@ def test_sparse_integer_and_incomplete_data() -> None:
         assert [p.error for p in found.path] == pytest.approx([p.error for p in expected.path])
 
 
-def test_a_search_goes_on_from_its_state_after_any_round() -> None:
+def test_a_search_continues_from_its_state_after_any_round() -> None:
     _, _, rows = rows_and_problem()
     for direction in ("forward", "backward", "floating"):
         whole = GreedyRls(rows.problem(0.7), 3, range(6), direction=direction)

@@ -238,7 +238,7 @@ class TestJournal:
         monkeypatch.undo()
         journal.close()
 
-    def test_killed_in_the_middle_of_a_line_it_goes_on(self, tmp_path: Path) -> None:
+    def test_killed_in_the_middle_of_a_line_it_continues(self, tmp_path: Path) -> None:
         path = tmp_path / "journal"
         journal = Journal(path)
         journal.write("started", solutions=[])

@@ -133,7 +133,7 @@ def test_what_a_worker_broke_under_is_asked_alone() -> None:
         assert again.payload == (S,)
 
 
-def test_saved_in_the_middle_of_a_round_it_goes_on_as_it_was() -> None:
+def test_saved_in_the_middle_of_a_round_it_continues_as_it_was() -> None:
     whole = Pposs(N_COLUMNS, K, processors=8, seed=4)
     advance(whole, 800)
     search, asked = Pposs(N_COLUMNS, K, processors=8, seed=4), []
@@ -227,7 +227,7 @@ class TestCompiled:
         rounds.advance(20_000)
         assert rounds.iteration == 20_000
 
-    def test_saved_and_cut_into_slices_it_goes_on_as_it_was(self) -> None:
+    def test_saved_and_cut_into_slices_it_continues_as_it_was(self) -> None:
         whole, search = (PpossRounds(self.objective, 5, processors=7, seed=1) for _ in range(2))
         whole.advance(7000)
         for until in (1, 8, 300, 301, 2000, 7000):

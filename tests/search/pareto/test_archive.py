@@ -121,7 +121,7 @@ def test_the_archive_is_what_no_offer_beats(made: list[tuple[Subset, int]], k: i
 
 @steady
 @given(offers, st.booleans())
-def test_a_saved_archive_goes_on_as_it_was(made: list[tuple[Subset, int]], isolated: bool) -> None:
+def test_a_saved_archive_continues_as_it_was(made: list[tuple[Subset, int]], isolated: bool) -> None:
     isolation = min_index if isolated else (lambda S: 0)
     archive = ParetoArchive(3, isolation)
     for S, f in made:

@@ -132,7 +132,7 @@ def test_a_criterion_that_raises_is_named_with_its_subset_and_its_traceback() ->
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_after_a_failure_the_search_goes_on_as_if_nothing_had_been() -> None:
+def test_after_a_failure_the_search_continues_as_if_nothing_had_been() -> None:
     search = CriterionPoss(Counting(fail_at=frozenset({1, 5, 9})), N, K, seed=8)
     calm = CriterionPoss(cover, N, K, seed=8)
     calm.advance(500)
@@ -220,7 +220,7 @@ def test_an_isolation_function_that_fails_is_named(isolation: Callable[[Subset],
 
 
 @pytest.mark.parametrize("isolation", ["none", "min-index", lambda S: S[-1]], ids=["none", "min-index", "own"])
-def test_a_saved_search_goes_on_as_it_was_and_evaluates_nothing_again(isolation: Any) -> None:
+def test_a_saved_search_continues_as_it_was_and_evaluates_nothing_again(isolation: Any) -> None:
     def allowed(S: Subset) -> float:
         return math.inf if len(S) == 5 else cover(S)
 

@@ -221,7 +221,7 @@ def test_slices_do_not_matter(N: int | None, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 @pytest.mark.parametrize("N", [1, 3, None])
-def test_a_saved_search_goes_on_with_the_same_bits(N: int | None, options: dict[str, Any]) -> None:
+def test_a_saved_search_continues_with_the_same_bits(N: int | None, options: dict[str, Any]) -> None:
     obj = problem(2, N)
     whole = Poss(obj, 4, seed=4, **options)
     whole.advance(3000)

@@ -37,7 +37,7 @@ _CONVERGED = 1e-7
 _HALVINGS = 12
 #: Coefficients of at most this size are zero.
 _NOTHING = 1e-12
-#: Seconds of a step, about: what is always there, over the cube of the columns with coefficients, and times n.
+#: Seconds of a step, about: a constant, and the factors of s^3 and of s n for s columns with coefficients.
 _STEP_SECONDS, _SECONDS = 3e-4, (1e-10, 2e-9)
 
 
@@ -126,7 +126,7 @@ class _Steps:
     def _guess(self, b: Floats, r: Floats, g: Floats) -> tuple[Ints, Floats | None]:
         """Return the columns that are guessed to have coefficients, and those that are best for the guess.
 
-        Columns with z = 1 count in full. The others share what is left of q: sum |a_j| over them, squared and divided
+        Columns with z = 1 count in full. The others share the rest of q: sum |a_j| over them, squared and divided
         by their number, is their penalty for given signs.
         """
         a = np.where(self._free, np.abs(b) * self._root, 0.0)

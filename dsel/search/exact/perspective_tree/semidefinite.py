@@ -40,7 +40,7 @@ _SHORTEST = 1e-3
 _LEAST_WEIGHT = 1e-12
 #: Steps of the power method for the first d.
 _POWERS = 15
-#: Seconds of a Newton step, about: what is always there, and over n^3.
+#: Seconds of a Newton step, about: a constant, and the factor of n^3.
 _STEP_SECONDS, _SECONDS = 3e-4, 1.1e-9
 
 
