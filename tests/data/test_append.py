@@ -341,7 +341,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     store = start_store(tmp_path)
     with locked(staging_path(store), "first", "s"), pytest.raises(OutputError, match="Another run is writing"):
         dsel.append(tmp_path / "1.npz", store)
-    staging_path(store).mkdir(exist_ok=True)
+    (staging_path(store) / "store").mkdir(parents=True)
     (staging_path(store) / "progress.json").write_text('{"key": {"format": 1}, "rows": 5}')
     with pytest.raises(OutputError, match=r"An ingest that replaces .* was interrupted"):
         dsel.append(tmp_path / "1.npz", store)

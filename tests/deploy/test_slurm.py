@@ -66,9 +66,11 @@ class Site:
     def state(self, job: str) -> str:
         return dict((i, s) for i, _, s, _ in self.queue()).get(job, "GONE")
 
+    def logs(self) -> list[str]:
+        return [path.read_text() for path in (*self.folder.glob("dsel-*.log"), *self.folder.glob("result/run.log"))]
+
     def log(self) -> str:
-        logs = [*self.folder.glob("dsel-*.log"), *self.folder.glob("result/run.log")]
-        return "".join(path.read_text() for path in logs)
+        return "".join(self.logs())
 
     def start_again(self, job: str) -> None:
         """Start a job that is queued again, without Slurm's two minutes.
@@ -89,7 +91,7 @@ class Site:
             jobs = (
                 f"it did not happen: {self.call('scontrol', 'show', 'jobs')}\n" if time.monotonic() > deadline else ""
             )
-            assert not jobs, jobs + self.log()[-3000:]
+            assert not jobs, jobs + "\n".join(text[-3000:] for text in self.logs())
             time.sleep(0.1)
         return found
 

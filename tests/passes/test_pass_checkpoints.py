@@ -50,8 +50,14 @@ class Killed:
         self.leaves.append(len(graph))
         return THREADS.run(graph, **progress)
 
+    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> Killed:
+        return self
+
     def keep(self, values: list[Any]) -> list[Any]:
         return values
+
+    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
+        return THREADS.share(value, name, kept, of)
 
 
 @pytest.fixture(scope="module")
