@@ -166,7 +166,7 @@ def _check_sketch(dataset: Dataset, request: SelectionRequest, requirements: Req
     assert request.sketch is not None
     if request.sketch.most < request.limit:
         raise OptionError(
-            f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Ask for a larger rank."
+            f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Use a larger rank."
         )
 
 

@@ -57,7 +57,7 @@ class AskTellSearch(ReadableSearch, Protocol):
         """Return what was offered to the archive since the last call, in that order."""
 
     def requeue(self, task: Task, suspect: bool) -> None:
-        """Ask for the units of a lost task again; if it is suspect, for each unit alone."""
+        """Request the units of a lost task again; if it is suspect, for each unit alone."""
 
 
 @dataclass

@@ -57,7 +57,7 @@ class AskTellMemo(EvaluationMemo):
         return list(subsets[: len(values)])
 
     def requeue(self, task: Task, suspect: bool) -> None:
-        """Ask for the subsets of a lost task again; if they are suspect, for each alone."""
+        """Request the subsets of a lost task again; if they are suspect, for each alone."""
         if suspect:
             self._suspects.update(self._submitted[task.key])
         self._receive(task, ())

@@ -177,7 +177,7 @@ class SlicedSearch(SlicedSearchBase):
         self._ended = self.stop.met(self, self.iteration, 0.0) is not None
 
     def requeue(self, task: Task, suspect: bool) -> None:
-        """Ask for a lost slice again."""
+        """Request a lost slice again."""
         del self._out[task.key]
 
     def state(self) -> dict[str, Any]:
