@@ -165,9 +165,7 @@ def _check_sketch(dataset: Dataset, request: SelectionRequest, requirements: Req
         raise OptionError(f"{method.name} needs the whole Gram matrix with these options.", "Leave sketch out.")
     assert request.sketch is not None
     if request.sketch.most < request.limit:
-        raise OptionError(
-            f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Use a larger rank."
-        )
+        raise OptionError(f"The sketch has rank {request.sketch.most}, and k is {request.limit}.", "Use a larger rank.")
 
 
 def _options(method: Method, request: SelectionRequest) -> Options:
