@@ -180,7 +180,8 @@ class Dataset:
         """A digest that changes with the stored data and with the choice of targets and weights; else `digest`."""
         if self.store is None:
             return None if self.digest is None else self.digest + self._part_digest
-        return self._stored_fingerprint(self.store) + self._part_digest
+        with listed_once(self.store.path):
+            return self._stored_fingerprint(self.store) + self._part_digest
 
     @property
     def _part_digest(self) -> str:
@@ -250,9 +251,9 @@ def as_dataset(
     if isinstance(X, str | AnyPath):
         if Y is not None:
             raise OptionError("A store contains its own Y.", "Leave Y out, or open the store and pass arrays.")
-        if is_sparse(as_path(X)):
-            return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
         with listed_once(as_path(X)):
+            if is_sparse(as_path(X)):
+                return _from_sparse_store(open_sparse(X), targets, unsupervised, sample_weight)
             store = open_store(X)
             return _with_weights(_from_store(store, targets, unsupervised), store_weights(store, sample_weight))
     if is_xarray_dataset(X):

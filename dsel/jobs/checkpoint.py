@@ -59,7 +59,7 @@ class Checkpoints:
         self.saved = folder.read_checkpoint(identity)
         if self.saved is not None:
             log.info("continuing from the checkpoint in %s", folder.checkpoint)
-        elif folder.checkpoint.exists():
+        elif folder.checkpoint.is_file():
             log.warning("the search starts again: %s is damaged or belongs to another job", folder.checkpoint)
 
     def on_stage(self, stage: str) -> None:

@@ -31,7 +31,7 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
     -----
     Reads no values of X and Y. The folder is locked only where a killed run has left something to remove.
     """
-    if job.out is None or not as_path(job.store).exists():  # then the run says what is wrong
+    if job.out is None:
         return None
     folder, before = RunFolder(out_folder(job)), None
     if isinstance(job.out, RunSeries):
@@ -42,7 +42,7 @@ def finished_job(job: JobFile, reporter: Reporter) -> Selection | None:
             return None  # the last one may have been killed before it set the pointer or freed the lock
         folder = RunFolder(job.out.folder / name)
     manifest = folder.read_manifest()
-    if manifest is None:
+    if manifest is None or not as_path(job.store).exists():  # then the run says what is wrong
         return None
     if isinstance(job.out, RunSeries):
         before = manifest["identity"].get("previous")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
+from dsel.data.store.reader import Store
 from dsel.errors import OutputError
+from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, ObjectPath, is_inside
 
 if TYPE_CHECKING:
@@ -24,10 +26,14 @@ def job_dataset(job: JobFile) -> Dataset:
     MissingInputError, DataError, OptionError
         The store cannot be used, or has no such targets or weights.
     """
-    dataset = as_dataset(
-        str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
-    )
-    return select_rows(dataset, job.rows)
+    with listed_once(job.store):
+        dataset = as_dataset(
+            str(job.store), targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight
+        )
+        dataset = select_rows(dataset, job.rows)
+        if isinstance(dataset.store, Store) and isinstance(dataset.store.path, ObjectPath):
+            _ = dataset.fingerprint, dataset.store.segments  # both are kept: the same listing answers
+    return dataset
 
 
 def out_folder(job: JobFile) -> AnyPath:

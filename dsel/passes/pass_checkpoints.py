@@ -54,6 +54,7 @@ class PassCheckpoints:
     keep: bool = False
     on_save: Callable[[], None] = lambda: None
     saved: int = field(default=0, init=False)
+    _is_clear: bool = field(default=False, init=False)
 
     def open(self, identity: bytes, combine: Combine | None) -> SavedTree:
         """Return the tree of a pass with this identity, with what an earlier run has saved of it."""
@@ -61,8 +62,9 @@ class PassCheckpoints:
 
     def clear(self) -> None:
         """Remove all that is saved: the results of the passes are saved elsewhere."""
-        if self.folder.exists():
+        if not self._is_clear:
             self.folder.remove_tree() if isinstance(self.folder, ObjectPath) else discard_tree(self.folder)
+            self._is_clear = True
 
 
 class SavedTree:
@@ -88,6 +90,7 @@ class SavedTree:
         if not self._storable:
             return
         self._checkpoints.require()
+        self._checkpoints._is_clear = False
         names = {_name(node): node for node in self.tree.nodes}
         try:
             make_folder(self._folder)

@@ -201,6 +201,8 @@ class SegmentSums:
 
     def _covered(self) -> int:
         """Return how many of the segments the saved total covers, from the first one on."""
+        if self.by_segment and self._total_name not in self._present:  # the listing saves a request
+            return 0
         header = read_header(self._folder / self._total_name)
         if header is None or header.get("depends") != self._depends:
             return 0

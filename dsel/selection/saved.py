@@ -13,7 +13,7 @@ from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.result import FORMAT, Selection
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
-from dsel.selection.use.tables import write_group
+from dsel.selection.use.tables import group_files
 from dsel.storage.json_files import read_json, valid_json
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
@@ -26,6 +26,7 @@ from dsel.storage.paths import (
     remove_stale,
     staged_write,
     staging_tree,
+    write_files,
     zarr_store,
 )
 
@@ -36,7 +37,7 @@ _REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", 
 
 def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:
     """Write a selection to a folder, and return the folder. `Selection.save` describes it."""
-    if (folder / SELECTION).is_file() and not overwrite:
+    if not overwrite and (folder / SELECTION).is_file():
         raise OutputError(f"{folder} holds a selection already.", "Choose another folder, or overwrite=True.")
     try:
         make_folder(folder)
@@ -53,7 +54,7 @@ def _write(selection: Selection, folder: AnyPath) -> None:
     values = valid_json({**selection.as_dict(), "arrays": published_name(staging, _ZARR)})
     text = json.dumps(values, indent=1, allow_nan=False) + "\n"
     try:
-        write_group(zarr_store(staging), arrays_of(selection), attributes_of(selection))
+        write_files(staging, group_files(arrays_of(selection), attributes_of(selection)))
         with staged_write(folder / SELECTION, text.encode()) as put:
             publish_tree(staging, _ZARR)
             put()

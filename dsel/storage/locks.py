@@ -51,8 +51,9 @@ class Lock:
 
     def require(self) -> None:
         """Raise OutputError if another run has taken the lock over. Call it before anything is written."""
-        if not self._is_held():
-            time.sleep(BEAT_SECONDS / 4)  # a contender that was too late withdraws its file at once
+        if self._is_held():
+            return
+        time.sleep(BEAT_SECONDS / 4)  # a contender that was too late withdraws its file at once
         if not self._is_held():
             text = _latest(self._folder)[1]
             holder = "nobody" if text in (None, _FREE) else _describe(_parse(text))

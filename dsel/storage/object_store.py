@@ -147,6 +147,10 @@ class ObjectPath:
         for meta in self._request(lambda store: obstore.list(store, self.key, chunk_size=1000).collect()):
             yield _info(meta["path"][prefix:], meta)
 
+    def is_listed(self) -> bool:
+        """Return whether a listing answers questions about this object, without a request (`listed_once`)."""
+        return self._listed() is not None
+
     def _listed(self) -> dict[str, FileInfo] | None:
         """Return this object and all below it by relative key, if a listing knows them; None if none does."""
         for root, found in _listings.get():
@@ -224,7 +228,12 @@ class ObjectPath:
     def open(self, mode: Literal["r"] = "r", *, encoding: str, newline: str | None = None) -> IO[str]: ...
     def open(self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None) -> IO[Any]:
         """Open the object for reading; a request reads a few megabytes. Raises FileNotFoundError."""
-        binary = io.BufferedReader(_RangeReader(self, self.stat()), READ_BYTES)
+        info = self.stat()
+        binary: Any
+        if info.size <= READ_BYTES:
+            binary = io.BytesIO(self.read_range(0, info.size, info.tag) if info.size else b"")
+        else:
+            binary = io.BufferedReader(_RangeReader(self, info), READ_BYTES)
         return binary if mode == "rb" else io.TextIOWrapper(binary, encoding=encoding, newline=newline)
 
     def read_range(self, start: int, stop: int, tag: str) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +43,7 @@ __all__ = [
     "stat",
     "walk",
     "write_bytes",
+    "write_files",
     "zarr_store",
 ]
 
@@ -129,11 +130,10 @@ def zarr_store(path: AnyPath, *, complete: bool = False, metadata: bytes | None 
         return object_zarr_store(path) if isinstance(path, ObjectPath) else path
     from zarr.storage import LocalStore
 
+    store = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path, read_only=complete)
     if metadata is not None:
-        there = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path)
-        return redescribed_store()(there, metadata)
-    whole = object_zarr_store(path) if isinstance(path, ObjectPath) else LocalStore(path, read_only=True)
-    return complete_store()(whole)
+        store = redescribed_store()(store, metadata)
+    return complete_store()(store) if complete else store
 
 
 @contextmanager
@@ -153,6 +153,17 @@ def write_bytes(file: AnyPath, data: bytes) -> None:
     """Write or replace a file; readers see the old content or the new. Raises OSError."""
     with staged_write(file, data) as publish:
         publish()
+
+
+def write_files(folder: AnyPath, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder that nobody reads yet: one request each in object storage. Raises OSError."""
+    for key, data in files.items():
+        file = folder / key
+        if isinstance(file, ObjectPath):
+            file.write_bytes(data)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
 
 
 def create_file(file: AnyPath, data: bytes) -> bool:

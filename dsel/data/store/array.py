@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -31,6 +32,8 @@ Array = NDArray[Any]
 #: For so long a process relies on the metadata of a group in object storage.
 TAG_SECONDS = 5.0
 _TAGS: dict[str, tuple[float, str]] = {}
+#: Of several threads, one asks for metadata, and the others wait for what it finds.
+_OPENING = Lock()
 REMEDY = "Restore the store from a copy, or ingest the source again."
 
 
@@ -159,7 +162,8 @@ def open_array(path: str, variable: str) -> ArrayHandle:
         store = as_path(path)
         # A store in object storage is replaced in place. During that time the metadata of its group are absent.
         tag = _recent_tag(path) if isinstance(store, ObjectPath) else _metadata_tag(store / variable)
-        return _open_array(path, variable, tag)
+        with _OPENING:
+            return _open_array(path, variable, tag)
     except DselError:
         raise
     except Exception as error:  # zarr may raise any exception
@@ -199,9 +203,13 @@ def forget_tag(path: str | AnyPath) -> None:
 def _recent_tag(path: str) -> str:
     """Return the tag of a group in object storage, at most a few seconds old: a request per read would be slow."""
     seen, tag = _TAGS.get(path, (-math.inf, ""))
-    if time.monotonic() - seen > TAG_SECONDS:
-        tag = _metadata_tag(as_path(path))
-        _TAGS[path] = time.monotonic(), tag
+    if time.monotonic() - seen <= TAG_SECONDS:
+        return tag
+    with _OPENING:
+        seen, tag = _TAGS.get(path, (-math.inf, ""))
+        if time.monotonic() - seen > TAG_SECONDS:
+            tag = _metadata_tag(as_path(path))
+            _TAGS[path] = time.monotonic(), tag
     return tag
 
 
@@ -210,15 +218,24 @@ def _open_array(path: str, variable: str, changed: str) -> ArrayHandle:
     import zarr
 
     store = as_path(path)
-    found = metadata_file(store / variable)
+    known = None
+    if isinstance(store, ObjectPath):  # one request; on disk Zarr reads the metadata
+        with suppress(FileNotFoundError):
+            known = metadata_bytes(store / variable / METADATA_FILE)
+    found = None if known is not None else metadata_file(store / variable)
     zarr_format: Literal[2, 3] = 2 if found is not None and found.name == ".zarray" else 3
-    complete = is_complete(store)
-    array = zarr.open_array(zarr_store(store / variable, complete=complete), mode="r", zarr_format=zarr_format)
+    complete = _is_complete(path, changed) if isinstance(store, ObjectPath) else is_complete(store)
+
+    def opened(complete: bool) -> zarr.Array[Any]:
+        there = zarr_store(store / variable, complete=complete, metadata=known)
+        return zarr.open_array(there, mode="r", zarr_format=zarr_format)
+
+    array = opened(complete)
     shape = array.shards or array.chunks
     files = (shape[0], shape[1] if len(shape) > 1 else 1)
     strict = array
     if not complete and not _is_nan(array.metadata.fill_value):
-        strict = zarr.open_array(zarr_store(store / variable, complete=True), mode="r", zarr_format=zarr_format)
+        strict = opened(complete=True)
     return ArrayHandle(array, complete, files, strict)
 
 
@@ -231,22 +248,33 @@ def is_complete(store: AnyPath) -> bool:
     return ATTR_FORMAT in read_attributes(store)
 
 
+@lru_cache(maxsize=64)
+def _is_complete(path: str, changed: str) -> bool:
+    """Return the same for a group in object storage whose metadata have the tag `changed`."""
+    return is_complete(as_path(path))
+
+
 def read_attributes(folder: AnyPath) -> dict[str, Any]:
     """Return the attributes of a group or array, of Zarr format 3 or 2; empty if there are none."""
     for name, key in ((METADATA_FILE, "attributes"), (".zattrs", None)):
         try:
             file = folder / name
-            found = _read_json(file, stat(file).tag) if isinstance(file, ObjectPath) else json.loads(file.read_text())
+            found = json.loads(metadata_bytes(file))
             return dict(found if key is None else found.get(key, {}))
         except (OSError, ValueError, TypeError, AttributeError):
             continue
     return {}
 
 
+def metadata_bytes(file: AnyPath) -> bytes:
+    """Return the content of a file of metadata. Where a listing knows its tag, it is read once for each tag."""
+    is_listed = isinstance(file, ObjectPath) and file.is_listed()
+    return _read_once(file, stat(file).tag) if is_listed else file.read_bytes()
+
+
 @lru_cache(maxsize=64)
-def _read_json(file: AnyPath, tag: str) -> Any:
-    """Return the content of a file with this tag, read once."""
-    return json.loads(file.read_text())
+def _read_once(file: AnyPath, tag: str) -> bytes:
+    return file.read_bytes()
 
 
 def read_labels(path: AnyPath, variable: str, count: int) -> Labels | None:

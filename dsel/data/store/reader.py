@@ -28,6 +28,7 @@ from dsel.data.store.array import (
     describe_error,
     forget_tag,
     is_complete,
+    metadata_bytes,
     open_array,
     read_attributes,
     read_labels,
@@ -132,7 +133,7 @@ class Store:
         digest = hashlib.blake2b(digest_size=16)
         for name in [*self._variables(), *(name for name in more if name not in schema.DIMENSIONS)]:
             folder = self.path / name
-            digest.update(name.encode() + b"\0" + (folder / schema.METADATA_FILE).read_bytes())
+            digest.update(name.encode() + b"\0" + metadata_bytes(folder / schema.METADATA_FILE))
             for entry in sorted(files_of(folder), key=lambda entry: entry.key):
                 digest.update(f"{entry.key}\0{entry.size}\0{entry.tag}\n".encode())
         return digest.hexdigest()
@@ -329,6 +330,6 @@ def files_of(folder: AnyPath) -> Iterator[FileInfo]:
 
 def _read_json(file: AnyPath) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_text()))
+        return dict(json.loads(metadata_bytes(file)))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{file} cannot be read: {describe_error(error)}", REMEDY) from error

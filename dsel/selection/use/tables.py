@@ -42,10 +42,17 @@ def to_xarray(selection: Selection) -> xr.Dataset:
     return xr.Dataset(variables, coordinates, attributes_of(selection))
 
 
-def write_group(store: Any, arrays: Arrays, attributes: dict[str, Any]) -> None:
-    """Write arrays as a Zarr group that xarray opens without a warning."""
-    import zarr
+def group_files(arrays: Arrays, attributes: dict[str, Any]) -> dict[str, bytes]:
+    """Return the files of a Zarr group with these arrays, which xarray opens without a warning.
 
+    Zarr asks for files before and after it writes one. In memory that costs nothing.
+    """
+    import zarr
+    from zarr.core.buffer import Buffer
+    from zarr.storage import MemoryStore
+
+    files: dict[str, Buffer] = {}
+    store = MemoryStore(files)
     group = zarr.create_group(store, zarr_format=3, attributes=attributes)
     for name, (array, dims) in arrays.items():
         if array.dtype == object:
@@ -54,6 +61,7 @@ def write_group(store: Any, arrays: Arrays, attributes: dict[str, Any]) -> None:
         else:
             group.create_array(name, data=array, dimension_names=dims)
     consolidate(store)
+    return {key: value.to_bytes() for key, value in files.items()}
 
 
 def consolidate(store: Any) -> None:
