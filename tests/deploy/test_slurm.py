@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -75,12 +76,16 @@ class Site:
     def start_again(self, job: str) -> None:
         """Start a job that is queued again, without Slurm's two minutes.
 
-        Slurm refuses while the job's first shell ends, and then waits two minutes by itself: so ask until it runs.
+        Slurm refuses while the job's first shell ends, and then waits two minutes by itself: so ask until it runs. A
+        job that starts in the second in which it was queued again fails, as its credential is revoked in that second.
         """
+        asked = -math.inf
 
         def runs_again() -> bool:
-            if self.state(job) == "PENDING":
-                self.try_to_call("scontrol", "update", f"jobid={job}", "StartTime=now")
+            nonlocal asked
+            if self.state(job) == "PENDING" and time.monotonic() > asked + 8.0:
+                self.try_to_call("scontrol", "update", f"jobid={job}", "StartTime=now+3")
+                asked = time.monotonic()
             return "(restart " in self.log()
 
         self.wait_for(runs_again)
