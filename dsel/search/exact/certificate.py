@@ -12,7 +12,7 @@ from dsel.objective.base import Objective
 from dsel.search.exact.base import consistent_bound
 
 #: Fields that certificates of older versions do not have.
-_LATER = ("error", "excluded", "columns", "screened", "held", "passes", "coefficients")
+_LATER = ("error", "excluded", "columns", "screened", "read", "passes", "coefficients")
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
 
@@ -50,7 +50,7 @@ class Certificate:
         The number of columns that may be chosen, if the proof made passes over the data; 0 otherwise.
     screened : int
         How many of these are in no better subset, by their reduced costs.
-    held : int
+    read : int
         How many of these were read into memory. The others were bounded by the passes alone.
     passes : int
         Passes over the data in all runs of the proof.
@@ -89,7 +89,7 @@ class Certificate:
     excluded: float = 0.0
     columns: int = 0
     screened: int = 0
-    held: int = 0
+    read: int = 0
     passes: int = 0
     coefficients: float = 0.0
 
@@ -139,7 +139,7 @@ class Certificate:
             nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
             columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
-            held=max(self.held, other.held), passes=max(self.passes, other.passes),
+            read=max(self.read, other.read), passes=max(self.passes, other.passes),
         )  # fmt: skip
 
     def _widest(self, other: Certificate) -> Certificate:
@@ -161,7 +161,7 @@ class Certificate:
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
             "method": self.method, "better": self.better, "error": self.error, "excluded": self.excluded,
-            "columns": self.columns, "screened": self.screened, "held": self.held, "passes": self.passes,
+            "columns": self.columns, "screened": self.screened, "read": self.read, "passes": self.passes,
             "coefficients": self.coefficients,
         }  # fmt: skip
 
@@ -195,8 +195,8 @@ def effort(row: Mapping[str, Any]) -> str:
     if not row.get("columns"):
         return words
     passes = f", {row['passes']} passes" if row["passes"] else ""
-    held = f"{row['held']:,} of {row['columns']:,} columns read into memory"
-    return f"{words}{passes}; {row['screened']:,} columns screened, {held}"
+    read = f"{row['read']:,} of {row['columns']:,} columns read into memory"
+    return f"{words}{passes}; {row['screened']:,} columns screened, {read}"
 
 
 def nothing_to_choose(objective: Objective) -> Certificate:

@@ -34,7 +34,7 @@ class Node:
 
     def masks(self, n: int) -> tuple[Mask, Mask]:
         """Return which of the n columns are in, and which are out."""
-        return _mask(self.fixed, n), _mask(self.out, n)
+        return mask_of(self.fixed, n), mask_of(self.out, n)
 
     def coefficients(self, n: int) -> Floats:
         """Return the coefficients (n,) of the relaxation."""
@@ -60,5 +60,6 @@ class Node:
         )  # fmt: skip
 
 
-def _mask(bits: bytes, n: int) -> Mask:
+def mask_of(bits: bytes, n: int) -> Mask:
+    """Return which of n columns are set in the bits of `numpy.packbits`."""
     return np.unpackbits(np.frombuffer(bits, np.uint8), count=n).astype(np.bool_)

@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
-from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.base import check_saved
 from dsel.search.exact.bounds import column_norms, penalized
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.diagonal import diagonals
@@ -33,6 +32,7 @@ from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, relax
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.weights import weights
+from dsel.search.exact.relaxation_tree import RelaxationTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS
 
 #: The best diagonal is not computed for more columns.
@@ -50,7 +50,7 @@ _ENOUGH_TIME = 10.0
 _WHOLE = 1e-6
 
 
-class PerspectiveTree(ExactSearch):
+class PerspectiveTree(RelaxationTree):
     """Best-first search over nodes of fixed columns, which can be read, saved and continued.
 
     Parameters
@@ -73,8 +73,6 @@ class PerspectiveTree(ExactSearch):
     """
 
     kind = "perspective-tree"
-    #: Bounds that are not finite: none, because they are checked at once.
-    not_finite = 0
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
@@ -111,9 +109,8 @@ class PerspectiveTree(ExactSearch):
         self._push(found[best].bound, Node.of(nothing, nothing, found[best].b))
 
     @property
-    def _enough(self) -> float:
-        """What the best subset explains, and a margin."""
-        return self.objective.c - self.best_value + MARGIN * self.total
+    def _most(self) -> float:
+        return -self._heap[0][0] if self._heap else -math.inf
 
     @property
     def iteration(self) -> int:
@@ -124,25 +121,6 @@ class PerspectiveTree(ExactSearch):
     def open_nodes(self) -> int:
         """The number of open nodes."""
         return len(self._heap)
-
-    @property
-    def done(self) -> bool:
-        """Whether no open node can hold a better subset."""
-        return not self._heap or -self._heap[0][0] <= self._enough
-
-    @property
-    def proven(self) -> bool:
-        """Whether the best subset is proved, with no contradiction."""
-        return self.done and not self.contradicted
-
-    @property
-    def lower(self) -> float:
-        """A proved lower bound on f of all subsets of at most k columns."""
-        if self.contradicted:
-            return 0.0
-        if self.done:
-            return self.best_value
-        return consistent_bound(self.objective.c + self._heap[0][0], self.best_value, self.total, self.guarantee.error)
 
     @property
     def gap(self) -> float:

@@ -75,6 +75,12 @@ class ColumnPool:
         self.place[new] = np.arange(p, everything.size)
         self.gram, self.columns = gram, everything
 
+    def enter(self, columns: Ints) -> int:
+        """Add as many of these columns as there is room for, and return how many."""
+        columns = columns[: max(self.room, 0)]
+        self.add(columns)
+        return int(columns.size)
+
     def combinations(self, b: Floats) -> Floats:
         """Return (c, n) the products of all columns with the combinations b (p, c) of those in the pool.
 
