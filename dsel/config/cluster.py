@@ -68,7 +68,7 @@ class SiteSection(BaseModel):
     workers : int, optional
         How many workers to ask for.
     wait : str or float
-        How long to wait for them. The job begins with the workers that are ready by then.
+        How long to wait for the scheduler and for them. The job begins with the workers that are ready by then.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -212,7 +212,8 @@ class SchedulerFileSection(SiteSection):
     Parameters
     ----------
     path : str
-        The file that ``dask scheduler --scheduler-file`` writes. dsel waits for it.
+        The file that ``dask scheduler --scheduler-file`` writes. dsel waits until the scheduler in it answers, and reads
+        it again before each attempt: the file may be left from an earlier scheduler.
     """
 
     kind: ClassVar[str] = "scheduler_file"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class Cluster:
         self._log = folder / "cluster.log"
         self._scheduler: Child | None = None
         self._workers: list[Child] = []
+        self._hung: list[Child] = []
 
     @property
     def file(self) -> Path:
@@ -48,16 +50,28 @@ class Cluster:
         return [worker for worker in self._workers if worker.poll() is None]
 
     def heal(self) -> None:
-        """Start what does not run; workers of a lost scheduler are replaced."""
+        """Start what does not run, also what failed while it started. Workers of a lost scheduler are replaced."""
         if self._scheduler is None or self._scheduler.poll() is not None:
-            self.end()
+            self._end_members()
             self.file.unlink(missing_ok=True)
             self._scheduler = self._fork(partial(_run_scheduler, str(self.file)))
-        while len(self.workers) < self._count:
-            self._workers = [*self.workers, self._fork(partial(_run_worker, str(self.file)))]
+        self._workers = self.workers
+        while len(self._workers) < self._count:
+            self._workers.append(self._fork(partial(_run_worker, str(self.file))))
+
+    def hang(self) -> None:
+        """Suspend the scheduler: it keeps its connections and answers nothing. `heal` starts another one."""
+        self.scheduler.send(signal.SIGSTOP)
+        self._hung.append(self.scheduler)
+        self._scheduler = None
 
     def end(self) -> None:
         """Kill all of it."""
+        self._end_members()
+        while self._hung:
+            self._hung.pop().end()
+
+    def _end_members(self) -> None:
         for child in (*self._workers, *([] if self._scheduler is None else [self._scheduler])):
             child.end()
         self._scheduler, self._workers = None, []

@@ -307,7 +307,8 @@ class Lane:
 
     def _attempt(self, case: Case, place: Place, command: Command, disturbance: str | None) -> int | None:
         """Run the command once; return its exit code, or None if it did not end in time."""
-        if command == RUN and not case.cold:
+        shared = command == RUN and not case.cold
+        if shared:
             self._cluster.heal()
         limit = self._random.choice(_FILE_LIMITS) if disturbance == "full" else None
         start = _size(place.output)
@@ -317,7 +318,8 @@ class Lane:
             if disturbance is not None and limit is None:
                 hit = self._disturb(case, place, command, child, disturbance, start)
             began = time.monotonic()
-            code = self._patience.wait(child, _LIMITS.get(str(disturbance), _LONGEST) if hit else _LONGEST)
+            seconds = _LIMITS.get(str(disturbance), _LONGEST) if hit else _LONGEST
+            code = self._patience.wait(child, seconds, self._cluster.heal if shared else _do_nothing)
             if code is None:
                 self._report_hang(case, place, child, command, disturbance)
                 return None
@@ -368,7 +370,7 @@ class Lane:
         elif disturbance == "scheduler":
             self._cluster.scheduler.send(signal.SIGKILL)
         elif disturbance == "hung scheduler":
-            self._cluster.scheduler.send(signal.SIGSTOP)
+            self._cluster.hang()
         self._check_checkpoint(case, place, searched)
         return True
 
@@ -428,6 +430,10 @@ class Lane:
         self._patience.wait(child, _LONGEST)
         child.end()
         return json.loads(file.read_text()) if file.exists() else ["the check failed"]
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _write(work: Callable[[], Any], file: Path) -> None:

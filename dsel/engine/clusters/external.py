@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -25,6 +26,10 @@ log = logging.getLogger("dsel")
 _LOOK_SECONDS = 0.2
 #: Time limit to ask a scheduler for its workers.
 _QUERY_SECONDS = 5.0
+#: Time limits of the first attempt to connect and of a later one: they double. The address may change between two.
+_FIRST_ATTEMPT_SECONDS, _LONGEST_ATTEMPT_SECONDS = 5.0, 30.0
+#: Seconds that a scheduler which takes the connection has in addition to answer.
+_ANSWER_SECONDS = 5.0
 _CONNECTION_ERRORS = (OSError, TimeoutError, ValueError, TypeError, RuntimeError)
 
 
@@ -42,19 +47,21 @@ class ExistingCluster(RemoteCluster[SiteSectionType]):
     def open(self, name: str, logs: Path | None = None) -> Iterator[Any]:
         """Provide a client. The cluster keeps running at the end."""
         deadline = time.monotonic() + self.section.wait_seconds
-        address = self._address(deadline)
         with dask_settings.applied(dask_settings.SCHEDULER):
-            try:
-                client = _client(address, max(deadline - time.monotonic(), 1.0))
-            except _CONNECTION_ERRORS as error:
-                raise ClusterError(
-                    f"No scheduler answers at {address}: {_short(error)}.",
-                    "Check that it runs and that this machine reaches it; tls:// needs Dask's TLS settings here, too.",
-                ) from error
+            client = self._connected(deadline)
             with client, watched(client):
-                wait_for_workers(client, self.section.asked, max(deadline - time.monotonic(), 1.0), address)
+                place = client.scheduler.address
+                wait_for_workers(client, self.section.asked, _until(deadline), place)
                 check_same_software(client)
                 yield client
+
+    def _connected(self, deadline: float) -> Any:
+        """Return a client of the scheduler. It has until the deadline to answer."""
+        address = self._address(deadline)
+        try:
+            return _client(address, _until(deadline))
+        except _CONNECTION_ERRORS as error:
+            raise _no_answer(address, error) from error
 
     def current(self) -> tuple[int, int | None]:
         """Return the number of workers that the scheduler has now and their smallest memory limit.
@@ -87,16 +94,60 @@ class SchedulerFileCluster(ExistingCluster[SchedulerFileSection]):
     def _address(self, deadline: float) -> str:
         return _address_in(Path(self.section.path), deadline)
 
+    def _connected(self, deadline: float) -> Any:
+        """Return a client of the scheduler. The file may be of an earlier one, so it is read before each attempt."""
+        longest, told = _FIRST_ATTEMPT_SECONDS, False
+        while True:
+            address = self._address(deadline)
+            place = f"{address}, the address in {self.section.path}"
+            try:
+                return _client(address, min(longest, _until(deadline)))
+            except _CONNECTION_ERRORS as error:
+                if _is_final(error) or time.monotonic() > deadline:
+                    raise _no_answer(place, error) from error
+                if not told:
+                    log.info("waiting for a scheduler: none answers yet at %s (%s)", place, _short(error))
+                    told = True
+            longest = min(2 * longest, _LONGEST_ATTEMPT_SECONDS)
+            time.sleep(_LOOK_SECONDS)
+
+
+def _until(deadline: float) -> float:
+    """Return the seconds that are left, at least one."""
+    return max(deadline - time.monotonic(), 1.0)
+
+
+def _is_final(error: BaseException) -> bool:
+    """Return whether another attempt would end in the same way, as when one side lacks TLS."""
+    from distributed.comm.core import FatalCommClosedError
+
+    return isinstance(error, FatalCommClosedError) or not isinstance(error, OSError)
+
+
+def _no_answer(place: str, error: BaseException) -> ClusterError:
+    return ClusterError(
+        f"No scheduler answers at {place}: {_short(error)}.",
+        "Check that it runs and that this machine reaches it; tls:// needs Dask's TLS settings here, too.",
+    )
+
 
 def _client(address: str, timeout: float) -> Any:
     """Return a client, or close it if it does not connect.
 
     Python would close it at some later garbage collection. If that happens while another client starts, distributed
-    deadlocks.
+    deadlocks. Its own time limit does not hold for a scheduler that takes the connection and does not answer.
     """
     from distributed import Client
 
     client = Client.__new__(Client)
+
+    async def start(**options: Any) -> None:
+        try:
+            await asyncio.wait_for(Client._start(client, **options), timeout + _ANSWER_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(str(error) or "it takes the connection, but does not answer") from error
+
+    client._start = start
     try:
         Client.__init__(client, address, set_as_default=False, security=site_security(), timeout=timeout)  # type: ignore[no-untyped-call]
     except BaseException:

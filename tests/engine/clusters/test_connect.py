@@ -22,6 +22,7 @@ from dask.delayed import delayed
 from distributed import Client, LocalCluster
 
 from dsel.config.cluster import ClusterSection
+from dsel.engine.clusters import external
 from dsel.engine.clusters import readiness as waiting
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
@@ -61,15 +62,71 @@ class TestASchedulerThatRuns:
         threading.Timer(0.5, path.write_text, [json.dumps({"address": running.scheduler_address})]).start()
         assert answer(section(scheduler_file=str(path))) == 42
 
-    def test_none_there_is_an_error_in_time(self, tmp_path: Path) -> None:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            nobody = f"tcp://127.0.0.1:{s.getsockname()[1]}"
+    def test_none_there_is_an_error_in_time(self, nobody: str, tmp_path: Path) -> None:
         with pytest.raises(ClusterError, match="No scheduler answers") as error:
             answer(section(address={"address": nobody, "wait": 0.5}))
         assert error.value.exit_code == 69
         with pytest.raises(ClusterError, match="did not appear"):
             answer(section(scheduler_file={"path": str(tmp_path / "none.json"), "wait": 0.5}))
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that refuses connections."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        yield f"tcp://127.0.0.1:{s.getsockname()[1]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that takes connections, and does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        yield f"tcp://127.0.0.1:{s.getsockname()[1]}"
+
+
+class TestAFileOfAnEarlierScheduler:
+    """The scheduler that the file names is dead, or hangs."""
+
+    @pytest.fixture(autouse=True)
+    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("_FIRST_ATTEMPT_SECONDS", "_ANSWER_SECONDS", "_LOOK_SECONDS"):
+            monkeypatch.setattr(external, name, 0.1)
+
+    @pytest.mark.parametrize("address", ["nobody", "silent"])
+    def test_the_next_scheduler_is_found_in_it(
+        self, address: str, running: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest,
+    ) -> None:  # fmt: skip
+        path, old, tried = tmp_path / "scheduler.json", request.getfixturevalue(address), list[str]()
+        path.write_text(json.dumps({"address": old}))
+        connect = external._client
+
+        def attempt(address: str, timeout: float) -> Any:
+            tried.append(address)
+            if len(tried) == 3:  # the next scheduler starts while this one is tried
+                path.write_text(json.dumps({"address": running.scheduler_address}))
+            return connect(address, timeout)
+
+        monkeypatch.setattr(external, "_client", attempt)
+        with caplog.at_level(logging.INFO, "dsel"):
+            assert answer(section(scheduler_file={"path": str(path), "wait": "10m"})) == 42
+        assert tried == [old] * 3 + [running.scheduler_address]
+        assert caplog.text.count(f"none answers yet at {old}, the address in {path}") == 1
+
+    @pytest.mark.parametrize("address", ["nobody", "silent"])
+    def test_without_another_it_is_an_error_when_the_time_is_over(
+        self, address: str, tmp_path: Path, request: pytest.FixtureRequest
+    ) -> None:
+        path, old = tmp_path / "scheduler.json", request.getfixturevalue(address)
+        path.write_text(json.dumps({"address": old}))
+        with pytest.raises(ClusterError, match=rf"No scheduler answers at {old}, the address in .*\.json") as error:
+            answer(section(scheduler_file={"path": str(path), "wait": 0.5}))
+        assert error.value.exit_code == 69
+
+    def test_a_hung_scheduler_at_an_address_is_an_error_in_time(self, silent: str) -> None:
+        with pytest.raises(ClusterError, match="takes the connection, but does not answer"):
+            answer(section(address={"address": silent, "wait": 0.5}))
 
 
 class TestWaitingForWorkers:
