@@ -19,22 +19,21 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 from pipelines.chaos.cases import CASES, Case, arrays  # noqa: E402
+from pipelines.chaos.commands import import_everything  # noqa: E402
+from pipelines.chaos.disturbances import DISTURBANCES  # noqa: E402
+from pipelines.chaos.findings import COUNTS, Findings  # noqa: E402
 from pipelines.chaos.forks import Child, fork  # noqa: E402
-from pipelines.chaos.lane import COUNTS, DISTURBANCES, Findings, Lane, run_lane, start_s3_server  # noqa: E402
+from pipelines.chaos.lane import Lane, run_lane  # noqa: E402
 from pipelines.chaos.patience import Patience  # noqa: E402
+from pipelines.chaos.s3_server import start_s3_server  # noqa: E402
 
 BUCKET = "s3://chaos"
-_MODULES = (
-    "dsel.cli", "dsel.jobs.runner", "dsel.jobs.certify", "dsel.jobs.series.run", "dsel.jobs.verify",
-    "dsel.data.ingest", "dsel.data.growth.append", "distributed", "zarr", "obstore",
-)  # fmt: skip
 #: Seconds between two lines of progress.
 _PROGRESS_SECONDS = 60.0
 
@@ -76,7 +75,7 @@ class Campaign:
             os.environ.update(environment)
         running: list[tuple[Child, Path]] = []
         try:
-            _import_everything(sorted({str(case.job["method"]) for case in self.cases if case.job and not case.cold}))
+            import_everything(sorted({str(case.job["method"]) for case in self.cases if case.job and not case.cold}))
             _in_child(partial(_make_stores, self.folder / "data", server is not None), self.folder)
             running += [self._start(number) for number in range(self.lanes)]
             _wait([child for child, _ in running], [file for _, file in running])
@@ -182,16 +181,6 @@ def _sum(lanes: list[tuple[int | None, Path]]) -> Findings:
         for kind, seconds in found["slowest"].items():
             total.ended(kind, seconds)
     return total
-
-
-def _import_everything(methods: list[str]) -> None:
-    """Import what commands use, and load the compiled kernels of methods, without starting a thread that stays."""
-    from dsel.jobs.warm import warm
-
-    for name in _MODULES:
-        import_module(name)
-    if methods:
-        warm(methods)
 
 
 def _in_child(target: partial[None], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -124,6 +126,26 @@ def fork(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def answer_of(
+    work: Callable[[], object], output: Path, *, folder: Path, wait: Callable[[Child], object]
+) -> Any:  # fmt: skip
+    """Return what a function returns in a child process; None if it fails. It must be JSON.
+
+    Parameters
+    ----------
+    work : callable
+        The function.
+    output, folder : Path
+        As for `fork`. The answer is written to the folder.
+    wait : callable
+        Waits for the process.
+    """
+    file = folder / "answer.json"
+    file.unlink(missing_ok=True)
+    wait(fork(lambda: file.write_text(json.dumps(work())), output, {}, folder=folder))
+    return json.loads(file.read_text()) if file.exists() else None
 
 
 def _relay(stream: int) -> int:

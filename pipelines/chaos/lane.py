@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
-import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,121 +26,24 @@ from pipelines.chaos.cases import (
     write_tables,
 )
 from pipelines.chaos.cluster import WORKERS, Cluster
+from pipelines.chaos.commands import run_here, run_in_new_interpreter
 from pipelines.chaos.disk import Disk
-from pipelines.chaos.forks import Child, fork
+from pipelines.chaos.disturbances import DISK_LIMITS, DISTURBANCES, FILE_LIMITS
+from pipelines.chaos.findings import Findings
+from pipelines.chaos.forks import Child, answer_of, fork
 from pipelines.chaos.left import left_behind
+from pipelines.chaos.output import printed, seconds_of_search, size, stage
 from pipelines.chaos.patience import Patience
+from pipelines.chaos.place import Place
 
-#: What disturbs a command, and the exit codes that it may then have. It may also have finished before.
-DISTURBANCES: dict[str, tuple[int, ...]] = {
-    "kill": (-signal.SIGKILL,), "term": (75,), "interrupt": (75,), "worker": (), "scheduler": (69,),
-    "hung scheduler": (69,), "full": (71, 73, 74), "disk full": (71, 73, 74),
-}  # fmt: skip
-#: How often each is drawn. A scheduler that hangs costs half a minute.
-_WEIGHTS = {
-    "kill": 30, "term": 22, "interrupt": 8, "worker": 16, "scheduler": 10, "hung scheduler": 0.5, "full": 4,
-    "disk full": 10,
-}  # fmt: skip
-_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "interrupt": signal.SIGINT}
-_OF_CLUSTER = ("worker", "scheduler", "hung scheduler")
-#: Within how many seconds a command must end after each, on an idle machine; any other command, after it began.
-_LIMITS = {"kill": 5.0, "term": 10.0, "interrupt": 10.0, "scheduler": 30.0, "hung scheduler": 40.0}
+#: Within how many seconds a command must end that is not disturbed, on an idle machine.
 _LONGEST = 60.0
 #: A command waits for one of these lines before it is disturbed, or for nothing.
 _TRIGGERS = ("", "", "dsel ", "INFO statistics", "INFO search", "INFO search", "INFO check", "INFO certificate")
-_STAGES = ("statistics", "search", "check", "certificate")
 #: After this number of kills a command is left alone.
 _MOST_KILLS = 8
 #: A checkpoint may be this much older than its interval when a search is killed.
 _SLACK = 3.0
-#: Bytes that are left: in one file, and on a full disk.
-_FILE_LIMITS = (300, 1000, 3000, 10_000, 30_000, 100_000)
-_DISK_LIMITS = (0, 0, 4096, 16_384, 65_536, 262_144)
-
-COUNTS = ("kills", "different", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost")
-
-
-@dataclass
-class Findings:
-    """What a lane has counted, and a line for each defect.
-
-    Parameters
-    ----------
-    counts : Counter
-        The values of the last line of the report.
-    kinds : Counter
-        Kills by what was done.
-    stages : dict of Counter
-        Kills of each case, by the stage that they hit.
-    finished : Counter
-        How often each case was done to its end.
-    slowest : dict of float
-        The most seconds that a command took to end, by what was done.
-    lines : list of str
-        The defects.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    stages: dict[str, Counter[str]] = field(default_factory=dict)
-    finished: Counter[str] = field(default_factory=Counter)
-    slowest: dict[str, float] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-
-    def defect(self, count: str, line: str) -> None:
-        """Count a defect, and describe it."""
-        self.counts[count] += 1
-        self.lines.append(f"{count}: {line}")
-        print(f"DEFECT {self.lines[-1]}", file=sys.stderr, flush=True)
-
-    def kill(self, case: str, kind: str, stage: str) -> None:
-        """Count a kill."""
-        self.counts["kills"] += 1
-        self.kinds[kind] += 1
-        self.stages.setdefault(case, Counter())[stage] += 1
-
-    def ended(self, kind: str, seconds: float) -> None:
-        """Record how long a command took to end."""
-        self.slowest[kind] = max(self.slowest.get(kind, 0.0), seconds)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a case works.
-
-    Parameters
-    ----------
-    folder : Path
-        The job file, the tables, and what the commands print.
-    top : str
-        The folder or URL below which they write.
-    data : str
-        The store that the job reads.
-    """
-
-    folder: Path
-    top: str
-    data: str
-
-    @property
-    def output(self) -> Path:
-        """What the commands have printed."""
-        return self.folder / "output"
-
-    @property
-    def out(self) -> str:
-        """The result."""
-        return f"{self.top}/out"
-
-    @property
-    def store(self) -> str:
-        """The store that is written."""
-        return f"{self.top}/store.zarr"
-
-    def words(self, command: Command) -> list[str]:
-        """Return the arguments of a command."""
-        names = {"job": self.folder / "job.yaml", "folder": self.folder, "store": self.store, "out": self.out}
-        return [word.format(**names) for word in command]
 
 
 class Lane:
@@ -215,7 +112,7 @@ class Lane:
 
     def _undisturbed(self, case: Case, place: Place) -> bool:
         for command in case.commands:
-            began, start = time.monotonic(), _size(place.output)
+            began, start = time.monotonic(), size(place.output)
             code = self._attempt(case, place, command, None)
             if code != 0:
                 if code is not None:
@@ -224,7 +121,7 @@ class Lane:
                 self._keep(place)
                 return False
             self._typical[(case.name, *command)] = time.monotonic() - began
-            self._triggers[(case.name, *command)] = [line for line in _TRIGGERS if line in _new(place, start)]
+            self._triggers[(case.name, *command)] = [line for line in _TRIGGERS if line in printed(place.output, start)]
         return True
 
     def _until_done(self, case: Case, place: Place, command: Command, most: int) -> bool:
@@ -238,7 +135,7 @@ class Lane:
             # A certify that a signal stops saves what is proved, and has done that.
             partly = command[0] == "certify" and disturbance in ("term", "interrupt")
             # An ingest may have been stopped after the store had appeared.
-            if (code == 0 and not partly) or (command[0] == "ingest" and "exists already" in _new(place, 0)):
+            if (code == 0 and not partly) or (command[0] == "ingest" and "exists already" in printed(place.output, 0)):
                 return True
         self.findings.defect("hangs", f"{case.name}: {command[0]} never finished; see {place.output}")
         return False
@@ -299,26 +196,26 @@ class Lane:
         shared = command == RUN and not case.cold
         names = [
             name for name in self._kinds
-            if (shared or name not in _OF_CLUSTER)
+            if (shared or not DISTURBANCES[name].of_cluster)
             and not (case.bucket and name in ("full", "disk full", "hung scheduler"))
             and not (name == "disk full" and not self._disk.mounted)
         ]  # fmt: skip
-        return self._random.choices(names, [_WEIGHTS[name] for name in names])[0] if names else None
+        return self._random.choices(names, [DISTURBANCES[name].weight for name in names])[0] if names else None
 
     def _attempt(self, case: Case, place: Place, command: Command, disturbance: str | None) -> int | None:
         """Run the command once; return its exit code, or None if it did not end in time."""
         shared = command == RUN and not case.cold
         if shared:
             self._cluster.heal()
-        limit = self._random.choice(_FILE_LIMITS) if disturbance == "full" else None
-        start = _size(place.output)
+        limit = self._random.choice(FILE_LIMITS) if disturbance == "full" else None
+        start = size(place.output)
         child = self._start(case, place, command, limit)
         hit = limit is not None
         try:
             if disturbance is not None and limit is None:
                 hit = self._disturb(case, place, command, child, disturbance, start)
             began = time.monotonic()
-            seconds = _LIMITS.get(str(disturbance), _LONGEST) if hit else _LONGEST
+            seconds = DISTURBANCES[disturbance].seconds if hit and disturbance is not None else _LONGEST
             code = self._patience.wait(child, seconds, self._cluster.heal if shared else _do_nothing)
             if code is None:
                 self._report_hang(case, place, child, command, disturbance)
@@ -326,7 +223,7 @@ class Lane:
             if hit and limit is None:
                 self.findings.ended(str(disturbance), time.monotonic() - began)
             if limit is not None and code != 0:
-                self.findings.kill(case.name, "full", _stage(place, start, command))
+                self.findings.kill(case.name, "full", stage(place.output, start, command))
             self._check_end(case, place, child, code, command, disturbance if hit else None)
         finally:
             child.end()
@@ -345,7 +242,7 @@ class Lane:
         scratch = str(self._scratch(place))
         environment = {"TMPDIR": scratch, "DASK_TEMPORARY_DIRECTORY": scratch}
         words = place.words(command)
-        target: Callable[[], object] = partial(_execute if case.cold else _command, words)
+        target: Callable[[], object] = partial(run_in_new_interpreter if case.cold else run_here, words)
         return fork(target, place.output, environment, folder=place.folder, most_bytes=limit)
 
     def _disturb(
@@ -357,12 +254,12 @@ class Lane:
         self._wait_for_moment(place, child, (case.name, *command), start)
         if child.poll() is not None:
             return False
-        self.findings.kill(case.name, disturbance, stage := _stage(place, start, command))
-        searched = _seconds_of_search(place, start) if disturbance == "kill" and stage == "search" else 0.0
-        if disturbance in _SIGNALS:
-            child.send(_SIGNALS[disturbance])
+        self.findings.kill(case.name, disturbance, found := stage(place.output, start, command))
+        searched = seconds_of_search(place.output, start) if disturbance == "kill" and found == "search" else 0.0
+        if (number := DISTURBANCES[disturbance].signal) is not None:
+            child.send(number)
         elif disturbance == "disk full":
-            self._disk.fill(self._random.choice(_DISK_LIMITS))
+            self._disk.fill(self._random.choice(DISK_LIMITS))
         elif disturbance == "worker" and self._cluster.workers:
             self._random.choice(self._cluster.workers).send(signal.SIGKILL)
             time.sleep(0.3)
@@ -378,7 +275,9 @@ class Lane:
         trigger, longest = self._random.choice(self._triggers[command]), self._typical[command]
         delay = self._random.uniform(0, 0.8 * longest if not trigger else min(0.2, longest / 4))
         deadline = time.monotonic() + 2 * longest + 5
-        while trigger and child.poll() is None and time.monotonic() < deadline and trigger not in _new(place, start):
+        while trigger and child.poll() is None and time.monotonic() < deadline:
+            if trigger in printed(place.output, start):
+                break
             time.sleep(0.005)
         child.wait(delay)
 
@@ -396,9 +295,9 @@ class Lane:
         self, case: Case, place: Place, child: Child, code: int, command: Command, disturbance: str | None
     ) -> None:  # fmt: skip
         """Check the exit code, and that no process is left."""
-        if code == 73 and command[0] == "ingest" and "exists already" in _new(place, 0):
+        if code == 73 and command[0] == "ingest" and "exists already" in printed(place.output, 0):
             code = 0
-        listed = (0, *(() if disturbance is None else DISTURBANCES[disturbance]))
+        listed = (0, *(() if disturbance is None else DISTURBANCES[disturbance].codes))
         if case.cold and disturbance == "disk full":
             listed = (*listed, 69)  # workers of this machine that cannot write to the disk do not start
         if code not in listed:
@@ -424,62 +323,17 @@ class Lane:
 
     def _in_child(self, work: Callable[[], Any], place: Place) -> Any:
         """Return what a function returns in another process: this one must have no threads."""
-        file = place.folder / "answer.json"
-        file.unlink(missing_ok=True)
-        child = fork(partial(_write, work, file), place.output, {}, folder=place.folder)
-        self._patience.wait(child, _LONGEST)
-        child.end()
-        return json.loads(file.read_text()) if file.exists() else ["the check failed"]
+
+        def wait(child: Child) -> None:
+            self._patience.wait(child, _LONGEST)
+            child.end()
+
+        answer = answer_of(work, place.output, folder=place.folder, wait=wait)
+        return ["the check failed"] if answer is None else answer
 
 
 def _do_nothing() -> None:
     pass
-
-
-def _write(work: Callable[[], Any], file: Path) -> None:
-    file.write_text(json.dumps(work()))
-
-
-def _new(place: Place, start: int) -> str:
-    """Return what the current attempt has printed."""
-    with suppress(OSError), place.output.open() as file:
-        file.seek(start)
-        return file.read()
-    return ""
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.exists() else 0
-
-
-def _stage(place: Place, start: int, command: Command) -> str:
-    """Return the stage that the current attempt is in: the last one that its log names."""
-    words = [line.rsplit(" ", 1)[-1] for line in _new(place, start).splitlines() if " INFO " in line]
-    found = next((word for word in reversed(words) if word in _STAGES), "start")
-    return found if command == RUN else command[0] if found == "start" else f"{command[0]}: {found}"
-
-
-def _seconds_of_search(place: Place, start: int) -> float:
-    """Return for how long the current attempt has searched; 0 if it does not."""
-    lines = [line for line in _new(place, start).splitlines() if line.endswith("INFO search")]
-    if not lines:
-        return 0.0
-    moment = time.mktime(time.strptime(lines[-1][:19], "%Y-%m-%d %H:%M:%S"))
-    return max(time.time() - moment - 1.0, 0.0)
-
-
-def _command(words: list[str]) -> None:
-    """Run the command line in this process."""
-    sys.argv = ["dsel", *words]
-    faulthandler.register(signal.SIGUSR2)
-    from dsel.__main__ import main
-
-    main()
-
-
-def _execute(words: list[str]) -> None:
-    """Become a new interpreter that runs the command line."""
-    os.execv(sys.executable, [sys.executable, "-m", "dsel", *words])
 
 
 def run_lane(lane: Lane, kills: int, seconds: float, file: Path) -> None:
@@ -500,18 +354,3 @@ def run_lane(lane: Lane, kills: int, seconds: float, file: Path) -> None:
         lane.findings.defect("unlisted_exit_codes", f"the campaign itself failed: {error!r}")
         report(lane.findings)
         raise
-
-
-def start_s3_server(folder: Path) -> tuple[subprocess.Popen[str], dict[str, str]]:
-    """Start an S3 server that fails now and then; return it, and the variables that lead to it.
-
-    When it is ended, it writes how often it failed to `faults.json` in the folder.
-    """
-    command = [sys.executable, "-m", "pipelines.chaos.s3_server", str(folder / "faults.json")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    port = process.stdout.readline().strip()
-    return process, {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "chaos", "AWS_SECRET_ACCESS_KEY": "chaos",
-    }  # fmt: skip

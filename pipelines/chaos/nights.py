@@ -32,8 +32,9 @@ import numpy as np  # noqa: E402
 import yaml  # noqa: E402
 
 from pipelines.chaos.cluster import Cluster  # noqa: E402
-from pipelines.chaos.forks import Child, fork  # noqa: E402
-from pipelines.chaos.lane import start_s3_server  # noqa: E402
+from pipelines.chaos.commands import import_everything, run_here  # noqa: E402
+from pipelines.chaos.forks import Child, answer_of, fork  # noqa: E402
+from pipelines.chaos.s3_server import start_s3_server  # noqa: E402
 
 COLUMNS, FIRST_ROWS, CHUNK_ROWS = 10, 100, 40
 #: A command is killed at most this often.
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     folder = (asked.folder or Path(tempfile.mkdtemp(prefix="dsel-nights-"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    _import_everything()
+    import_everything(["poss"])
     counts, lines, server = Counter[str](), list[str](), None
     try:
         for place in asked.places.split(","):
@@ -107,7 +108,7 @@ class Nights:
 
     def run(self, count: int) -> None:
         """Append and run for this many nights."""
-        self._do("first", partial(_command, ["ingest", str(self._write(0, FIRST_ROWS)), self._store, *_INGEST]))
+        self._do("first", partial(run_here, ["ingest", str(self._write(0, FIRST_ROWS)), self._store, *_INGEST]))
         try:
             for number in range(1, count + 1):
                 self._night(number)
@@ -117,14 +118,14 @@ class Nights:
 
     def _night(self, number: int) -> None:
         file, rows = self._write(number, 5 + number % 7), self._rows
-        self._do("append", partial(_command, ["append", str(file), self._store]), disturbed=True)
-        expected = self._digest("expected", partial(_from_the_beginning, self._job(0), self._runs))
+        self._do("append", partial(run_here, ["append", str(file), self._store]), disturbed=True)
+        expected = self._answer("expected", partial(_from_the_beginning, self._job(0), self._runs))
         workers = self._random.choice(self._workers)
         cluster = self._clusters.get(workers)
         reads = self._folder / f"reads-{number}"
         job = self._job(workers)
         self._do(f"run on {workers}", partial(_counted, ["run", str(job)], reads), disturbed=True, cluster=cluster)
-        found = self._digest("found", partial(_saved, self._runs))
+        found = self._answer("found", partial(_saved, self._runs))
         self.counts["nights"] += 1
         if found["answer"] != expected["answer"]:
             self._wrong("different", f"night {number} on {workers} workers; see {self._output}")
@@ -202,15 +203,14 @@ class Nights:
         else:
             child.send(signal.SIGKILL)
 
-    def _digest(self, name: str, work: Callable[[Path], object]) -> dict[str, Any]:
-        """Return what a function writes in another process: this one must have no threads."""
-        file = self._folder / name
-        file.unlink(missing_ok=True)
-        fork(partial(work, file), self._output, {}, folder=self._folder).wait(_LONGEST)
-        if not file.exists():
+    def _answer(self, name: str, work: Callable[[], object]) -> dict[str, Any]:
+        """Return the answer that a function returns in another process: this one must have no threads."""
+        wait = partial(Child.wait, seconds=_LONGEST)
+        found = answer_of(work, self._output, folder=self._folder, wait=wait)
+        if found is None:
             self._wrong("failures", f"{name}: no answer; see {self._output}")
             return {"answer": name, "changed": True}
-        return dict(json.loads(file.read_text()))
+        return dict(found)
 
     def _wrong(self, kind: str, line: str) -> None:
         self.counts[kind] += 1
@@ -218,25 +218,6 @@ class Nights:
 
 
 _INGEST = ("--target", "y", "--chunk-rows", str(CHUNK_ROWS))
-
-
-def _import_everything() -> None:
-    """Import what the commands use, and load the compiled kernels, without starting a thread that stays."""
-    from importlib import import_module
-
-    from dsel.jobs.warm import warm
-
-    for name in ("dsel.cli", "dsel.jobs.series.run", "dsel.data.growth.append", "distributed", "zarr", "obstore"):
-        import_module(name)
-    warm(["poss"])
-
-
-def _command(words: list[str]) -> None:
-    """Run the command line in this process."""
-    sys.argv = ["dsel", *words]
-    from dsel.__main__ import main as dsel_main
-
-    dsel_main()
 
 
 def _counted(words: list[str], reads: Path) -> None:
@@ -251,7 +232,7 @@ def _counted(words: list[str], reads: Path) -> None:
         return await plain(self, key, *args, **kwargs)
 
     complete_store().get = get
-    _command(words)
+    run_here(words)
 
 
 def _chunks(reads: Path) -> set[int]:
@@ -262,8 +243,8 @@ def _chunks(reads: Path) -> set[int]:
     return {int(place[0]) for place in places if len(place) == 2}
 
 
-def _from_the_beginning(job: Path, runs: str, out: Path) -> None:
-    """Write the answer of a run that uses nothing that is saved but the front of the previous run."""
+def _from_the_beginning(job: Path, runs: str) -> dict[str, Any]:
+    """Return the answer of a run that uses nothing that is saved but the front of the previous run."""
     from dsel.config.job import read_job
     from dsel.data.dataset import as_dataset
     from dsel.selection.changes.previous import PreviousRun
@@ -275,13 +256,13 @@ def _from_the_beginning(job: Path, runs: str, out: Path) -> None:
     asked = read_job(job)
     dataset, name = as_dataset(str(asked.store)), latest_name(as_path(runs))
     start = () if name is None else PreviousRun.open(as_path(runs) / name).subsets(dataset.features)
-    out.write_text(json.dumps(_answer(run_selection(dataset, asked.request(), RunContext(start=start)))))
+    return _answer(run_selection(dataset, asked.request(), RunContext(start=start)))
 
 
-def _saved(runs: str, out: Path) -> None:
+def _saved(runs: str) -> dict[str, Any]:
     import dsel
 
-    out.write_text(json.dumps(_answer(dsel.open_selection(runs))))
+    return _answer(dsel.open_selection(runs))
 
 
 def _answer(found: Any) -> dict[str, Any]:

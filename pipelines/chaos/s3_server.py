@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import signal
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -43,6 +44,21 @@ def main() -> None:
     print(proxy.port, flush=True)
     signal.sigwait({signal.SIGTERM})
     Path(sys.argv[1]).write_text(json.dumps(record.counts))
+
+
+def start_s3_server(folder: Path) -> tuple[subprocess.Popen[str], dict[str, str]]:
+    """Start an S3 server that fails now and then; return it, and the variables that lead to it.
+
+    When it is ended, it writes how often it failed to `faults.json` in the folder.
+    """
+    command = [sys.executable, "-m", "pipelines.chaos.s3_server", str(folder / "faults.json")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    port = process.stdout.readline().strip()
+    return process, {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "chaos", "AWS_SECRET_ACCESS_KEY": "chaos",
+    }  # fmt: skip
 
 
 class _Counts(list[tuple[Arrived, str]]):
