@@ -212,8 +212,8 @@ class SchedulerFileSection(SiteSection):
     Parameters
     ----------
     path : str
-        The file that ``dask scheduler --scheduler-file`` writes. dsel waits until the scheduler in it answers, and reads
-        it again before each attempt: the file may be left from an earlier scheduler.
+        The file that ``dask scheduler --scheduler-file`` writes. dsel waits until the scheduler in it answers, and
+        reads it again before each attempt: the file may be left from an earlier scheduler.
     """
 
     kind: ClassVar[str] = "scheduler_file"
