@@ -139,20 +139,21 @@ def _client(address: str, timeout: float) -> Any:
     """
     from distributed import Client
 
-    client = Client.__new__(Client)
+    client: Any = Client.__new__(Client)
+    begin = client._start
 
     async def start(**options: Any) -> None:
         try:
-            await asyncio.wait_for(Client._start(client, **options), timeout + _ANSWER_SECONDS)
+            await asyncio.wait_for(begin(**options), timeout + _ANSWER_SECONDS)
         except TimeoutError as error:
             raise TimeoutError(str(error) or "it takes the connection, but does not answer") from error
 
     client._start = start
     try:
-        Client.__init__(client, address, set_as_default=False, security=site_security(), timeout=timeout)  # type: ignore[no-untyped-call]
+        client.__init__(address, set_as_default=False, security=site_security(), timeout=timeout)
     except BaseException:
         with suppress(Exception):
-            client.close()  # type: ignore[no-untyped-call]
+            client.close()
         raise
     return client
 
