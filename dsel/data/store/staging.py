@@ -16,7 +16,6 @@ STORE appears only when it is complete. After any interruption the progress file
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -27,13 +26,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from dsel._lib.disk import DISK_FULL
 from dsel.data.schema import METADATA_FILE, X, staging_path
 from dsel.errors import CapacityError, DselError, OutputError
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.locks import Lock, locked, remove_free_folder
 from dsel.storage.paths import AnyPath, ObjectPath, discard_tree
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _CLEARED = {"key": None, "rows": 0}
 
 

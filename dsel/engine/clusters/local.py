@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 from dask.utils import format_bytes, parse_bytes
 
+from dsel._lib.disk import has_room, is_disk_full
 from dsel.config.cluster import LocalSection
 from dsel.engine.clusters import dask_config as dask_settings
 from dsel.engine.clusters.base import Cluster
 from dsel.engine.clusters.tls import SecurityOption, run_security
 from dsel.engine.scheduler_watch import watched
-from dsel.errors import ClusterError, OptionError
+from dsel.errors import CapacityError, ClusterError, DselError, OptionError
 
 log = logging.getLogger("dsel")
 
@@ -122,8 +125,10 @@ def local_cluster(
     ------
     OptionError
         If this machine has less memory than one worker needs.
+    CapacityError
+        If the workers do not start because the disk for temporary files is full.
     ClusterError
-        If the workers do not start.
+        If the workers do not start for another reason.
 
     Notes
     -----
@@ -150,18 +155,35 @@ def local_cluster(
                         dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR, security=tls,
                         protocol=None if tls is None else "tls://",
                     )  # fmt: skip
+                client = Client(cluster, set_as_default=False)  # type: ignore[no-untyped-call]
             except Exception as error:  # of many kinds, such as when a worker dies while it starts
-                raise ClusterError(
-                    f"Local workers did not start: {error}.",
-                    'Ask for fewer. A script that starts workers needs `if __name__ == "__main__":` around its code.',
-                ) from error
-            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                raise _not_started(error) from error
+            with client:
                 log.info("%d local workers, %s each", count, format_bytes(limit))
                 with watched(client):
                     yield client
         finally:
             if cluster is not None:
                 cluster.close()
+
+
+def _not_started(error: Exception) -> DselError:
+    """Return the error of workers that do not start. A worker does not always say that its disk is full."""
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError:  # Python finds no folder that it can write to
+        usual = os.environ.get("TMPDIR", os.sep)
+    places = sorted({usual, dask.config.get("temporary-directory", None) or usual})
+    full = [place for place in places if not has_room(place)] or (places if is_disk_full(error) else [])
+    if full:
+        return CapacityError(
+            f"Local workers did not start, because the disk of {' and '.join(full)} is full: {error}.",
+            "Free some space there, or set TMPDIR to a folder with more; the same call continues.",
+        )
+    return ClusterError(
+        f"Local workers did not start: {error}.",
+        'Ask for fewer. A script that starts workers needs `if __name__ == "__main__":` around its code.',
+    )
 
 
 @contextmanager
