@@ -31,8 +31,8 @@ class BranchAndBoundOptions(Options):
     nodes : int, optional
         How many nodes are visited.
     bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
-        The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for one target, and
-        for columns that are not nearly dependent or a penalty `lam`. "auto" is "combined" or, from 150 columns on,
+        The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for columns that are
+        not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on,
         "perspective" if its first bound is much better. With more than 1e12 subsets, its bound after half a second
         counts. Groups of columns have a separate bound.
     memory : int

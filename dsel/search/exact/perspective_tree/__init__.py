@@ -1,1 +1,1 @@
-"""Branch and bound by convex relaxation, for one target and many columns."""
+"""Branch and bound by convex relaxation, for many columns."""

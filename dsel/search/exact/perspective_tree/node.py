@@ -9,14 +9,15 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective_tree.relaxation import Mask
+from dsel.search.exact.perspective_tree.rows import nonzero
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Node:
     """Which of n columns are in and out, as bits, and what was found for its children.
 
-    support, b: the coefficients of the relaxation, none if the node has its own diagonal. branch: the column to branch
-    on, -1 if the coefficients say it.
+    support, b: the rows of coefficients of the relaxation, none if the node has its own diagonal. branch: the column to
+    branch on, -1 if the coefficients say it.
     """
 
     fixed: bytes
@@ -28,7 +29,7 @@ class Node:
     @classmethod
     def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1) -> Node:
         """Return the node with these columns in and out, (n,) each."""
-        support = np.zeros(0, np.int64) if b is None else np.flatnonzero(b)
+        support = np.zeros(0, np.int64) if b is None else np.flatnonzero(nonzero(b))
         values = np.zeros(0) if b is None else b[support]
         return cls(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), support, values, branch)
 
@@ -36,16 +37,18 @@ class Node:
         """Return which of the n columns are in, and which are out."""
         return mask_of(self.fixed, n), mask_of(self.out, n)
 
-    def coefficients(self, n: int) -> Floats:
-        """Return the coefficients (n,) of the relaxation."""
-        b = np.zeros(n)
+    def coefficients(self, shape: tuple[int, ...]) -> Floats:
+        """Return the coefficients of the relaxation, of this shape: (n,) for one target, else (n, N)."""
+        b = np.zeros(shape)
+        if not self.support.size:
+            return b
         b[self.support] = self.b
         return b
 
     @property
     def nbytes(self) -> int:
         """The bytes of memory, about."""
-        return 400 + len(self.fixed) + len(self.out) + 16 * self.support.size
+        return 400 + len(self.fixed) + len(self.out) + 8 * (self.support.size + self.b.size)
 
     def as_list(self) -> list[Any]:
         """Return the node as JSON holds it."""

@@ -24,6 +24,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.rows import inner, nonzero, scaled, squares
 from dsel.search.exact.perspective_tree.weights import largest, level, penalty, weights
 
 Mask = NDArray[np.bool_]
@@ -31,7 +32,7 @@ Mask = NDArray[np.bool_]
 #: Most steps of a relaxation, and most columns that enter in one step.
 _STEPS, _ENTERING = 60, 40
 #: A node that cannot be pruned is branched on when its bound has come this close to E, as a share of E above the best.
-_CLOSE = 0.5
+CLOSE = 0.5
 #: E and the bound agree to this share.
 _CONVERGED = 1e-7
 _HALVINGS = 12
@@ -43,7 +44,10 @@ _STEP_SECONDS, _SECONDS = 3e-4, (1e-10, 2e-9)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """K (n, n) of columns of norm 1, c (n,) their products with the target, and the diagonal d (n,) of D."""
+    """K (n, n) of columns of norm 1, c (n,) their products with the target, and the diagonal d (n,) of D.
+
+    For several targets, c is (n, N).
+    """
 
     K: Floats
     c: Floats
@@ -52,12 +56,19 @@ class Problem:
     @property
     def n(self) -> int:
         """Number of columns."""
-        return int(self.c.size)
+        return int(self.d.size)
+
+    def dual(self, b: Floats, fixed: Mask) -> tuple[float, Floats]:
+        """Return b'(K - D)b and g (n,), from which the bound of coefficients b follows."""
+        S = np.flatnonzero(nonzero(b) | fixed)
+        Qb = self.K[S].T @ b[S]
+        Qb[S] -= scaled(self.d[S], b[S])
+        return inner(b[S], Qb[S]), squares(self.c - Qb) / self.d
 
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:
-    """The relaxation of a node. bound: no subset explains more; b (n,): the coefficients that gave it.
+    """The relaxation of a node. bound: no subset explains more; b, with n rows: the coefficients that gave it.
 
     seconds: about how long it took, which does not depend on the machine.
     """
@@ -68,7 +79,7 @@ class Relaxed:
 
 
 def relax(
-    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = _CLOSE
+    problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float, close: float = CLOSE
 ) -> Relaxed:  # fmt: skip
     """Return the relaxation of a node, from the coefficients b of its parent.
 

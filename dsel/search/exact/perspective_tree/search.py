@@ -1,9 +1,10 @@
-"""Best-first branch and bound by the perspective relaxation, for one target and many columns.
+"""Best-first branch and bound by the perspective relaxation, for many columns and one or a few targets.
 
 A node fixes some columns in and some out. Its bound is the relaxation over the other columns, see
-`dsel.search.exact.perspective_tree.relaxation`. The reduced costs of its bound fix further columns in or out: those
-whose other choice cannot beat the best subset (safe screening; Atamtuerk and Gomez, "Safe screening rules for
-l0-regression", ICML 2020). The column with the weight nearest to one half is branched on.
+`dsel.search.exact.perspective_tree.relaxation`, and `group_relaxation` for several targets. The reduced costs of its
+bound fix further columns in or out: those whose other choice cannot beat the best subset (safe screening; Atamtuerk and
+Gomez, "Safe screening rules for l0-regression", ICML 2020). The column with the weight nearest to one half is branched
+on.
 
 At first all nodes have the same diagonal. If the proof takes longer, the best diagonal of the root is found
 (`dsel.search.exact.perspective_tree.semidefinite`), and the tree begins again with it if its bound is better. The first
@@ -25,11 +26,13 @@ from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import check_saved
-from dsel.search.exact.bounds import column_norms, penalized
+from dsel.search.exact.bounds import column_norms, few_targets, penalized
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.diagonal import diagonals
+from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
 from dsel.search.exact.perspective_tree.node import Node
-from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, relax
+from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
+from dsel.search.exact.perspective_tree.rows import sizes
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.weights import weights
 from dsel.search.exact.relaxation_tree import RelaxationTree
@@ -56,7 +59,7 @@ class PerspectiveTree(RelaxationTree):
     Parameters
     ----------
     objective : Objective
-        f over n candidate columns, with one target and all of K in memory.
+        f over n candidate columns, with all of K in memory.
     k : int
         The most columns to choose.
     incumbent : iterable of int
@@ -69,7 +72,7 @@ class PerspectiveTree(RelaxationTree):
     Raises
     ------
     ValueError
-        If the relaxation is useless: there are several targets, or the columns are nearly dependent without a penalty.
+        If the relaxation is useless: the columns are nearly dependent without a penalty.
     """
 
     kind = "perspective-tree"
@@ -98,11 +101,11 @@ class PerspectiveTree(RelaxationTree):
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
         found = []
         for problem in self._problems:
-            b = np.zeros(n)
+            b = np.zeros_like(problem.c)
             if self.best:
                 S = np.asarray(self.best, np.int64)
                 b[S] = np.linalg.lstsq(problem.K[np.ix_(S, S)], problem.c[S], rcond=None)[0]
-            found.append(relax(problem, nothing, everything, min(k, n), b, self._enough))
+            found.append(_relaxed(problem, nothing, everything, min(k, n), b, self._enough))
             self._seconds += found[-1].seconds
         best = min(range(len(found)), key=lambda i: found[i].bound)
         self._problem = self._problems[best]
@@ -121,6 +124,11 @@ class PerspectiveTree(RelaxationTree):
     def open_nodes(self) -> int:
         """The number of open nodes."""
         return len(self._heap)
+
+    @property
+    def saved_numbers(self) -> int:
+        """How many numbers `state` holds, about."""
+        return sum(node.support.size + node.b.size for _, _, node in self._heap)
 
     @property
     def gap(self) -> float:
@@ -165,7 +173,7 @@ class PerspectiveTree(RelaxationTree):
         self._visited += 1
         self._bytes -= node.nbytes
         fixed, out = node.masks(self.objective.n)
-        b = node.coefficients(self.objective.n)
+        b = node.coefficients(self._problem.c.shape)
         if node.branch < 0:
             self._screen(fixed, out, self._problem, b, np.arange(self.objective.n))
         free = ~(fixed | out)
@@ -219,7 +227,7 @@ class PerspectiveTree(RelaxationTree):
                 if q <= 0 or n - 1 <= q:
                     continue
                 own = self._solve(fixed, out, q)
-                shared = relax(problem, fixed, ~(fixed | out), q, root.b, self._enough)
+                shared = _relaxed(problem, fixed, ~(fixed | out), q, root.b, self._enough)
                 for i, found in enumerate((own, shared)):
                     if found is not None:
                         better[i] += min(max(root.bound - found.bound, 0.0), gap)
@@ -239,20 +247,17 @@ class PerspectiveTree(RelaxationTree):
         q = self.k - int(inner.sum())
         if not 0 < q < free.size:
             return
-        S = np.flatnonzero((b != 0.0) | inner)
-        Qb = problem.K[S].T @ b[S]
-        Qb[S] -= problem.d[S] * b[S]
-        g = np.square(problem.c - Qb) / problem.d
+        fitted, g = problem.dual(b, inner)
         order = free[np.argsort(-g[free], kind="stable")]
         inside, last, first_out = order[:q], g[order[q - 1]], g[order[q]]
-        bound = float(b[S] @ Qb[S] + g[inner].sum() + g[inside].sum())
+        bound = fitted + float(g[inner].sum() + g[inside].sum())
         outside = order[q:]
         out[columns[outside[bound - last + g[outside] <= self._enough]]] = True
         fixed[columns[inside[bound - g[inside] + first_out <= self._enough]]] = True
 
     def _branching_column(self, free: Mask, q: int, b: Floats) -> int:
         columns = np.flatnonzero(free)
-        z = weights(np.abs(b[columns]) * np.sqrt(self._problem.d[columns]), q)
+        z = weights(sizes(b[columns]) * np.sqrt(self._problem.d[columns]), q)
         fraction = np.minimum(z, 1.0 - z)
         return int(columns[fraction.argmax() if fraction.max() > _WHOLE else z.argmax()])
 
@@ -267,9 +272,9 @@ class PerspectiveTree(RelaxationTree):
         if self._semidefinite:
             self._child_with_diagonal(bound, fixed, out, q)
             return
-        found = relax(self._problem, fixed, free, q, b, self._enough)
+        found = _relaxed(self._problem, fixed, free, q, b, self._enough)
         self._seconds += found.seconds
-        weight = np.abs(found.b) * np.sqrt(self._problem.d)
+        weight = sizes(found.b) * np.sqrt(self._problem.d)
         weight[fixed] = np.inf
         self._offer(np.argpartition(-weight, self.k - 1)[: self.k], bound)
         self._push(min(found.bound, bound), Node.of(fixed, out, found.b))
@@ -349,7 +354,7 @@ class PerspectiveTree(RelaxationTree):
 def better_tree(
     search: BranchAndBound, memory_limit: int = 8 << 30, deadline: Deadline | None = None
 ) -> BranchAndBound | PerspectiveTree:
-    """Return the tree of the better bound. The one of relaxations is tried for many columns and one target.
+    """Return the tree of the better bound. The one of relaxations is tried for many columns.
 
     If there are too many subsets for the other tree to try, this one may first find better diagonals, unless the
     deadline is near.
@@ -374,21 +379,26 @@ def better_tree(
 
 
 def usable(objective: Objective) -> bool:
-    """Return whether the relaxation may be useful: K is in memory, and there is one target."""
-    return objective.has_gram and objective.cross is not None and objective.cross.shape[1] == 1
+    """Return whether the relaxation may be useful: K is in memory."""
+    return objective.has_gram
+
+
+def _relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
+    """Return the relaxation of a node, see `relax`."""
+    return (relax if problem.c.ndim == 1 else relax_rows)(problem, fixed, free, q, b, enough)
 
 
 def _problems(objective: Objective) -> list[Problem]:
     """Return the relaxation's problem for each diagonal. Errors: ValueError if there is none."""
-    if not usable(objective) or objective.cross is None:
-        raise ValueError("the perspective relaxation is for one target and the whole Gram matrix")
+    if not usable(objective):
+        raise ValueError("the perspective relaxation needs the whole Gram matrix")
     K = penalized(objective)
     norms = column_norms(np.diag(K))
     K = K / norms
     K /= norms[:, None]
     dependent = np.diag(objective.K) + objective.lam <= objective.floor
-    c = np.where(dependent, 0.0, objective.cross[:, 0] / norms)
-    found = diagonals(K, objective.lam / norms**2)
-    if not found or dependent.any():
+    found = [] if dependent.any() else diagonals(K, objective.lam / norms**2)
+    if not found:
         raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
-    return [Problem(K, c, d) for d in found]
+    c = few_targets(objective) / norms[:, None]
+    return [Problem(K, c[:, 0] if c.shape[1] == 1 else c, d) for d in found]

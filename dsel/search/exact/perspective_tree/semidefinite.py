@@ -2,14 +2,14 @@
 
 For weights z and a diagonal d, with w_j = d_j (1 / z_j - 1), the relaxation explains
 
-    phi(z, d) = c'(K + W)^-1 c,
+    phi(z, d) = c'(K + W)^-1 c
 
-which is concave in z and, because w is linear in d, convex in d. The columns that are fixed in have z = 1. The largest
-value over z in [0, 1], sum z = q, is the relaxation's bound for d. The least such bound over d with K - D positive
-semidefinite is that of a semidefinite relaxation (Dong, Chen, Linderoth, "Regularization vs. relaxation", 2015). The
-saddle point is approached along the central path of logarithmic barriers for both, by Newton steps. Each d on the way
-gives a valid bound. About twelve steps of O(n^3) suffice. Beginning at the parent's point takes more steps, because it
-is near to the boundary.
+of one target, or the sum over several. It is concave in z and, because w is linear in d, convex in d. The columns that
+are fixed in have z = 1. The largest value over z in [0, 1], sum z = q, is the relaxation's bound for d. The least such
+bound over d with K - D positive semidefinite is that of a semidefinite relaxation (Dong, Chen, Linderoth,
+"Regularization vs. relaxation", 2015). The saddle point is approached along the central path of logarithmic barriers
+for both, by Newton steps. Each d on the way gives a valid bound. About twelve steps of O(n^3) suffice. Beginning at the
+parent's point takes more steps, because it is near to the boundary.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from dsel._lib.types import Floats
 from dsel.search.anytime import Deadline
 from dsel.search.exact.perspective_tree.relaxation import Mask
+from dsel.search.exact.perspective_tree.rows import inner, products, scaled, squares
 from dsel.search.exact.perspective_tree.weights import largest
 
 #: Share of D that is used, so that K - D is positive semidefinite in spite of rounding.
@@ -48,8 +49,8 @@ _STEP_SECONDS, _SECONDS = 3e-4, 1.1e-9
 class Solved:
     """The relaxation at a node.
 
-    bound: no subset explains more. d, b, bound_z (n,): what gave it. z (n,): the last weights. seconds: about how long
-    it took, see `seconds_of`.
+    bound: no subset explains more. d, bound_z (n,), b (n,) or (n, N): what gave it. z (n,): the last weights. seconds:
+    about how long it took, see `seconds_of`.
     """
 
     bound: float
@@ -70,7 +71,8 @@ def solve(
 ) -> Solved | None:  # fmt: skip
     """Return the relaxation of a node, or None if its columns are nearly dependent. O(steps n^3).
 
-    K (n, n) and c (n,) are those of the node's columns, of which `fixed` are in. q, less than the others, may be added.
+    K (n, n) and c, (n,) for one target or (n, N), are those of the node's columns, of which `fixed` are in. q, less
+    than the others, may be added.
     total: ||Y||^2. enough: a node that explains at most this is pruned, and no bound needs to be less.
     deadline: when the steps end, if they have not before.
     """
@@ -78,7 +80,7 @@ def solve(
     if not path.start(_FROM * total):
         return None
     path.follow(_TO * total, enough, deadline or Deadline(None))
-    return Solved(path.bound, path.bound_d, path.bound_b, path.bound_z, path.z, seconds_of(c.size, path.steps))
+    return Solved(path.bound, path.bound_d, path.bound_b, path.bound_z, path.z, seconds_of(K.shape[0], path.steps))
 
 
 class _Path:
@@ -91,7 +93,8 @@ class _Path:
         self._K, self._c, self._fixed, self._q = K, c, fixed, q
         self._free = np.flatnonzero(~fixed)
         self.bound, self.steps = float("inf"), 0
-        self.bound_d = self.bound_b = self.bound_z = self.z = self.d = np.zeros(c.size)
+        self.bound_b, self.bound_d = c, np.zeros(K.shape[0])
+        self.bound_z = self.z = self.d = self.bound_d
         self._low = self._high = self._small = self.z
         self._X = self._inverse = K  # the multiplier, and the inverse of K - D
 
@@ -100,7 +103,7 @@ class _Path:
 
         d is in proportion to each column's part outside the others.
         """
-        n, factor = self._c.size, _cholesky(self._K)
+        n, factor = self._K.shape[0], _cholesky(self._K)
         if factor is None:
             return False
         inverse = _inverse(factor)
@@ -148,9 +151,9 @@ class _Path:
         if factor is None:
             return
         b = scipy.linalg.cho_solve((factor, True), self._c, check_finite=False)
-        Qb = self._K @ b - d * b
-        g = np.square(self._c - Qb) / d
-        bound = float(b @ Qb + g[self._fixed].sum()) + largest(g[self._free], self._q)
+        Qb = self._K @ b - scaled(d, b)
+        g = squares(self._c - Qb) / d
+        bound = inner(b, Qb) + float(g[self._fixed].sum()) + largest(g[self._free], self._q)
         if bound < self.bound:
             self.bound, self.bound_d, self.bound_b, self.bound_z = bound, d, b, self.z
 
@@ -167,10 +170,11 @@ class _Path:
             return 0.0
         P = _inverse(factor)
         b = P @ c
-        H = 2.0 * P * np.outer(b, b)  # of phi in w
-        zf, df, slope, room = z[free], d[free], np.square(b[free] / z[free]), d - _SMALLEST
+        H = 2.0 * P * products(b)  # of phi in w
+        zf, df, room, used = z[free], d[free], d - _SMALLEST, squares(b)
+        slope = used[free] / np.square(zf)
         by_z = slope * df + mu / zf - mu / (1.0 - zf)
-        by_d = mu * np.diag(inside) - b * b * r - mu / room
+        by_d = mu * np.diag(inside) - used * r - mu / room
         wz = -df / np.square(zf)
         N = -(wz[:, None] * H[np.ix_(free, free)] * wz)
         N[np.diag_indices(free.size)] += 2.0 * slope * df / zf + self._low / zf + self._high / (1.0 - zf)
