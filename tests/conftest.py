@@ -8,6 +8,7 @@ from pathlib import Path
 
 import dask
 import pytest
+from hypothesis import HealthCheck, settings
 
 # The matrices in the tests are small, and threads of BLAS would wait for each other. Processes that tests start keep
 # the compiled code in the cache of the package, so that it is compiled only once.
@@ -17,6 +18,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # RuntimeWarnings in dsel are errors here (pyproject.toml) and, by a sitecustomize module, in processes of the tests.
 _STRICT = str(Path(__file__).parent / "strict_warnings")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+# How long an example takes depends on what else runs on the machine.
+settings.register_profile("any load", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 #: What a worker of a cluster imports before its first task, or soon after.
 _WORKER_MODULES = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsel.data.chunking import TARGET_BYTES, bounds, choose_chunks
@@ -17,7 +17,6 @@ SIZES = {
 }
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that is busy
 @given(**SIZES)
 def test_a_chunk_is_within_the_array_and_the_limits(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
     rows, columns = choose_chunks(shape, itemsize, worker_memory=worker_memory)
@@ -26,7 +25,6 @@ def test_a_chunk_is_within_the_array_and_the_limits(shape: tuple[int, int], item
     assert rows * columns * itemsize <= min(TARGET_BYTES, worker_memory // 16)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that is busy
 @given(**SIZES)
 def test_rows_are_full_whenever_512_of_them_or_all_fit(
     shape: tuple[int, int], itemsize: int, worker_memory: int
@@ -40,7 +38,6 @@ def test_rows_are_full_whenever_512_of_them_or_all_fit(
         assert columns < shape[1] or rows < 512
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a machine that is busy
 @given(**SIZES)
 def test_the_last_chunk_is_not_much_smaller(shape: tuple[int, int], itemsize: int, worker_memory: int) -> None:
     """The chunks are as equal as the smallest number of chunks permits."""
