@@ -15,7 +15,9 @@ ArchiveTables = NewType("ArchiveTables", SubsetTables)
 ARCHIVE = Layout[ArchiveTables]("ArchiveTables", base=TABLES)
 
 ORDER = ARCHIVE.int_vector("ORDER", "(slots,) slots in use, oldest first; COUNT[MEMBERS] of them")
-FREE = ARCHIVE.int_vector("FREE", "(slots,) a stack of the slots not in use")
+FREE = ARCHIVE.int_vector("FREE", "(slots,) a queue of the slots not in use")
+#: CLASS of a slot without a subset. Others that are not in use still have the tables of the subset that left them.
+NO_SUBSET = -1
 SLOT = ARCHIVE.int_matrix("SLOT", "(classes, 2k) slot of that class and size, -1 if none")
 BEST = ARCHIVE.matrix("BEST", "(classes, 2k) least f in that class up to that size, without the empty set")
 TRACE = ARCHIVE.matrix("TRACE", "(rows, 3) iteration, size, f at every improvement of the best f with size <= k")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dsel.errors import CapacityError
 from dsel.objective.kernels.layout import subset_table_bytes
 
+#: Bytes of an archive's tables up to which it also keeps those of subsets that left it.
+_MOST_BYTES = 1 << 29
+
 
 def most_members(n: int, k: int) -> int:
     """Return the number of columns of the largest archived subset: |S| < 2k."""
@@ -19,6 +22,12 @@ def first_slots(k: int) -> int:
 def table_bytes(n: int, few_targets: int, k: int, slots: int) -> int:
     """Return the bytes of the tables of some subsets of n columns. few_targets: N, or 0 if M is stored instead."""
     return subset_table_bytes(n, few_targets, most_members(n, k), slots)
+
+
+def restart_slots(n: int, few_targets: int, k: int) -> int:
+    """Return the number of tables of an archive that restarts often: also of subsets that left, if they are small."""
+    slots = 2 * first_slots(k)
+    return slots if table_bytes(n, few_targets, k, slots) <= _MOST_BYTES else first_slots(k)
 
 
 def check_tables(n: int, few_targets: int, k: int, slots: int, memory_limit: int) -> None:

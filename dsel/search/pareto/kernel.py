@@ -188,10 +188,10 @@ def try_insert(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     best = matrix(P, archive.BEST)[cls, size]
     if rank < size or value > best or (value == best and (rival < 0 or f[rival] != value)):
         return False
-    free = int_vector(P, archive.FREE)
-    place = free.shape[0] - count[archive.MEMBERS] - 1
-    slot = free[place]
+    free, status = int_vector(P, archive.FREE), int_matrix(P, layout.STATUS)
+    slot = free[0]
     if not _make_table(P, parent, slot, n_flips, size, value):
+        status[slot, layout.CLASS] = archive.NO_SUBSET
         return False
     _note_improvement(P, size, value)
     _drop_dominated(P, cls, size, value)
@@ -199,8 +199,9 @@ def try_insert(P: ArchiveTables, parent: Int, n_flips: Int) -> bool:
     fill_outcome(P, slot)
     for i in range(size):
         members[slot, i] = candidate[i]
-    int_matrix(P, layout.STATUS)[slot, layout.CLASS] = cls
-    free[place] = free[free.shape[0] - count[archive.MEMBERS] - 1]
+    status[slot, layout.CLASS] = cls
+    for i in range(free.shape[0] - count[archive.MEMBERS] - 1):
+        free[i] = free[i + 1]
     slots[cls, size] = slot
     int_vector(P, archive.ORDER)[count[archive.MEMBERS]] = slot
     count[archive.MEMBERS] += 1
@@ -360,9 +361,10 @@ def exchange_search(P: ArchiveTables, iteration: Int, slot: Int) -> None:
                 parent = order[i]
     size = status[parent, layout.SIZE] if status[parent, layout.SIZE] > 0 else k
     share = 1.0 if uniform(state, np.int64(2)) < 0.125 else 0.05 + 0.25 * uniform(state, np.int64(3))
-    spare = free[free.shape[0] - count[archive.MEMBERS] - 1]
+    spare = free[0]
     perturb(P, parent, spare, size, share, stream(rules[archive.SEED], iteration, slot + 1))
     local_search(P, spare, candidate)
+    status[spare, layout.CLASS] = archive.NO_SUBSET
     found = int_matrix(P, layout.S)
     n_flips = np.int64(0)
     for i in range(status[parent, layout.SIZE]):

@@ -25,7 +25,7 @@ from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.archive_memory import check_tables, first_slots, most_members, table_bytes
+from dsel.search.pareto.archive_memory import check_tables, first_slots, most_members, restart_slots, table_bytes
 from dsel.search.validation import check_seed, check_size
 
 _TRACE_ROWS = 8192
@@ -136,7 +136,8 @@ class Poss:
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
         memory.put(archive.ORDER, np.zeros(slots, np.int64))
-        memory.put(archive.FREE, np.arange(slots, dtype=np.int64)[::-1].copy())
+        memory.put(archive.FREE, np.arange(slots, dtype=np.int64))
+        memory[layout.STATUS][:, layout.CLASS] = archive.NO_SUBSET
         memory.put(archive.SLOT, np.full((classes, 2 * k), -1, np.int64))
         memory.put(archive.BEST, np.full((classes, 2 * k), np.inf))
         memory.put(archive.TRACE, np.zeros((_TRACE_ROWS, 3)))
@@ -154,7 +155,7 @@ class Poss:
     def _start(self) -> None:
         """Start with an archive of only the empty set (line 1 of Algorithm 2)."""
         memory = self._memory
-        slot = int(memory[archive.FREE][-1])
+        slot = self._take(0)
         clear(memory.P, slot)
         fill_outcome(memory.P, slot)
         cls = self._class_of([])
@@ -274,17 +275,32 @@ class Poss:
         if need <= slots:
             return
         twice = table_bytes(self.objective.n, self.objective.few_targets, self.k, 2 * slots)
-        more = max(2 * slots, need) if twice <= self.memory_limit else need
-        self._check_memory(more)
-        layout.resize(memory, self._s_max, more)
-        order = np.zeros(more, np.int64)
-        order[:slots] = memory[archive.ORDER]
-        memory.put(archive.ORDER, order)
-        taken = {int(z) for z in memory[archive.SLOT].ravel() if z >= 0}
-        rest = [z for z in range(more) if z not in taken]
-        free = np.zeros(more, np.int64)
-        free[: len(rest)] = rest
-        memory.put(archive.FREE, free)
+        self._enlarge(max(2 * slots, need) if twice <= self.memory_limit else need)
+
+    def _enlarge(self, slots: int) -> None:
+        """Have this number of slots, more than now. New ones are used first."""
+        self._check_memory(slots)
+        memory, free = self._memory, self._free
+        before = memory[layout.F].shape[0]
+        layout.resize(memory, self._s_max, slots)
+        memory[layout.STATUS][before:, layout.CLASS] = archive.NO_SUBSET
+        for name, values in ((archive.ORDER, memory[archive.ORDER]), (archive.FREE, [*range(before, slots), *free])):
+            whole = np.zeros(slots, np.int64)
+            whole[: len(values)] = values
+            memory.put(name, whole)
+
+    @property
+    def _free(self) -> list[int]:
+        """The slots that are not in use. The one that left the archive first is the first."""
+        unused = self._memory[archive.FREE].size - int(self._count[archive.MEMBERS])
+        return [int(slot) for slot in self._memory[archive.FREE][:unused]]
+
+    def _take(self, place: int) -> int:
+        """Remove the slot at this place from those that are not in use, before COUNT[MEMBERS] changes; return it."""
+        free = self._memory[archive.FREE]
+        slot = int(free[place])
+        free[place:-1] = free[place + 1 :].copy()
+        return slot
 
     def offer(self, S: Iterable[int]) -> bool:
         """Offer the archive a subset from elsewhere, and return whether it was archived."""
@@ -304,12 +320,15 @@ class Poss:
     def restart(self, iteration: int, solutions: Sequence[Sequence[int]]) -> None:
         """Make the archive hold exactly these subsets, oldest first, and continue from an iteration.
 
-        Subsets are of ascending columns, and none dominates another. The empty set is not among them. The tables of
-        subsets that are archived already are kept; those of others are computed from the nearest one.
+        Subsets are of ascending columns, and none dominates another. The empty set is not among them. Tables that still
+        exist are used again: those of subsets that are archived, and of those that left the archive lately. Others are
+        computed from that of the nearest subset.
         """
         self._keep_only({tuple(members) for members in solutions})
         memory, count = self._memory, self._count
         self._make_room(len(solutions))
+        self._keep_more_tables()
+        self._use_again({tuple(members) for members in solutions})
         self.objective.fetch_rows(sorted({int(j) for members in solutions for j in members}))
         for members in solutions:
             if self._slot_of(members) < 0 and not engine.merge_external(
@@ -348,6 +367,31 @@ class Poss:
         for cls in changed:
             engine.refresh_best(memory.P, cls)
 
+    def _keep_more_tables(self) -> None:
+        """Have room for tables of subsets that left the archive, if they are small."""
+        n, few = self.objective.n, self.objective.few_targets
+        slots = restart_slots(n, few, self.k)
+        if self._memory[layout.F].shape[0] < slots and table_bytes(n, few, self.k, slots) <= self.memory_limit:
+            self._enlarge(slots)
+
+    def _use_again(self, solutions: set[tuple[int, ...]]) -> None:
+        """Archive those of the subsets that left the archive, but whose tables still exist."""
+        memory, count = self._memory, self._count
+        status, changed = memory[layout.STATUS], set()
+        for slot in self._free:
+            cls = int(status[slot, layout.CLASS])
+            size = int(status[slot, layout.SIZE])
+            if cls == archive.NO_SUBSET or memory[archive.SLOT][cls, size] >= 0:
+                continue
+            if self._point(slot).members not in solutions:
+                continue
+            self._take(self._free.index(slot))
+            memory[archive.SLOT][cls, size] = memory[archive.ORDER][count[archive.MEMBERS]] = slot
+            count[archive.MEMBERS] += 1
+            changed.add(cls)
+        for cls in changed:
+            engine.refresh_best(memory.P, cls)
+
     def replay(self, parent: int, flips: Sequence[int]) -> None:
         """Make one iteration with a given parent (its place in `archived`) and given flips."""
         script = np.asarray([parent, len(flips), *flips], np.int64)
@@ -361,7 +405,7 @@ class Poss:
 
     def _point(self, slot: int) -> FrontPoint:
         size = int(self._memory[layout.STATUS][slot, layout.SIZE])
-        members = tuple(int(j) for j in self._memory[layout.SORTED][slot, :size])
+        members = tuple(self._memory[layout.SORTED][slot, :size].tolist())
         return FrontPoint(size, float(self._memory[layout.F][slot]), members)
 
     def front(self) -> tuple[FrontPoint, ...]:
@@ -420,7 +464,7 @@ class Poss:
         slots = memory[archive.SLOT]
         slot = int(slots[cls, 0])
         if members:
-            slot = int(memory[archive.FREE][memory[archive.FREE].size - int(self._count[archive.MEMBERS]) - 1])
+            slot = self._take(0)
             chosen = np.asarray(members, np.int64)
             self.objective.fetch_rows(members)
             rebuild(memory.P, slot, chosen, size)

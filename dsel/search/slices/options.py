@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
 from dsel.config.types import Int
 from dsel.objective.base import FEW_TARGETS
-from dsel.search.method import ProblemSummary
+from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.parallel.on_workers import WorkerOptions
-from dsel.search.pareto.archive_memory import first_slots, table_bytes
+from dsel.search.pareto.archive_memory import first_slots, restart_slots, table_bytes
 from dsel.search.pareto.search import paper_iterations
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, Site
 from dsel.search.slices.size import (
@@ -62,6 +63,13 @@ class SliceOptions(WorkerOptions):
             else super().conflict_with_groups()
         )
 
+    def requirements(self, problem: ProblemSummary) -> Requirements:
+        found = super().requirements(problem)
+        if self.slices == 1 or found.table_slots < first_slots(problem.k):
+            return found
+        few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        return replace(found, table_slots=restart_slots(problem.n, few, problem.k))
+
     @property
     def size(self) -> SliceSize:
         """The division of the search, once `place` has set it; one slice at a time before."""
@@ -83,7 +91,7 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     seconds = iterations * each if options.seconds is None else min(iterations * each, options.seconds)
     shared: dict[str, Any] = {
         "options": {"slices": size.slices, "slice_iterations": size.iterations}, "tasks": size.slices,
-        "seconds": seconds, "tables": table_bytes(n, few, k, first_slots(k)),
+        "seconds": seconds, "tables": table_bytes(n, few, k, restart_slots(n, few, k)),
     }  # fmt: skip
     if size.slices == 1:
         short = f"the search takes less than about {LEAST_SECONDS:g} s"

@@ -103,10 +103,10 @@ def automatic_size(iterations: int, each: float, generations: int, seconds: floa
 def slice_iterations(iterations: int, each: float, generations: int, seconds: float | None = None) -> int:
     """Return the iterations of a slice, of two significant digits so that it is easy to read.
 
-    A search that is long enough for twice as many generations of the most slices has longer ones.
+    A search that is long enough for this many generations of the most slices has longer ones.
     """
     total = iterations * each if seconds is None else min(iterations * each, seconds)
-    slice_seconds = min(max(SLICE_SECONDS, total / (2 * generations * MOST_SLICES)), LONGEST_SECONDS)
+    slice_seconds = min(max(SLICE_SECONDS, total / (generations * MOST_SLICES)), LONGEST_SECONDS)
     length = max(1.0, min(slice_seconds / each, float(iterations)))
     unit = int(10 ** max(len(str(int(length))) - 2, 0))
     return int(length) // unit * unit

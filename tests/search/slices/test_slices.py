@@ -209,3 +209,22 @@ class TestTheDivision:
         assert evaluations_at_a_time(880) == 8
         assert evaluations_at_a_time(10) == 1
         assert evaluations_at_a_time(10**6) == 128
+
+
+def test_a_restart_computes_no_table_that_still_exists() -> None:
+    objective, rules = OBJECTIVES["one target"], RULES["exchange"]
+    search = rules.search(objective, 1 << 30)
+    search.advance(300)
+    search.restart(300, [point.members for point in search.archived if point.size])  # makes room for more tables
+    before = search.archived
+    search.advance(600)
+    assert search.archived != before
+    accepted = search.counts()["accepted"]
+    search.restart(300, [point.members for point in before if point.size])
+    assert search.archived == before
+    assert search.counts()["accepted"] == accepted
+    search.advance(T)
+    again = rules.search(objective, 1 << 30)
+    again.restart(300, [point.members for point in before if point.size])
+    again.advance(T)
+    assert search.archived == again.archived
