@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dsel.passes.reduce_blocks as reduce_blocks
 from dsel.data.dataset import as_dataset
-from dsel.engine.thread_engine import THREADS
+from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.errors import OutputError
 from dsel.passes.base import FAN_IN
 from dsel.passes.column_blocks import ColumnBlocks
@@ -32,32 +32,18 @@ class StoppedError(Exception):
     """The run was killed."""
 
 
-@dataclass
-class Killed:
+@dataclass(frozen=True)
+class Killed(ThreadEngine):
     """An engine that stops after some graphs, and counts the leaves that it computed."""
 
-    graphs: int
-    workers: int = 1
-    worker_memory = None
-    keeps_values = False
-    in_process = True
+    graphs: int = 0
     leaves: list[int] = field(default_factory=list)
 
-    def run(self, graph: Any, **progress: int) -> Any:
-        if not self.graphs:
+    def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
+        if len(self.leaves) == self.graphs:
             raise StoppedError
-        self.graphs -= 1
         self.leaves.append(len(graph))
-        return THREADS.run(graph, **progress)
-
-    def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> Killed:
-        return self
-
-    def keep(self, values: list[Any]) -> list[Any]:
-        return values
-
-    def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
-        return THREADS.share(value, name, kept, of)
+        return super().run(graph, before=before, after=after)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +95,7 @@ def killed_and_resumed(run: Callable[[Any], Any], folder: Path, lives: list[int]
     """Return the result of a run that is killed after some graphs in each life, and how many leaves it computed."""
     leaves = 0
     for graphs in (*lives, 10**6):
-        engine = Killed(graphs)
+        engine = Killed(graphs=graphs)
         with checkpoint_passes(PassCheckpoints(folder, seconds)):
             try:
                 found = run(engine)
@@ -156,7 +142,7 @@ def test_work_that_was_saved_is_not_done_again(tall: str, tmp_path: Path, monkey
 def test_a_checkpoint_holds_few_files(tall: str, tmp_path: Path) -> None:
     checkpoints = PassCheckpoints(tmp_path / "passes", 1e-6)
     with checkpoint_passes(checkpoints), pytest.raises(StoppedError):
-        gram(tall)(Killed(23))
+        gram(tall)(Killed(graphs=23))
     nodes = list(tmp_path.rglob("node-*"))
     assert 0 < len(nodes) <= 3 * (FAN_IN - 1)
     assert checkpoints.saved >= 20
@@ -172,7 +158,7 @@ def test_results_of_a_stage_are_kept_until_it_is_complete(wide: str, tmp_path: P
     checkpoints = PassCheckpoints(tmp_path / "passes", 1e-6, keep=True)
     with checkpoint_passes(checkpoints):
         first = over_columns(wide, "rows")(THREADS)
-        again = Killed(0)
+        again = Killed(graphs=0)
         np.testing.assert_array_equal(over_columns(wide, "rows")(again), first)
         checkpoints.clear()
     assert not (tmp_path / "passes").exists()
@@ -181,7 +167,7 @@ def test_results_of_a_stage_are_kept_until_it_is_complete(wide: str, tmp_path: P
 def test_another_argument_is_another_pass(tall: str, tmp_path: Path) -> None:
     with checkpoint_passes(PassCheckpoints(tmp_path / "passes", 1e-6)):
         with pytest.raises(StoppedError):
-            gram(tall)(Killed(3))
+            gram(tall)(Killed(graphs=3))
         fill = np.full(24, 7.0)
         found = gram_pass(as_dataset(tall)).run(THREADS, fill=fill)
     np.testing.assert_array_equal(np.triu(found.K), np.triu(gram(tall)(THREADS).K))
@@ -190,7 +176,7 @@ def test_another_argument_is_another_pass(tall: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["state.json", "node"])
 def test_a_damaged_checkpoint_starts_the_pass_again(tall: str, tmp_path: Path, damage: str) -> None:
     with checkpoint_passes(PassCheckpoints(tmp_path / "passes", 1e-6)), pytest.raises(StoppedError):
-        gram(tall)(Killed(6))
+        gram(tall)(Killed(graphs=6))
     for file in tmp_path.rglob(f"{damage}*"):
         file.write_bytes(file.read_bytes()[:30])
     found, _ = killed_and_resumed(gram(tall), tmp_path / "passes", [], 1e-6)

@@ -18,7 +18,7 @@ from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.forward import forward
-from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
+from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
 from dsel.search.grouped import greedy
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, SearchTask
@@ -99,9 +99,7 @@ def _sweep(solution: SubsetState, path: Path, deadline: Deadline) -> int:
 
     After the deadline no more members are exchanged.
     """
-    objective = solution.objective
-    least = NO_GAIN * objective.total
-    made = 0
+    made, least = 0, NO_GAIN * solution.objective.total
     while solution.size < solution.limit and (gains := solution.gains()).max() > least:
         if not solution.insert(largest(gains)):
             break
@@ -109,12 +107,8 @@ def _sweep(solution: SubsetState, path: Path, deadline: Deadline) -> int:
     for i in solution.members:
         if deadline.passed:
             break
-        before = solution.value
-        solution.delete(i)
-        gains = solution.gains()
-        path.evaluated += objective.n - solution.size
-        j = largest(gains)
-        if gains[j] > max(solution.value - before + least, 0.0) and solution.insert(j):
+        j = best_replacement(solution, i, solution.value, path)
+        if j is not None and solution.insert(j):
             made += 1
         else:
             solution.insert(i)

@@ -40,6 +40,20 @@ def rebuilt(objective: Objective, limit: int, members: Iterable[int]) -> SubsetS
     return solution
 
 
+def best_replacement(solution: SubsetState, member: int, value: float, path: Path) -> int | None:
+    """Delete a member, and return the other column whose insertion then lowers f most below `value`; None if none does.
+
+    `path` counts the columns as evaluated. O(n k).
+    """
+    objective = solution.objective
+    solution.delete(member)
+    gains = solution.gains()
+    gains[member] = 0.0
+    path.evaluated += objective.n - solution.size
+    j = largest(gains)
+    return j if gains[j] > max(solution.value - value + NO_GAIN * objective.total, 0.0) else None
+
+
 class Path:
     """The subsets on the path of a method, from the empty one on, each with its f."""
 

@@ -15,7 +15,7 @@ from dsel.config.types import Int
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.anytime import Deadline
-from dsel.search.greedy.path import NO_GAIN, Path, largest, rebuilt
+from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
 from dsel.search.method import Method, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -112,15 +112,10 @@ def _several(solution: SubsetState, max_exchange: int, path: Path) -> list[int] 
 
 def _single(solution: SubsetState, path: Path) -> list[int] | None:
     """Return the subset after the best exchange of the first member for which there is one that lowers f."""
-    objective, members = solution.objective, solution.members
-    trial = rebuilt(objective, solution.limit, members)
-    for i in members:
-        trial.delete(i)
-        gains = trial.gains()
-        gains[i] = 0.0
-        path.evaluated += objective.n - trial.size
-        j = largest(gains)
-        if gains[j] > trial.value - solution.value + NO_GAIN * objective.total:
+    trial = rebuilt(solution.objective, solution.limit, solution.members)
+    for i in solution.members:
+        j = best_replacement(trial, i, solution.value, path)
+        if j is not None:
             return [*trial.members, j]
         if not trial.insert(i):
             return None  # rounding near dependence

@@ -13,8 +13,8 @@ from typing import Any
 
 from dsel.objective.base import Objective
 from dsel.search.outcome import Improvement
+from dsel.search.parallel.client_archive import ClientArchive, trace_rows
 from dsel.search.parallel.executor import Slice, Task
-from dsel.search.parallel.sliced_base import SlicedSearchBase
 from dsel.search.parallel.synchronous import AskTellMemo
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, IsolationFunction, ParetoArchive, Subset
 
@@ -92,7 +92,7 @@ class AsyncPposs(AskTellMemo):
         self._open = [S for S in self._open if S not in self._values]
 
 
-class SlicedPposs(SlicedSearchBase):
+class SlicedPposs(ClientArchive):
     """PPOSS-asy on a quadratic objective: a task is a slice of iterations on a snapshot of the archive.
 
     Iteration t draws from (seed, t) on every worker. A worker returns the solutions that its archive holds and the
@@ -184,7 +184,7 @@ class SlicedPposs(SlicedSearchBase):
             "accepted": self._accepted,
             "pending": [list(part) for part in [*self._submitted.values(), *self._open]],
             "solutions": self.archive.state(),
-            "trace": [[t.iteration, t.size, t.value] for t in self._trace],
+            "trace": trace_rows(self._trace),
         }
 
     @classmethod

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from uuid import uuid4
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.outcome import FrontPoint, Improvement, improving
+from dsel.search.outcome import Improvement
+from dsel.search.parallel.client_archive import ClientArchive, Solutions, trace_rows
 from dsel.search.parallel.executor import Task
 from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
 from dsel.search.pareto.options import default_interval
@@ -40,7 +40,7 @@ def step_iterations(kind: Kind, k: int, n: int) -> int:
     return max(int(seconds / each), 1)
 
 
-class PortfolioSearch:
+class PortfolioSearch(ClientArchive):
     """Tabu search by swaps, and Pareto searches with different numbers of exchange searches, which share their archive.
 
     Parameters
@@ -58,16 +58,13 @@ class PortfolioSearch:
     first_units = 1
 
     def __init__(self, objective: Objective, k: int, deadline: Deadline) -> None:
-        self.objective, self.k, self.deadline = objective, k, deadline
-        self.archive = ParetoArchive(k, ISOLATIONS["none"])
-        self.iteration = self.last_gain = self.evaluations = 0
-        self._trace: list[Improvement] = []
+        super().__init__(objective, k)
+        self.deadline = deadline
+        self._taken = 0
         self._out: dict[str, Step] = {}
         self._again: list[Step] = []
         self._round: dict[int, Sequence[tuple[Subset, float]]] = {}
-        self._events: list[tuple[Subset, float]] = []
-        self._snapshot: tuple[tuple[Subset, float], ...] = ()
-        self._name, self._sent = uuid4().hex[:8], 0
+        self._snapshot: Solutions = ()
 
     @property
     def timed(self) -> bool:
@@ -75,33 +72,14 @@ class PortfolioSearch:
         return self.deadline.seconds is not None
 
     @property
-    def best_value(self) -> float:
-        """The least f of a subset of at most k columns so far."""
-        return self._trace[-1].value if self._trace else self.objective.c
-
-    @property
     def best(self) -> Subset:
         """The best subset of at most k columns so far."""
         return min((p for p in self.front() if p.size <= self.k), key=lambda p: (p.value, p.size)).members
 
     @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.objective.total
-
-    @property
-    def completed(self) -> int:
+    def evaluations(self) -> int:
         """Number of steps whose outcome is known."""
-        return self.evaluations
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """The improvements of the best subset, with the number of steps until then."""
-        return tuple(self._trace)
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """Return the best subset of every size, the empty set first."""
-        return improving([FrontPoint(0, self.objective.c, ()), *self.archive.points[1:]])
+        return self._taken
 
     def counts(self) -> dict[str, Any]:
         """Return the number of steps and the size of the archive."""
@@ -113,14 +91,7 @@ class PortfolioSearch:
         if not 0 < len(members) < 2 * self.k:
             return False
         value = self.objective.value(members) if value is None else value
-        before = self.best_value
-        if not self.archive.offer(members, value):
-            return False
-        self._events.append((members, value))
-        if len(members) <= self.k and value < before:
-            self._trace.append(Improvement(self.evaluations, len(members), value))
-            self.last_gain = self.evaluations
-        return True
+        return self._put(members, value, self.evaluations)
 
     def finished(self, limit: int) -> bool:
         """Return whether no step is left to take or wait for."""
@@ -139,10 +110,9 @@ class PortfolioSearch:
             return None  # without a time limit the streams wait for each other
         else:
             if self.timed or new_round:
-                self._snapshot = tuple((z.members, z.value) for z in self.archive.points[1:])
+                self._snapshot = self._solutions()
             step = self._next_step()
-        self._sent += 1
-        task = Task(f"{self._name}-{self._sent}", step)
+        task = Task(self._next_key(), step)
         self._out[task.key] = step
         return task
 
@@ -170,12 +140,12 @@ class PortfolioSearch:
         """Offer what a step found; without a time limit only when its round is complete, in the order of steps."""
         step = self._out.pop(task.key)
         if self.timed:
-            self.evaluations += 1
+            self._taken += 1
             self._merge(found)
             return
         self._round[step.start] = found
         if len(self._round) == len(STREAMS):
-            self.evaluations += len(STREAMS)
+            self._taken += len(STREAMS)
             for number in sorted(self._round):
                 self._merge(self._round[number])
             self._round.clear()
@@ -188,16 +158,11 @@ class PortfolioSearch:
         """Take the step of a lost task again."""
         self._again.append(self._out.pop(task.key))
 
-    def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return what the archive has accepted since the last call, for a journal."""
-        events, self._events = self._events, []
-        return events
-
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON values. Steps that are out are taken again."""
         return {
             "k": self.k, "n": self.objective.n, "iteration": self.evaluations, "last_gain": self.last_gain,
-            "solutions": self.archive.state(), "trace": [[t.iteration, t.size, t.value] for t in self._trace],
+            "solutions": self.archive.state(), "trace": trace_rows(self._trace),
         }  # fmt: skip
 
     @classmethod
@@ -210,7 +175,7 @@ class PortfolioSearch:
             )
         search = cls(objective, state["k"], deadline)
         search.archive = ParetoArchive.restore(state["k"], state["solutions"], ISOLATIONS["none"])
-        search.iteration = search.evaluations = state["iteration"]
+        search.iteration = search._taken = state["iteration"]
         search.last_gain = state["last_gain"]
         search._trace = [Improvement(*row) for row in state["trace"]]
         return search

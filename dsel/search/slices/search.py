@@ -19,14 +19,14 @@ from dsel.objective.base import Objective
 from dsel.objective.shared_rows import NeededInputs, PublishedInputs, RowPublisher
 from dsel.search.anytime import Stop
 from dsel.search.outcome import Improvement
+from dsel.search.parallel.client_archive import ClientArchive, Solutions, trace_rows
 from dsel.search.parallel.executor import Slice, Task
-from dsel.search.parallel.sliced_base import SlicedSearchBase, Solutions
 from dsel.search.pareto.archive import Subset
 from dsel.search.slices.runner import COUNTED, SliceResult, SliceRules
 from dsel.search.slices.size import SliceSize
 
 
-class SlicedSearch(SlicedSearchBase):
+class SlicedSearch(ClientArchive):
     """The client's part of a search by slices, by ask and tell.
 
     Parameters
@@ -84,16 +84,6 @@ class SlicedSearch(SlicedSearchBase):
         if self.objective.rank(members) < len(members):
             return False
         return self._put(members, self.objective.value(members), 0)
-
-    def _put(self, members: Subset, value: float, iteration: int) -> bool:
-        before = self.best_value
-        archived = self.archive.offer(members, value)
-        if archived:
-            self._events.append((members, value))
-            if len(members) <= self.k and value < before:
-                self._trace.append(Improvement(iteration, len(members), value))
-                self.last_gain = iteration
-        return archived
 
     @property
     def _slices(self) -> int:
@@ -189,7 +179,7 @@ class SlicedSearch(SlicedSearchBase):
 
         snapshots = {str(q): places(solutions) for q, solutions in self._snapshots.items()}
         arrived = {
-            str(q): [places(r.solutions), _rows(r.trace), r.iteration, r.counts] for q, r in self._arrived.items()
+            str(q): [places(r.solutions), trace_rows(r.trace), r.iteration, r.counts] for q, r in self._arrived.items()
         }
         return {
             "n": self.objective.n,
@@ -208,7 +198,7 @@ class SlicedSearch(SlicedSearchBase):
             "arrived": arrived,
             "subsets": [[list(S), f] for S, f in subsets],
             "counts": self._counts,
-            "trace": _rows(self._trace),
+            "trace": trace_rows(self._trace),
         }
 
     @classmethod
@@ -248,7 +238,3 @@ def _joined(before: SliceResult | None, after: SliceResult) -> SliceResult:
         return after
     counts = {name: before.counts[name] + after.counts[name] for name in COUNTED}
     return replace(after, trace=(*before.trace, *after.trace), counts=counts)
-
-
-def _rows(trace: Iterable[Improvement]) -> list[list[Any]]:
-    return [[gain.iteration, gain.size, gain.value] for gain in trace]

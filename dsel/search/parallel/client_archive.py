@@ -1,7 +1,9 @@
-"""What the searches by slices of iterations share: the archive on the client, and how to read it."""
+"""What the searches share that keep their archive on the client and send its snapshots to workers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
 from uuid import uuid4
 
 from dsel.objective.base import Objective
@@ -12,8 +14,8 @@ from dsel.search.pareto.archive import ISOLATIONS, Isolation, ParetoArchive, Sub
 Solutions = tuple[tuple[Subset, float], ...]
 
 
-class SlicedSearchBase:
-    """The archive of a search whose workers run slices of iterations.
+class ClientArchive:
+    """The archive of a search whose tasks run on workers, with its improvements and the keys of the tasks.
 
     Parameters
     ----------
@@ -27,12 +29,12 @@ class SlicedSearchBase:
     Attributes
     ----------
     iteration : int
-        The iterations so far, as the subclass counts them.
+        The iterations or steps so far, as the subclass counts them.
     last_gain : int
-        The iteration at which `best_value` last decreased.
+        The iteration or step at which `best_value` last decreased.
     """
 
-    def __init__(self, objective: Objective, k: int, isolation: Isolation) -> None:
+    def __init__(self, objective: Objective, k: int, isolation: Isolation = "none") -> None:
         self.objective, self.k = objective, k
         self.archive = ParetoArchive(k, ISOLATIONS[isolation])
         self.iteration = self.last_gain = 0
@@ -57,12 +59,12 @@ class SlicedSearchBase:
 
     @property
     def evaluations(self) -> int:
-        """Number of iterations whose outcome is known; each evaluated one offspring."""
+        """Number of iterations or steps whose outcome is known."""
         return self.iteration
 
     @property
     def completed(self) -> int:
-        """Number of iterations whose outcome is known."""
+        """Number of iterations or steps whose outcome is known."""
         return self.evaluations
 
     @property
@@ -79,10 +81,26 @@ class SlicedSearchBase:
         """Return the best subset of each size up to 2k - 1 that is better than all smaller ones, in ascending size."""
         return improving(self.archived)
 
-    def _solutions(self) -> Solutions:
-        return tuple((z.members, z.value) for z in self.archive.points[1:])
-
     def drain_events(self) -> list[tuple[Subset, float]]:
         """Return what the archive has accepted since the last call, for a journal."""
         events, self._events = self._events, []
         return events
+
+    def _solutions(self) -> Solutions:
+        return tuple((z.members, z.value) for z in self.archive.points[1:])
+
+    def _put(self, members: Subset, value: float, iteration: int) -> bool:
+        """Offer the archive a subset with its f, and return whether it was archived."""
+        before = self.best_value
+        archived = self.archive.offer(members, value)
+        if archived:
+            self._events.append((members, value))
+            if len(members) <= self.k and value < before:
+                self._trace.append(Improvement(iteration, len(members), value))
+                self.last_gain = iteration
+        return archived
+
+
+def trace_rows(trace: Iterable[Improvement]) -> list[list[Any]]:
+    """Return improvements as JSON values, which ``Improvement(*row)`` takes."""
+    return [[gain.iteration, gain.size, gain.value] for gain in trace]
