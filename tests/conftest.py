@@ -47,8 +47,8 @@ def _workers_are_forked() -> None:
 #: compile the same code. Long files start early, so that no core waits for the other at the end.
 FIRST = (
     "search/pareto/test_poss.py", "lib/test_kernel_arrays.py",
-    "test_style.py", "passes/test_eigendecomposition.py", "data/test_ingest.py", "search/greedy/test_greedy_rls.py",
-    "search/exact/test_branch_and_bound.py",
+    "test_style.py", "passes/test_eigendecomposition.py", "data/test_ingest.py",
+    "search/cross_validation/test_greedy_rls.py", "search/exact/test_branch_and_bound.py",
     "jobs/test_runner.py", "deploy/test_slurm.py", "cloud/test_job.py", "engine/executors/test_dask_futures.py",
     "jobs/test_greedy_rls_job.py",
     "deploy/test_kubernetes.py", "search/exact/test_astar.py", "pipelines/test_exact.py", "pipelines/test_papers.py",

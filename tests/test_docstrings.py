@@ -94,7 +94,7 @@ PUBLIC = [
     "dsel.search.outcome.SearchOutcome",
     "dsel.search.exact.astar.method.AStarOptions",
     "dsel.search.exact.branch_and_bound.method.BranchAndBoundOptions",
-    "dsel.search.greedy.cross_validated_base.CrossValidationOptions",
+    "dsel.search.cross_validation.base.CrossValidationOptions",
     "dsel.search.greedy.exchange.ExchangeOptions",
     "dsel.search.greedy.foba.FobaOptions",
     "dsel.search.greedy.splicing.SplicingOptions",

@@ -14,7 +14,7 @@ from dsel.errors import CapacityError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.base import Objective
-from dsel.passes.accounting import log_passes
+from dsel.passes.execution.accounting import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.base import Prepared, ProblemShape
 from dsel.planning.representations.choice import choose_for_proof

@@ -10,7 +10,7 @@ from dsel.config.job import JobFile
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
-from dsel.passes.pass_checkpoints import PassCheckpoints
+from dsel.passes.execution.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS

@@ -1,7 +1,7 @@
 """The folder of one run: its small files, what it belongs to, and the lock that keeps other runs out.
 
 `job.json` says what was asked and of which data. `passes/` exists while a pass over the data runs
-(`dsel.passes.pass_checkpoints`), and `checkpoint.json` while the search runs. `run.log` has the log lines,
+(`dsel.passes.execution.pass_checkpoints`), and `checkpoint.json` while the search runs. `run.log` has the log lines,
 `status.json` what `dsel status` prints, and `journal.jsonl` the events of a search on workers
 (`dsel.search.parallel.journal`). At the end come `selection.json` and `selection.zarr`.
 """

@@ -33,7 +33,7 @@ from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
 from dsel.jobs.workers import engine_of_job
-from dsel.passes.pass_checkpoints import checkpoint_passes
+from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch

@@ -67,7 +67,7 @@ class Pass(ABC):
     See Also
     --------
     dsel.passes.reduce_blocks.RowPass : A pass over blocks of rows.
-    dsel.passes.column_blocks.ColumnPass : A pass over blocks of columns.
+    dsel.passes.columns.column_blocks.ColumnPass : A pass over blocks of columns.
     """
 
     name: str

@@ -18,9 +18,9 @@ from dsel.data.blocks import Block, dense_rows
 from dsel.data.dataset import Dataset
 from dsel.data.store.reader import Store
 from dsel.engine.base import Engine
+from dsel.passes.execution.stored_values import storable
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.segment_sums import Range, SegmentSums, SumsCache
-from dsel.passes.stored_values import storable
 
 _PIECE_BYTES = 32 << 20
 

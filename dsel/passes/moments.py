@@ -15,8 +15,8 @@ from scipy.linalg.blas import dsyrk
 
 from dsel._lib.types import Floats
 from dsel.data.blocks import dense_rows
+from dsel.passes.execution.stored_values import UpperTriangle, storable
 from dsel.passes.finite import require_finite
-from dsel.passes.stored_values import UpperTriangle, storable
 from dsel.passes.tiles import Strip, StripSums
 
 #: A block is processed in pieces of about this many bytes of float64.

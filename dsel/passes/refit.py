@@ -20,10 +20,10 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.centered_factors import CenteredFactors, centered_factors, grows, with_means
+from dsel.passes.execution.stored_values import storable
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.segment_sums import SumsCache
 from dsel.passes.statistics import Scaling
-from dsel.passes.stored_values import storable
 
 _PIECE_BYTES = 32 << 20
 

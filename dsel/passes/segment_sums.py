@@ -24,7 +24,7 @@ from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.reader import Store
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
-from dsel.passes.stored_values import read_header, read_value, write_value
+from dsel.passes.execution.stored_values import read_header, read_value, write_value
 from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")

@@ -23,8 +23,8 @@ from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
 from dsel.errors import AccessError, CapacityError, OutputError, StorageError
-from dsel.passes.column_statistics import ColumnStatistics
-from dsel.passes.eigendecomposition import Eigen
+from dsel.passes.columns.column_statistics import ColumnStatistics
+from dsel.passes.columns.eigendecomposition import Eigen
 from dsel.passes.statistics import Statistics
 from dsel.storage.leftovers import remove_leftovers
 from dsel.storage.paths import (

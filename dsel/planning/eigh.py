@@ -16,11 +16,11 @@ from dsel.config.sketch import SketchRule
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.errors import CapacityError, OptionError
-from dsel.passes.accounting import log_passes
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.column_statistics import column_statistics
-from dsel.passes.eigendecomposition import ROUNDING, exact_eigendecomposition, signed
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.columns.column_statistics import column_statistics
+from dsel.passes.columns.eigendecomposition import ROUNDING, exact_eigendecomposition, signed
+from dsel.passes.execution.accounting import log_passes
 from dsel.passes.gram import gram_statistics
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.gram import GramMatrix

@@ -13,9 +13,9 @@ from dask.utils import format_bytes
 
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError
-from dsel.passes.accounting import PassLog
 from dsel.passes.base import PassCost
 from dsel.passes.centered_factors import grows
+from dsel.passes.execution.accounting import PassLog
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.planned_rounds import (
     held_out_cost,

@@ -16,7 +16,7 @@ from dsel.objective.base import Objective
 from dsel.objective.cross_validation.leave_one_out import Intercept
 from dsel.objective.cross_validation.losses import Loss
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.greedy.cross_validated_rounds import Direction, RowErrors
+from dsel.search.cross_validation.rounds import Direction, RowErrors
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
 from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor

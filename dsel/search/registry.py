@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsel._lib.plugins import Registry
 from dsel._lib.text import suggest
 from dsel.errors import OptionError
+from dsel.search.cross_validation import greedy_rls, kfold
 from dsel.search.exact import exhaustive
 from dsel.search.exact.astar import method as astar
 from dsel.search.exact.branch_and_bound import method as branch_and_bound
@@ -14,8 +15,6 @@ from dsel.search.greedy import (
     exchange,
     foba,
     forward,
-    greedy_rls,
-    kfold,
     leverage,
     omp,
     pivoted_qr,

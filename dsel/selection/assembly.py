@@ -21,7 +21,7 @@ from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.greedy.fits import subset_fit
+from dsel.search.cross_validation.fits import subset_fit
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics

@@ -13,7 +13,7 @@ from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.statistics import Statistics
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
-from dsel.search.greedy.fits import fits_along
+from dsel.search.cross_validation.fits import fits_along
 from dsel.search.outcome import PathPoint, SearchOutcome
 from dsel.selection.context import RunContext
 from dsel.selection.rows import PathRow

@@ -16,7 +16,7 @@ from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.engine.thread_engine import THREADS
 from dsel.objective.base import Objective
-from dsel.passes.accounting import log_passes
+from dsel.passes.execution.accounting import log_passes
 from dsel.passes.finite import naming_columns
 from dsel.planning.calibration import calibrated
 from dsel.planning.plan import Plan, available_resources, make_plan

@@ -17,7 +17,7 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.cross_validation.losses import RowTransform
 from dsel.objective.information_criterion import bayesian_criterion, residual_and_freedom
-from dsel.passes.column_statistics import target_gram
+from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.cross_validation.held_out import held_out_moments
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.cross_validation.subset_errors import SubsetErrors
@@ -25,7 +25,7 @@ from dsel.passes.statistics import Statistics, combined
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.greedy.fits import members_along
+from dsel.search.cross_validation.fits import members_along
 from dsel.search.method import OnSlice
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.candidates import by_gain, candidates_of

@@ -29,7 +29,7 @@ from dsel.objective.cross_validation.losses import block_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.passes.reduce_blocks import RowPass
-from dsel.search.greedy.cross_validated_rounds import GreedyRls
+from dsel.search.cross_validation.rounds import GreedyRls
 from pipelines.benchmarks.synthetic import regression_data
 
 N, K = 1000, 50

@@ -15,7 +15,7 @@ from dsel.data.store import array
 from dsel.data.store.reader import open_store
 from dsel.errors import DataError
 from dsel.jobs import status
-from dsel.passes import pass_checkpoints
+from dsel.passes.execution import pass_checkpoints
 from dsel.storage import locks, log_handler
 from dsel.storage.paths import as_path, open_for_writing
 from pipelines.s3_faults import FaultProxy

@@ -20,8 +20,8 @@ from dsel.data.row_window import select_rows
 from dsel.data.store.reader import open_store
 from dsel.data.store.segments import begin_append, publish_append
 from dsel.errors import DataError, OptionError
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_statistics import column_statistics
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.passes.statistics_cache import StatisticsCache
 from tests.data.test_sparse import write

@@ -21,11 +21,11 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.engine.workers_on_demand import SMALL_BYTES, SMALL_FLOPS, WorkersOnDemand
-from dsel.passes import column_blocks
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.column_statistics import column_statistics
-from dsel.passes.eigendecomposition import exact_eigendecomposition, randomized_eigendecomposition
+from dsel.passes.columns import column_blocks
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.columns.column_statistics import column_statistics
+from dsel.passes.columns.eigendecomposition import exact_eigendecomposition, randomized_eigendecomposition
 from dsel.passes.gram import gram_statistics
 from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.worker_tasks import EvaluateSubsets
@@ -120,6 +120,18 @@ def test_a_piece_that_is_lost_with_its_worker_is_sent_again(monkeypatch: pytest.
         wait([futures_of(piece) for part in kept for piece in part])
         client.cluster.sync(next(iter(client.cluster.workers.values())).close)
         assert DaskEngine(client).run(delayed(np.sum)(value)) == np.arange(30_000.0).sum()
+
+
+def test_values_kept_by_the_last_worker_are_computed_again_by_the_next_one() -> None:
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:  # type: ignore[no-untyped-call]
+        engine, cluster = DaskEngine(client), client.cluster
+        kept = engine.keep([delayed(sum)([i]) for i in range(4)])
+        wait(futures_of(kept))
+        name, worker = cluster.workers.popitem()
+        del cluster.worker_spec[name]
+        cluster.sync(worker.close)
+        cluster.scale(1)
+        assert engine.run(kept) == [0, 1, 2, 3]
 
 
 # --- workers on demand ---

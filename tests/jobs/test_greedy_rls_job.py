@@ -21,7 +21,7 @@ from dsel.errors import OptionError, OutputError
 from dsel.jobs.runner import plan_job, run_job
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.search.greedy.cross_validated_rounds import GreedyRls
+from dsel.search.cross_validation.rounds import GreedyRls
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.cli_runner import call, start, wait_for

@@ -11,11 +11,16 @@ import pytest
 import scipy.linalg
 
 from dsel.data.dataset import as_dataset
-from dsel.passes.accounting import log_passes
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.column_statistics import column_statistics
-from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition, normals, randomized_eigendecomposition
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.columns.column_statistics import column_statistics
+from dsel.passes.columns.eigendecomposition import (
+    Eigen,
+    exact_eigendecomposition,
+    normals,
+    randomized_eigendecomposition,
+)
+from dsel.passes.execution.accounting import log_passes
 from dsel.passes.statistics_cache import StatisticsCache
 from tests.stores import make_store
 

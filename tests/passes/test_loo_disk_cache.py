@@ -24,7 +24,7 @@ from dsel.passes.cross_validation.disk_cache import CachedRows
 from dsel.passes.gram import gram_statistics
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
-from tests.search.greedy.test_greedy_rls import problem
+from tests.search.cross_validation.test_greedy_rls import problem
 from tests.stores import make_store, regression
 
 X, Y = regression(m=600)

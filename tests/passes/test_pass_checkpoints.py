@@ -19,12 +19,12 @@ from dsel.data.dataset import as_dataset
 from dsel.engine.thread_engine import THREADS, ThreadEngine
 from dsel.errors import OutputError
 from dsel.passes.base import FAN_IN
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import product_pass, right_product_pass, row_gram_pass
-from dsel.passes.column_statistics import column_moments_pass
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import product_pass, right_product_pass, row_gram_pass
+from dsel.passes.columns.column_statistics import column_moments_pass
+from dsel.passes.execution.merge_tree import MergeTree, complete_subtrees
+from dsel.passes.execution.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from dsel.passes.gram import gram_pass
-from dsel.passes.merge_tree import MergeTree, complete_subtrees
-from dsel.passes.pass_checkpoints import PassCheckpoints, checkpoint_passes
 from tests.stores import make_store, regression
 
 

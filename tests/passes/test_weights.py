@@ -15,8 +15,8 @@ import dsel
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.errors import DataError, OptionError
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_statistics import column_statistics
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from tests.stores import regression
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dsel
-from dsel.passes.accounting import log_passes
+from dsel.passes.execution.accounting import log_passes
 from dsel.passes.memory_cache import MemoryStatisticsCache
 from dsel.sklearn import ForwardSelector, SubsetSelector, clear_cache
 from dsel.sklearn.digest import data_digest

@@ -69,7 +69,7 @@ def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Inte
 
 
 class DatasetRows:
-    """The rows of a dataset as `dsel.search.greedy.cross_validated_rounds.LooRows`: errors when each row is left out.
+    """The rows of a dataset as `dsel.search.cross_validation.rounds.LooRows`: errors when each row is left out.
 
     loss, intercept: as the options of greedy-rls. fill: (n,) values that replace NaN.
     """

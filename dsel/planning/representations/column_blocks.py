@@ -20,8 +20,8 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.column_blocks import ColumnBlocks, stored_cells
-from dsel.passes.column_factor import (
+from dsel.passes.columns.column_blocks import ColumnBlocks, stored_cells
+from dsel.passes.columns.column_factor import (
     ColumnFactor,
     leading_rows_pass,
     product_pass,
@@ -29,7 +29,7 @@ from dsel.passes.column_factor import (
     residual_pass,
     row_gram_pass,
 )
-from dsel.passes.column_statistics import (
+from dsel.passes.columns.column_statistics import (
     ColumnStatistics,
     column_means_pass,
     column_moments_pass,

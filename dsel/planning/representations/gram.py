@@ -12,7 +12,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.base import Objective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.column_statistics import target_gram
+from dsel.passes.columns.column_statistics import target_gram
 from dsel.passes.folds import FoldStatistics, cached_fold_statistics, fold_keys, fold_pass, fold_sums
 from dsel.passes.gram import gram_pass, gram_statistics, gram_sums, mean_sums, means_pass
 from dsel.passes.segment_sums import keeps_sums

@@ -19,10 +19,10 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor, product_pass, row_gram_pass
-from dsel.passes.column_statistics import ColumnStatistics
-from dsel.passes.eigendecomposition import Eigen, exact_eigendecomposition
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor, product_pass, row_gram_pass
+from dsel.passes.columns.column_statistics import ColumnStatistics
+from dsel.passes.columns.eigendecomposition import Eigen, exact_eigendecomposition
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations.base import (
     HEADER_BYTES,

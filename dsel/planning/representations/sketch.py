@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 from dsel.config.sketch import SketchRule
 from dsel.data.dataset import Dataset
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor, product_pass, right_product_pass
-from dsel.passes.column_statistics import ColumnStatistics
-from dsel.passes.eigendecomposition import (
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor, product_pass, right_product_pass
+from dsel.passes.columns.column_statistics import ColumnStatistics
+from dsel.passes.columns.eigendecomposition import (
     OVERSAMPLING,
     Eigen,
     eigendecomposition_to_accuracy,

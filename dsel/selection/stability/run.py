@@ -23,7 +23,7 @@ from dsel.data.column_groups import ColumnGroups
 from dsel.data.dataset import Dataset
 from dsel.data.divide_rows import partition_rows
 from dsel.errors import DataError, OptionError
-from dsel.passes.accounting import log_passes
+from dsel.passes.execution.accounting import log_passes
 from dsel.passes.finite import naming_columns
 from dsel.passes.statistics import Statistics, combined
 from dsel.planning.validation import ValidatedRequest, validate

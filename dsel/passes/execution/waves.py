@@ -10,8 +10,8 @@ from typing import Any
 
 from dsel.engine.base import Engine
 from dsel.passes.base import FAN_IN, merge_tasks
-from dsel.passes.merge_tree import Combine, MergeTree, complete_subtrees
-from dsel.passes.pass_checkpoints import PassCheckpoints, SavedTree, current_checkpoints
+from dsel.passes.execution.merge_tree import Combine, MergeTree, complete_subtrees
+from dsel.passes.execution.pass_checkpoints import PassCheckpoints, SavedTree, current_checkpoints
 
 #: Leaves per worker before the speed of a pass is known, and the largest growth from one wave to the next.
 _FIRST_LEAVES, _GROWTH = 2, 8

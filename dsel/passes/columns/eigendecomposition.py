@@ -22,8 +22,8 @@ import scipy.linalg
 from dsel._lib.splitmix import GOLDEN, mix, to_unit
 from dsel._lib.types import Floats
 from dsel.errors import OptionError
-from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.tsqr import orthonormalise
+from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.columns.tsqr import orthonormalise
 
 #: Eigenvalues below this share of the largest count as zero.
 ROUNDING = 1e-13
@@ -93,7 +93,7 @@ def randomized_eigendecomposition(
     """Decompose up to a rank by a randomized sketch.
 
     total: ||Z||_F^2. powers: q >= 1. A worker holds a few m x (rank + 20) arrays and its columns; this process holds a
-    few (m + n) x (rank + 20) arrays. The QR of either factor is made in place, block by block (dsel.passes.tsqr).
+    few (m + n) x (rank + 20) arrays. `dsel.passes.columns.tsqr` makes the QR of either factor in place, block by block.
 
     Errors: OptionError for a rank below 1.
     """

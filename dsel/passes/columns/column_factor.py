@@ -20,10 +20,10 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
-from dsel.passes.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
-from dsel.passes.column_statistics import ColumnStatistics, pieces
+from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
+from dsel.passes.columns.column_statistics import ColumnStatistics, pieces
+from dsel.passes.execution.stored_values import storable
 from dsel.passes.refit import Fit
-from dsel.passes.stored_values import storable
 
 #: Singular values of at most this share of the largest are rounding.
 _DEPENDENT = 1e-10

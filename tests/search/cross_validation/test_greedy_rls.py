@@ -18,8 +18,8 @@ from dsel.errors import DataError, OptionError
 from dsel.objective.cross_validation.leave_one_out import extend_round, prepare, split_errors
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
-from dsel.search.greedy.cross_validated_rounds import GreedyRls
-from dsel.search.greedy.fits import nested_fits, subset_fit
+from dsel.search.cross_validation.fits import nested_fits, subset_fit
+from dsel.search.cross_validation.rounds import GreedyRls
 from tests.oracles import greedy_rls as oracle
 
 

@@ -1,8 +1,8 @@
 """Checkpoints of passes: what an interrupted pass has merged so far, so that the next run continues there.
 
 Between checkpoints a pass makes a graph of as many tasks as fit into the interval. The results at the end of each are
-nodes of the tree of merges (`dsel.passes.merge_tree`), so the result of a pass that was interrupted has the same bits.
-A folder holds a file for each node, at most FAN_IN - 1 of a level, and `state.json`, which is written last.
+nodes of the tree of merges (`dsel.passes.execution.merge_tree`), so the result of a pass that was interrupted has the
+same bits. A folder holds a file for each node, at most FAN_IN - 1 of a level, and `state.json`, which is written last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
-from dsel.passes.merge_tree import Combine, MergeTree, Node, OnDisk
-from dsel.passes.stored_values import UnstorableError, read_header, read_value, write_value
+from dsel.passes.execution.merge_tree import Combine, MergeTree, Node, OnDisk
+from dsel.passes.execution.stored_values import UnstorableError, read_header, read_value, write_value
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, make_folder
 

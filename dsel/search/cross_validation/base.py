@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BeforeValidator, field_validator
 
 from dsel.config.size_rule import is_share
-from dsel.search.greedy.cross_validated_rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
+from dsel.search.cross_validation.rounds import LAM_GRID, Direction, GreedyRls, choose_lam, run_greedy_rls
 from dsel.search.method import SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome

@@ -20,7 +20,7 @@ from dsel.passes.statistics_cache import StatisticsCache
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.oracles import greedy_rls as oracle
-from tests.search.greedy.test_greedy_rls import problem
+from tests.search.cross_validation.test_greedy_rls import problem
 from tests.stores import make_store, regression
 
 

@@ -26,10 +26,10 @@ from dsel.data.store.array import StoredArray
 from dsel.engine.base import Engine
 from dsel.engine.large_values import MOST_WITH_GRAPH
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.accounting import PassRecord, record_pass
 from dsel.passes.base import Pass, PassCost, merge_tasks
-from dsel.passes.pass_checkpoints import identity_of_pass
-from dsel.passes.waves import Executed, Reduction, run_reductions
+from dsel.passes.execution.accounting import PassRecord, record_pass
+from dsel.passes.execution.pass_checkpoints import identity_of_pass
+from dsel.passes.execution.waves import Executed, Reduction, run_reductions
 
 #: A task takes consecutive column chunks, one at a time. More tasks per pass are never needed.
 MOST_TASKS = 64

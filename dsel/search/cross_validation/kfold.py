@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from dsel.config.size_rule import RowGroups, RowSplit, check_split
 from dsel.config.types import Int
-from dsel.search.greedy.cross_validated_base import CrossValidationOptions, run
+from dsel.search.cross_validation.base import CrossValidationOptions, run
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 
 

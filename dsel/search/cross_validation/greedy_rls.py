@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, model_validator
 
 from dsel.objective.cross_validation.leave_one_out import Intercept
 from dsel.objective.cross_validation.losses import Loss
-from dsel.search.greedy.cross_validated_base import CrossValidationOptions, run
+from dsel.search.cross_validation.base import CrossValidationOptions, run
 from dsel.search.method import CrossValidation, Method, ProblemSummary, Requirements
 
 

@@ -1,0 +1,1 @@
+"""Passes over blocks of columns, for wide data."""

@@ -1,0 +1,1 @@
+"""Greedy searches by errors on left-out rows."""
