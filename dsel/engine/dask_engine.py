@@ -113,6 +113,9 @@ class DaskEngine:
 
         A value that is lost with its worker is computed again.
         """
+        from dsel.engine.kept_values import forget_lost_workers
+
+        forget_lost_workers(self.client)
         addresses = sorted(self.client.scheduler_info(n_workers=-1)["workers"])
         if not addresses:  # for the moment: the next worker takes them
             return list(self.client.persist(values))
