@@ -1,4 +1,4 @@
-"""Branch and bound on the workers of a Dask cluster.
+"""Trees of proofs on the workers of a Dask cluster.
 
 A task explores a few open nodes of least bound for a fraction of a second, given the best value so far. It returns what
 it found and which nodes it left open. The client holds the open nodes and the incumbent. Nothing is lost with a worker:
@@ -8,7 +8,6 @@ its nodes stay open until their task is done, and another worker gets them. The 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,7 @@ from typing import Any
 
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
-from dsel.search.exact.bounds import BoundName, BoundProblem
-from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem, explore_all
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.shared_tree import Explored, SharedTree, SubtreeWork
 
 log = logging.getLogger("dsel")
 
@@ -29,19 +26,16 @@ FIRST_SECONDS, MAX_SECONDS, SHARE_OF_TIME = 0.3, 3.0, 0.01
 _TASKS_PER_WORKER = 2
 #: Seconds between two polls.
 _POLL_SECONDS = 0.2
-#: The client explores alone until it has visited _FIRST_NODES, or has _FIRST_OPEN open nodes per worker to lease.
-_FIRST_NODES, _FIRST_OPEN = 2000, 20
 #: After this many failures in a row, the subtrees are assumed to break the workers.
 _MAX_FAILURES = 5
 #: Seconds without any worker after which the proof fails.
 _NO_WORKER_SECONDS = 60
 
-_explorers: dict[str, Explorer] = {}
+_explorers: dict[str, Any] = {}
 
 
 def explore_task(
-    problem: BoundProblem, name: str, k: int, bound: BoundName, pairs: bool, subs: Sequence[Subproblem],
-    incumbent: float, budget: int, log: bool = False,
+    work: SubtreeWork, name: str, nodes: Sequence[Any], incumbent: float, budget: int
 ) -> tuple[Explored, float]:  # fmt: skip
     """Explore nodes on a worker, and return the result and the seconds it took.
 
@@ -50,32 +44,29 @@ def explore_task(
     explorer = _explorers.pop(name, None)  # removed meanwhile: another thread makes its own
     if explorer is None:
         _explorers.clear()
-        explorer = Explorer(problem, k, bound, pairs=pairs, log=log)
+        explorer = work.explorer()
     start = time.perf_counter()
-    explored = explore_all(explorer, subs, incumbent, budget)
+    explored = work.explore(explorer, nodes, incumbent, budget)
     _explorers[name] = explorer
     return explored, time.perf_counter() - start
 
 
-def _identity(problem: BoundProblem) -> BoundProblem:
-    return problem
+def _identity(work: SubtreeWork) -> SubtreeWork:
+    return work
 
 
 @dataclass
 class SubtreeEstimate:
     """Estimates the nodes in a subtree from the results so far.
 
-    ratio: visited nodes over `size`. speed: nodes per second. seconds: total time of all tasks.
+    ratio: visited nodes over the size of the subtree, as the tree states it. speed: nodes per second. least: the fewest
+    nodes of a task. seconds: total time of all tasks.
     """
 
     ratio: float = 1.0
     speed: float = 10_000.0
+    least: int = 100
     seconds: float = 0.0
-
-    @staticmethod
-    def size(sub: Subproblem, k: int) -> float:
-        """Return the nodes of the subtree without pruning, where the last two columns need no node."""
-        return float(math.comb(len(sub.allowed), max(k - len(sub.chosen) - 2, 0)))
 
     def learn(self, size: float, explored: Explored, seconds: float) -> None:
         """Update the estimate with the result of a task."""
@@ -88,7 +79,7 @@ class SubtreeEstimate:
     def budget(self, workers: int) -> int:
         """Return the number of nodes for one task."""
         seconds = min(max(FIRST_SECONDS, SHARE_OF_TIME * self.seconds / workers), MAX_SECONDS)
-        return max(int(seconds * self.speed), 100)
+        return max(int(seconds * self.speed), self.least)
 
 
 @dataclass(frozen=True)
@@ -96,24 +87,22 @@ class _Lease:
     """The nodes of one task."""
 
     lease_id: int
-    subs: list[Subproblem]
+    nodes: list[Any]
 
 
 @dataclass
 class DaskProofRunner:
-    """Runs branch and bound on the workers of a Dask client; a `Runner` for `dsel.search.exact.proof.Proof`.
+    """Runs a tree on the workers of a Dask client; a `Runner` for `dsel.search.exact.proof.Proof`.
 
     tasks, lost: number of tasks sent and lost so far.
     """
 
     client: Any
-    estimate: SubtreeEstimate = field(default_factory=SubtreeEstimate)
     tasks: int = 0
     lost: int = 0
+    _estimate: SubtreeEstimate = field(default_factory=SubtreeEstimate)
 
-    def __call__(
-        self, search: BranchAndBound, stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None
-    ) -> str:
+    def __call__(self, search: SharedTree, stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None) -> str:
         """Run until the proof is done or `stop` (`iterations`: nodes, `seconds`) is met, and return which.
 
         Raises ClusterError if workers fail repeatedly on the same subtrees, or if there are none.
@@ -121,7 +110,7 @@ class DaskProofRunner:
         assert stop.iterations is not None
         start = time.monotonic()
         waiting: dict[Any, _Lease] = {}
-        problem = self.client.submit(_identity, search.problem, pure=False)
+        work, sent = None, None
         failures = 0
         try:
             while not search.done:
@@ -129,12 +118,16 @@ class DaskProofRunner:
                     return "iterations"
                 if stop.seconds is not None and time.monotonic() - start >= stop.seconds:
                     return "seconds"
+                if search.memory_full:
+                    return "memory"
                 workers = self._workers()
-                if not waiting and search.iteration < _FIRST_NODES and search.open_nodes < _FIRST_OPEN * workers:
-                    search.advance(min(search.iteration + 50, stop.iterations))
-                    continue
-                self._submit(search, problem, waiting, _TASKS_PER_WORKER * workers)
-                failures = self._collect(search, waiting, failures)
+                if not search.advance_alone(workers, stop.iterations):
+                    if work is not search.work():
+                        work = search.work()
+                        sent = self.client.submit(_identity, work, pure=False)
+                        self._estimate = SubtreeEstimate(speed=search.nodes_per_second, least=search.least_nodes)
+                    self._submit(search, sent, waiting, _TASKS_PER_WORKER * workers)
+                    failures = self._collect(search, waiting, failures)
                 if on_slice is not None:
                     on_slice(search)
             return "proven" if search.proven else "contradiction"
@@ -155,36 +148,32 @@ class DaskProofRunner:
             ) from error
         return 1
 
-    def _submit(self, search: BranchAndBound, problem: Any, waiting: dict[Any, _Lease], most: int) -> None:
+    def _submit(self, search: SharedTree, sent: Any, waiting: dict[Any, _Lease], most: int) -> None:
         """Send tasks until `most` are waiting."""
-        budget, k = self.estimate.budget(max(most // _TASKS_PER_WORKER, 1)), search.k
+        estimate = self._estimate
+        budget = estimate.budget(max(most // _TASKS_PER_WORKER, 1))
         if search.open_nodes < most:  # near the end: smaller tasks split what is left
-            budget = budget // 4
+            budget = max(budget // 4, 1)
         while len(waiting) < most and search.open_nodes:
             share = max(search.open_nodes // most, 1)  # leaves nodes for the other tasks
-            lease = _Lease(
-                *search.checkout(share, budget / self.estimate.ratio, lambda sub: self.estimate.size(sub, k))
-            )
-            if not lease.subs:
+            lease = _Lease(*search.checkout(share, budget / estimate.ratio, search.subtree_size))
+            if not lease.nodes:
                 return
-            logs = search.log is not None
-            name = f"{search.bound_name}-{k}-{search.pairs}-{logs}-{problem.key}"
             future = self.client.submit(
-                explore_task, problem, name, k, search.bound_name, search.pairs, lease.subs, search.best_value, budget,
-                logs, pure=False,
+                explore_task, sent, sent.key, lease.nodes, search.best_value, budget, pure=False
             )  # fmt: skip
             waiting[future] = lease
             self.tasks += 1
 
-    def _collect(self, search: BranchAndBound, waiting: dict[Any, _Lease], failures: int) -> int:
+    def _collect(self, search: SharedTree, waiting: dict[Any, _Lease], failures: int) -> int:
         """Merge the results of finished tasks, and return how many tasks in a row have failed."""
         for future in self._finished(waiting):
             lease = waiting.pop(future)
             if future.status == "finished":
                 explored, seconds = future.result()
                 search.complete(lease.lease_id, explored)
-                size = sum(self.estimate.size(sub, search.k) for sub in lease.subs)
-                self.estimate.learn(size, explored, seconds)
+                size = sum(search.subtree_size(node) for node in lease.nodes)
+                self._estimate.learn(size, explored, seconds)
                 failures = 0
                 continue
             search.requeue(lease.lease_id)

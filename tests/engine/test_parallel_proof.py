@@ -13,6 +13,7 @@ from dsel.engine.parallel_proof import DaskProofRunner, SubtreeEstimate
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import hard_case
 
@@ -31,6 +32,15 @@ def here():
     search.advance(NO_LIMIT)
     assert search.iteration > 10_000
     return search
+
+
+@pytest.fixture
+def tree(monkeypatch):
+    """A tree of relaxations whose nodes go to workers at once."""
+    monkeypatch.setattr("dsel.search.exact.perspective_tree.search._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.02)
+    objective = hard_case(1, n=24)
+    return PerspectiveTree(objective, 3, diagonal_after=1e9)
 
 
 def test_two_workers_prove_what_one_process_proves(client, here):
@@ -58,20 +68,58 @@ def test_a_stopped_proof_can_be_saved_and_continued(client, here):
         assert again.done
 
 
-def test_the_subtrees_of_a_lost_worker_are_explored_again(here):
+def test_relaxations_on_two_workers_prove_what_one_process_proves(client, tree):
+    here = PerspectiveTree.restore(tree.objective, tree.state())
+    assert here.advance(NO_LIMIT)
+    proof, runner = Proof(tree, float("inf")), DaskProofRunner(client)
+    assert proof.run(runner=runner)
+    assert (tree.best, tree.lower, tree.proved) == (here.best, here.lower, here.proved)
+    assert runner.tasks > 4
+    assert runner.lost == 0
+
+
+def test_relaxations_on_workers_that_are_stopped_can_be_saved_and_continued(client, tree):
+    here = PerspectiveTree.restore(tree.objective, tree.state())
+    assert here.advance(NO_LIMIT)
+    saved = []
+    limit = here.iteration // 2
+    ended = DaskProofRunner(client)(tree, Stop(iterations=limit), lambda s: saved.append(json.dumps(s.state())))
+    assert ended == "iterations"
+    for state in (saved[0], saved[-1], json.dumps(tree.state())):
+        again = PerspectiveTree.restore(tree.objective, json.loads(state))
+        assert again.lower <= here.best_value
+        assert again.advance(NO_LIMIT)
+        assert again.best == here.best
+
+
+def test_workers_get_a_better_diagonal_when_it_is_found(client, tree, monkeypatch):
+    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.0)
+    search = PerspectiveTree(tree.objective, 3, diagonal_after=tree.seconds)
+    runner, first = DaskProofRunner(client), search.work()
+    assert runner(search, Stop(iterations=NO_LIMIT)) == "proven"
+    assert search.work() is not first
+    here = PerspectiveTree.restore(tree.objective, tree.state())
+    here.advance(NO_LIMIT)
+    assert (search.best, search.lower) == (here.best, here.lower)
+
+
+def test_the_subtrees_of_a_lost_worker_are_explored_again(here, tree):
+    expected = PerspectiveTree.restore(tree.objective, tree.state())
+    expected.advance(NO_LIMIT)
     with local_cluster(2, "1GiB") as client:
-        search, killed = BranchAndBound(here.objective, 7), []
+        for search, found in ((BranchAndBound(here.objective, 7), here), (tree, expected)):
+            killed: list[int] = []
 
-        def kill_one(_):
-            if not killed and search._leased:
-                pids = client.run(os.getpid)
-                killed.append(next(iter(pids.values())))
-                os.kill(killed[0], signal.SIGKILL)
+            def kill_one(search, killed=killed):
+                if not killed and search._leased:
+                    pids = client.run(os.getpid)
+                    killed.append(next(iter(pids.values())))
+                    os.kill(killed[0], signal.SIGKILL)
 
-        assert DaskProofRunner(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
-    assert killed
-    assert search.best == here.best
-    assert search.lower == pytest.approx(here.lower)
+            assert DaskProofRunner(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
+            assert killed
+            assert search.best == found.best
+            assert search.lower == pytest.approx(found.lower)
 
 
 def test_a_task_is_a_pure_function(here):
@@ -90,10 +138,11 @@ def test_a_task_is_a_pure_function(here):
 
 def test_sizes_are_estimated_from_results():
     estimate = SubtreeEstimate()
-    sub = BranchAndBound(hard_case(), 5).open_subproblems()[0]
-    assert estimate.size(sub, 5) == 30 * 29 * 28 / 6
+    search = BranchAndBound(hard_case(), 5)
+    sub = search.open_subproblems()[0]
+    assert search.subtree_size(sub) == 30 * 29 * 28 / 6
     before = estimate.budget(2)
-    estimate.learn(1000.0, explore_all(Explorer(BranchAndBound(hard_case(), 5).problem, 5), [sub], 1e9, 10**6), 1e-4)
+    estimate.learn(1000.0, explore_all(Explorer(search.problem, 5), [sub], 1e9, 10**6), 1e-4)
     assert estimate.budget(2) > before
 
 

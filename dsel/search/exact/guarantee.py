@@ -6,7 +6,8 @@ The other columns of T leave the share 1 / v_j of the square of column j, so tha
 
     r b'Db <= r ||Y||^2 sum over T of v_j,
 
-with v_j <= 1e7 for independent subsets, and v_j at most the variance inflation factor of column j on all others.
+with v_j <= 1e7 for independent subsets, and v_j at most the variance inflation factor of column j on all others. With a
+penalty, v_j is at most 1 over its share of the largest column's square.
 """
 
 from __future__ import annotations
@@ -78,11 +79,14 @@ def guarantee_of(
     """
     n = objective.n
     most = 1.0 / objective.tolerance
+    share = perturbation(n if steps is None else min(steps, n))
+    by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
+    if by_penalty < most and (error := share * k * by_penalty * objective.c / objective.total) <= _WORTH_A_NOTE:
+        return Guarantee(error)  # a penalty bounds the v_j well enough
     factors = np.full(n, most)
     near = False
     if objective.has_gram and n <= _MOST_COLUMNS:
         factors, near = _inflation(_correlations(objective), k, most, deadline)
-    share = perturbation(n if steps is None else min(steps, n))
     error = share * float(np.sort(factors)[-k:].sum()) * objective.c / objective.total
     return Guarantee(min(error, 1.0), _explained_share(objective, deadline) if near else 0.0)
 

@@ -18,9 +18,11 @@ from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
-from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
+from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof_log import OpenNode, ProofLog
 from dsel.search.exact.root_bound import RootBound
+from dsel.search.exact.shared_tree import SharedTree
 from dsel.search.exact.starting_subset import is_small, starting_subset
 from dsel.search.exact.wide.choice import is_wide, wide_proof
 from dsel.search.exact.wide.search import WideTree
@@ -34,7 +36,7 @@ _NO_LIMIT = 2**62
 _START, _RELAXATION = 0.2, 0.1
 
 #: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
-Runner = Callable[[BranchAndBound, Stop, Callable[[AnytimeSearch], None] | None], str]
+Runner = Callable[[SharedTree, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 
 @dataclass
@@ -69,21 +71,26 @@ class Proof:
         if is_wide(objective, coefficients):
             start = known or forward(objective, k).best(k).members
             return cls(wide_proof(objective, k, start, memory_limit, coefficients), value)
+
+        def usual(start: Iterable[int]) -> BranchAndBound:
+            return BranchAndBound(objective, k, incumbent=start, memory_limit=memory_limit, log=log, deadline=deadline)
+
         try:
-            search = BranchAndBound(
-                objective, k, incumbent=known, memory_limit=memory_limit, log=log, deadline=deadline
-            )  # fmt: skip
+            if log is None and takes_part(objective):
+                start = starting_subset(objective, k, seed, deadline.share(_START), known)
+                start = min((one for one in (start, known) if one), key=objective.value)
+                limits: dict[str, Any] = {"memory_limit": memory_limit, "deadline": deadline}
+                return cls(better_tree(objective, k, usual, incumbent=start, **limits), value)
+            search = usual(known)
         except CapacityError as error:
             logger.info("%s The certificate is the bound of the whole problem.", error)
             found = known or forward(objective, k).best(k).members
             return cls(RootBound(objective, k, incumbent=found, deadline=deadline), value, log=log)
-        if known:
-            value = search.best_value
         if len(known) == k and is_small(objective, k) and not search.done:
             with deadline.paused():
                 search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
         search.offer(starting_subset(objective, k, seed, deadline.share(_START), known))
-        return cls(search if log is not None else better_tree(search, memory_limit, deadline), value, log=log)
+        return cls(search, value, log=log)
 
     @classmethod
     def resume(
@@ -155,7 +162,7 @@ class Proof:
         try:
             with search.time_limit(seconds):
                 stop = Stop(iterations=limit, seconds=seconds)
-                if runner is None or not isinstance(search, BranchAndBound):
+                if runner is None or isinstance(search, WideTree):
                     drive(search, stop, on_slice)
                 else:
                     runner(search, stop, on_slice)

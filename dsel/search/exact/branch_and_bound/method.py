@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -11,7 +12,8 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.perspective_tree.search import PerspectiveTree, better_tree
+from dsel.search.exact.perspective_tree.choice import better_tree
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
@@ -97,8 +99,9 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "seconds"  # a single node would take longer
     else:
         with search.time_limit(stop.seconds):
-            run_search = drive if task.runner is None or isinstance(search, PerspectiveTree) else task.runner
-            ended = run_search(search, stop, task.on_slice)
+            ended = (task.runner or drive)(search, stop, task.on_slice)
+    if search.memory_full:
+        ended = "memory"
     if search.done:
         ended = "proven" if search.proven else "contradiction"
     counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
@@ -113,11 +116,17 @@ def _begin(
     """Return the search by the requested bound."""
     if options.bound == "perspective":
         return PerspectiveTree(objective, k, incumbent=start, memory_limit=options.memory)
-    bound = "combined" if options.bound == "auto" else options.bound
-    search = BranchAndBound(
-        objective, k, incumbent=start, bound=bound, memory_limit=options.memory, deadline=deadline
-    )  # fmt: skip
-    return better_tree(search, options.memory, deadline) if options.bound == "auto" else search
+
+    def usual(known: Iterable[int]) -> BranchAndBound:
+        bound = "combined" if options.bound == "auto" else options.bound
+        assert bound != "perspective"
+        return BranchAndBound(
+            objective, k, incumbent=known, bound=bound, memory_limit=options.memory, deadline=deadline
+        )  # fmt: skip
+
+    if options.bound != "auto":
+        return usual(start)
+    return better_tree(objective, k, usual, incumbent=start, memory_limit=options.memory, deadline=deadline)
 
 
 def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:

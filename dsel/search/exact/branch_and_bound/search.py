@@ -9,8 +9,10 @@ there are many open nodes, a slice ends only when its subtree is finished.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from threading import TIMEOUT_MAX, Event, Thread
 from typing import Any
 
@@ -24,6 +26,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
+from dsel.search.exact.branch_and_bound.subtrees import SubtreeWork
 from dsel.search.exact.proof_log import ProofLog, SegmentLog
 
 #: With this many open nodes, a subtree is finished before the next one begins.
@@ -32,6 +35,8 @@ MAX_OPEN = 20_000
 _ELEMENTS_PER_SECOND, _MANY = 2e8, 1000
 #: Most nodes in a slice.
 _MAX_SLICE = 20_000
+#: Workers get nodes when _ALONE are visited, or if this many for each of them are open. A step before visits so many.
+_ALONE, _OPEN_PER_WORKER, _ALONE_STEP = 2000, 20, 50
 
 
 class BranchAndBound(ExactSearch):
@@ -66,6 +71,10 @@ class BranchAndBound(ExactSearch):
     """
 
     kind = "branch-and-bound"
+    #: The fewest nodes that are worth a task, and about how many are visited in a second.
+    least_nodes, nodes_per_second = 100, 10_000.0
+    #: Open nodes never take too much memory: there is a limit for them.
+    memory_full = False
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
@@ -241,6 +250,25 @@ class BranchAndBound(ExactSearch):
         for sub in self._explorer.open_nodes():
             self._push(sub)
         self._explorer.stop()
+
+    def work(self) -> SubtreeWork:
+        """Return what explores subtrees of this tree elsewhere."""
+        return self._work
+
+    @cached_property
+    def _work(self) -> SubtreeWork:
+        return SubtreeWork(self.problem, self.k, self._explorer.bound, self.pairs, self.log is not None)
+
+    def advance_alone(self, workers: int, until: int) -> bool:
+        """Visit some nodes if there are too few for this many workers, and return whether it was so."""
+        if self._leased or self.iteration >= _ALONE or self.open_nodes >= _OPEN_PER_WORKER * workers:
+            return False
+        self.advance(min(self.iteration + _ALONE_STEP, until))
+        return True
+
+    def subtree_size(self, sub: Subproblem) -> float:
+        """Return the nodes of a subtree without pruning, where the last two columns need no node."""
+        return float(math.comb(len(sub.allowed), max(self.k - len(sub.chosen) - 2, 0)))
 
     def checkout(self, most: int, enough: float, size: Callable[[Subproblem], float]) -> tuple[int, list[Subproblem]]:
         """Lease open nodes to a worker, least bound first, and return the id of the lease and the nodes.

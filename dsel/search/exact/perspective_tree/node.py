@@ -26,6 +26,10 @@ class Node:
     b: Floats
     branch: int = -1
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A message with bytes is one frame. With arrays it would have two frames for each of its many nodes.
+        return _unpickle, (self.fixed, self.out, self.support.tobytes(), self.b.tobytes(), self.branch)
+
     @classmethod
     def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1) -> Node:
         """Return the node with these columns in and out, (n,) each."""
@@ -61,6 +65,10 @@ class Node:
         return cls(
             bytes.fromhex(fixed), bytes.fromhex(out), np.array(support, np.int64), np.array(b, np.float64), branch
         )  # fmt: skip
+
+
+def _unpickle(fixed: bytes, out: bytes, support: bytes, b: bytes, branch: int) -> Node:
+    return Node(fixed, out, np.frombuffer(support, np.int64), np.frombuffer(b, np.float64), branch)
 
 
 def mask_of(bits: bytes, n: int) -> Mask:

@@ -1,21 +1,21 @@
-"""Best-first branch and bound by the perspective relaxation, for many columns and one or a few targets.
+"""Best-first branch and bound by the perspective relaxation, for many columns.
 
 A node fixes some columns in and some out. Its bound is the relaxation over the other columns, see
-`dsel.search.exact.perspective_tree.relaxation`, and `group_relaxation` for several targets. The reduced costs of its
-bound fix further columns in or out: those whose other choice cannot beat the best subset (safe screening; Atamtuerk and
-Gomez, "Safe screening rules for l0-regression", ICML 2020). The column with the weight nearest to one half is branched
-on.
+`dsel.search.exact.perspective_tree.relaxation`; `dsel.search.exact.perspective_tree.branching` splits it.
 
-At first all nodes have the same diagonal. If the proof takes longer, the best diagonal of the root is found
-(`dsel.search.exact.perspective_tree.semidefinite`), and the tree begins again with it if its bound is better. The first
-branchings then decide whether each node gets its own diagonal: that takes longer, and gives better bounds.
+The first diagonal is that of the ridge penalty, which costs nothing. If the proof takes longer than it takes to find a
+better one, it is found, and the tree begins again with it if its bound is better. It is first in proportion to each
+column's part outside the others, then the best one of the root (`dsel.search.exact.perspective_tree.semidefinite`). The
+first branchings then decide whether each node gets its own diagonal: that takes longer, and gives better bounds.
+
+Open nodes may be leased to workers, which explore their subtrees (`dsel.search.exact.perspective_tree.subtrees`).
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,33 +24,28 @@ import numpy as np
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
-from dsel.search.anytime import Deadline
 from dsel.search.exact.base import check_saved
-from dsel.search.exact.bounds import column_norms, few_targets, penalized
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.perspective_tree.diagonal import diagonals
-from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
+from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
+from dsel.search.exact.perspective_tree.diagonal import (
+    MOST_OUTSIDE,
+    diagonal_outside,
+    diagonals,
+    ridge_diagonal,
+    seconds_outside,
+)
 from dsel.search.exact.perspective_tree.node import Node
-from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
-from dsel.search.exact.perspective_tree.rows import sizes
+from dsel.search.exact.perspective_tree.relaxation import Problem
+from dsel.search.exact.perspective_tree.scaling import scaled_columns
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective_tree.weights import weights
+from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork
 from dsel.search.exact.relaxation_tree import RelaxationTree
-from dsel.search.exact.starting_subset import MANY_COLUMNS
 
 #: The best diagonal is not computed for more columns.
 _SEMIDEFINITE_MOST = 1000
 #: How many columns are branched on to compare the two ways to bound children.
 _TRIALS = 2
-#: The share of the other tree's gap that this one's must be below to be preferred.
-_BETTER = 0.35
-#: With more subsets than this the other tree cannot try most of them. This one then has about these seconds before its
-#: gap is compared with the other tree's first one, and with another share.
-_MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
-#: With less time than this it has no such head start.
-_ENOUGH_TIME = 10.0
-#: Weights within this of 0 and 1 are whole.
-_WHOLE = 1e-6
+#: Workers get nodes after about these seconds: a whole proof may take less than sending K.
+_ALONE_SECONDS = 0.5
 
 
 class PerspectiveTree(RelaxationTree):
@@ -76,44 +71,70 @@ class PerspectiveTree(RelaxationTree):
     """
 
     kind = "perspective-tree"
+    #: The fewest nodes that are worth a task.
+    least_nodes = 1
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         diagonal_after: float | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, "perspective")
-        self._problems = _problems(objective)
-        self._problem = self._problems[0]
-        self._memory_limit = memory_limit
-        self._heap: list[tuple[float, int, Node]] = []
-        self._visited = self._made = 0
-        self._bytes, self._seconds = 0, 0.0
-        self._diagonal_after = seconds_of(objective.n) if diagonal_after is None else diagonal_after
-        self._tried = self._semidefinite = False
-        self.memory_full = False
+        self._begin(objective, k, memory_limit, diagonal_after)
         self.offer(incumbent)
         with one_blas_thread():
-            self._root()
+            if not self._use_first_diagonal():
+                raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
 
-    def _root(self) -> None:
-        """Bound the root, by the diagonal with the best bound."""
-        n, k = self.objective.n, self.k
+    def _begin(self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None) -> None:
+        """Begin without a diagonal and without a node."""
+        super().__init__(objective, k, "perspective")
+        self._K, self._c, self._ridge = scaled_columns(objective)
+        self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
+        self._work: SubtreeWork | None = None
+        self._memory_limit = memory_limit
+        self._heap: list[tuple[float, int, Node]] = []
+        self._leased: dict[int, list[Bounded]] = {}
+        self._visited = self._made = self._leases = 0
+        self._bytes, self._other_seconds = 0, 0.0
+        n = objective.n
+        self._diagonal_after = seconds_of(n) if diagonal_after is None else diagonal_after
+        self._stages = [stage for stage, most in (("outside", MOST_OUTSIDE), ("best", _SEMIDEFINITE_MOST)) if n <= most]
+        self.memory_full = False
+
+    def _use_first_diagonal(self) -> bool:
+        """Bound the root by the first diagonal, and return whether there is one."""
+        d = ridge_diagonal(self._ridge)
+        if d is None and self._stages:
+            self._stages.pop(0)
+            d = diagonal_outside(self._K)
+        if d is None:
+            return False
+        self._begin_with(d, *self._relaxed_root(d))
+        return True
+
+    def _relaxed_root(self, d: Floats) -> tuple[float, Node]:
+        """Return the root and its bound by a diagonal."""
+        n = self.objective.n
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
-        found = []
-        for problem in self._problems:
-            b = np.zeros_like(problem.c)
-            if self.best:
-                S = np.asarray(self.best, np.int64)
-                b[S] = np.linalg.lstsq(problem.K[np.ix_(S, S)], problem.c[S], rcond=None)[0]
-            found.append(_relaxed(problem, nothing, everything, min(k, n), b, self._enough))
-            self._seconds += found[-1].seconds
-        best = min(range(len(found)), key=lambda i: found[i].bound)
-        self._problem = self._problems[best]
-        self._push(found[best].bound, Node.of(nothing, nothing, found[best].b))
+        problem, b = Problem(self._K, self._c, d), np.zeros_like(self._c)
+        if self.best:
+            S = np.asarray(self.best, np.int64)
+            b[S] = np.linalg.lstsq(self._K[np.ix_(S, S)], self._c[S], rcond=None)[0]
+        found = relaxed(problem, nothing, everything, min(self.k, n), b, self.enough)
+        self._other_seconds += found.seconds
+        return found.bound, Node.of(nothing, nothing, found.b)
+
+    def _begin_with(self, d: Floats, bound: float, root: Node, own_diagonals: bool = False) -> None:
+        """Begin with a diagonal, with the root as the only node."""
+        self._other_seconds += self._branching.seconds
+        self._branching = Branching(Problem(self._K, self._c, d), self.k, self.objective.c, own_diagonals)
+        self._work = None
+        self._heap, self._bytes = [], 0
+        self._push(bound, root)
 
     @property
     def _most(self) -> float:
-        return -self._heap[0][0] if self._heap else -math.inf
+        leased = [bound for nodes in self._leased.values() for bound, _ in nodes]
+        return max(-self._heap[0][0] if self._heap else -math.inf, *leased, -math.inf)
 
     @property
     def iteration(self) -> int:
@@ -122,7 +143,7 @@ class PerspectiveTree(RelaxationTree):
 
     @property
     def open_nodes(self) -> int:
-        """The number of open nodes."""
+        """The number of open nodes that no worker has."""
         return len(self._heap)
 
     @property
@@ -138,7 +159,7 @@ class PerspectiveTree(RelaxationTree):
     @property
     def seconds(self) -> float:
         """About how long the relaxations took so far, which does not depend on the machine."""
-        return self._seconds
+        return self._other_seconds + self._branching.seconds
 
     def node_seconds(self) -> float:
         """Return 0: a node is quick."""
@@ -165,56 +186,61 @@ class PerspectiveTree(RelaxationTree):
         return True
 
     def _visit(self) -> None:
-        if not self._tried and self._seconds > self._diagonal_after:
-            self._find_diagonal()
-            if self.done:
-                return
+        if self._diagonal_is_due:
+            self._try_diagonal(self._stages.pop(0))
+            return
         bound, _, node = heapq.heappop(self._heap)
         self._visited += 1
         self._bytes -= node.nbytes
-        fixed, out = node.masks(self.objective.n)
-        b = node.coefficients(self._problem.c.shape)
-        if node.branch < 0:
-            self._screen(fixed, out, self._problem, b, np.arange(self.objective.n))
-        free = ~(fixed | out)
-        q = self.k - int(fixed.sum())
-        if q <= 0 or int(free.sum()) <= q:
-            self._offer(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), -bound)
-            return
-        j = node.branch if node.branch >= 0 else self._branching_column(free, q, b)
-        for inside in (True, False):
-            self._child(-bound, fixed, out, j, inside, b)
+        for child in self._branching.visit(-bound, node, self):
+            self._push(*child)
 
-    def _find_diagonal(self) -> None:
-        """Find the best diagonal of the root, and begin again with it if its bound is better than the present one."""
-        self._tried = True
-        n, k, problem = self.objective.n, self.k, self._problem
-        if not (n <= _SEMIDEFINITE_MOST and k < n):
+    @property
+    def _diagonal_is_due(self) -> bool:
+        """Whether the tree took about as long as it takes to find a better diagonal."""
+        if not self._stages:
+            return False
+        best = self._stages[0] == "best"
+        return self.seconds > (self._diagonal_after if best else min(self._diagonal_after, self._seconds_outside))
+
+    @property
+    def _seconds_outside(self) -> float:
+        return seconds_outside(self.objective.n)
+
+    def _try_diagonal(self, stage: str) -> None:
+        """Find another diagonal, and begin again with it if its bound of the root is better than that of the tree."""
+        if stage == "best":
+            self._try_best_diagonal()
             return
-        nothing = np.zeros(n, np.bool_)
-        found = solve(problem.K, problem.c, nothing, k, self.objective.c, self._enough)
-        if found is None or not found.bound < -self._heap[0][0]:
+        d = diagonal_outside(self._K)
+        self._other_seconds += self._seconds_outside
+        if d is not None:
+            bound, root = self._relaxed_root(d)
+            if bound < self._most:
+                self._begin_with(d, bound, root)
+
+    def _try_best_diagonal(self) -> None:
+        n, k, nothing = self.objective.n, self.k, np.zeros(self.objective.n, np.bool_)
+        if not k < n:
             return
-        self._seconds += found.seconds
-        self._use_diagonal(found.d)
-        self._semidefinite = self._own_diagonals_pay(found)
-        self._heap, self._bytes = [], 0
+        found = solve(self._K, self._c, nothing, k, self.objective.c, self.enough)
+        if found is None:
+            return
+        self._other_seconds += found.seconds
+        if not found.bound < self._most:
+            return
+        own = self._own_diagonals_pay(found)
         j = int(np.minimum(found.z, 1.0 - found.z).argmax())
-        if self._semidefinite:
-            self._push(found.bound, Node.of(nothing, nothing, None, j))
-        else:
-            self._push(found.bound, Node.of(nothing, nothing, found.b))
-
-    def _use_diagonal(self, d: Floats) -> None:
-        self._problem = Problem(self._problem.K, self._problem.c, d)
-        self._problems = [*self._problems, self._problem]
+        root = Node.of(nothing, nothing, None, j) if own else Node.of(nothing, nothing, found.b)
+        self._begin_with(found.d, found.bound, root, own)
 
     def _own_diagonals_pay(self, root: Solved) -> bool:
         """Return whether a tree whose nodes have their own diagonals promises to take less time.
 
         A tree with gap G and children that are better by D has about 2^(G / D) nodes.
         """
-        n, problem, gap = self.objective.n, self._problem, root.bound - self._enough
+        n, gap = self.objective.n, root.bound - self.enough
+        branching = Branching(Problem(self._K, self._c, root.d), self.k, self.objective.c, True)
         if gap <= 0.0:
             return False
         better, seconds = np.zeros(2), np.zeros(2)
@@ -226,179 +252,126 @@ class PerspectiveTree(RelaxationTree):
                 q = self.k - int(inside)
                 if q <= 0 or n - 1 <= q:
                     continue
-                own = self._solve(fixed, out, q)
-                shared = _relaxed(problem, fixed, ~(fixed | out), q, root.b, self._enough)
+                own = branching.solve(fixed, out, q, self.enough)
+                shared = relaxed(branching.problem, fixed, ~(fixed | out), q, root.b, self.enough)
                 for i, found in enumerate((own, shared)):
                     if found is not None:
                         better[i] += min(max(root.bound - found.bound, 0.0), gap)
                         seconds[i] += found.seconds
-        self._seconds += float(seconds.sum())
+        self._other_seconds += float(seconds.sum())
         better = np.maximum(better / (2.0 * columns.size), 1e-9 * gap)
         expected = np.log(np.maximum(seconds, 1e-9)) + math.log(2.0) * gap / better
         return bool(expected[0] < expected[1])
 
-    def _screen(self, fixed: Mask, out: Mask, problem: Problem, b: Floats, columns: Ints) -> None:
-        """Fix the columns in place whose other choice cannot be better than the best subset, by their reduced costs.
+    @property
+    def enough(self) -> float:
+        """What a node's subsets must explain more than."""
+        return self._enough
 
-        problem, b: those of `columns`.
-        """
-        inner = fixed[columns]
-        free = np.flatnonzero(~(inner | out[columns]))
-        q = self.k - int(inner.sum())
-        if not 0 < q < free.size:
-            return
-        fitted, g = problem.dual(b, inner)
-        order = free[np.argsort(-g[free], kind="stable")]
-        inside, last, first_out = order[:q], g[order[q - 1]], g[order[q]]
-        bound = fitted + float(g[inner].sum() + g[inside].sum())
-        outside = order[q:]
-        out[columns[outside[bound - last + g[outside] <= self._enough]]] = True
-        fixed[columns[inside[bound - g[inside] + first_out <= self._enough]]] = True
-
-    def _branching_column(self, free: Mask, q: int, b: Floats) -> int:
-        columns = np.flatnonzero(free)
-        z = weights(sizes(b[columns]) * np.sqrt(self._problem.d[columns]), q)
-        fraction = np.minimum(z, 1.0 - z)
-        return int(columns[fraction.argmax() if fraction.max() > _WHOLE else z.argmax()])
-
-    def _child(self, bound: float, fixed: Mask, out: Mask, j: int, inside: bool, b: Floats) -> None:
-        """Bound a child, offer the subset of its largest weights, and push it unless it is pruned."""
-        fixed, out = fixed.copy(), out.copy()
-        (fixed if inside else out)[j] = True
-        free, q = ~(fixed | out), self.k - int(fixed.sum())
-        if q <= 0 or int(free.sum()) <= q:
-            self._offer(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(fixed | free), bound)
-            return
-        if self._semidefinite:
-            self._child_with_diagonal(bound, fixed, out, q)
-            return
-        found = _relaxed(self._problem, fixed, free, q, b, self._enough)
-        self._seconds += found.seconds
-        weight = sizes(found.b) * np.sqrt(self._problem.d)
-        weight[fixed] = np.inf
-        self._offer(np.argpartition(-weight, self.k - 1)[: self.k], bound)
-        self._push(min(found.bound, bound), Node.of(fixed, out, found.b))
-
-    def _child_with_diagonal(self, bound: float, fixed: Mask, out: Mask, q: int) -> None:
-        """Bound a child by its own diagonal, offer the subset of its largest weights, and push it unless pruned."""
-        columns = np.flatnonzero(~out)
-        found = self._solve(fixed, out, q)
-        if found is None:
-            self._push(bound, Node.of(fixed, out, None, int(np.flatnonzero(~(fixed | out))[0])))
-            return
-        self._seconds += found.seconds
-        self._offer(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
-        bound = min(found.bound, bound)
-        if not bound > self._enough:
-            return
-        ix = np.ix_(columns, columns)
-        self._screen(fixed, out, Problem(self._problem.K[ix], self._problem.c[columns], found.d), found.b, columns)
-        kept, q = ~out[columns], self.k - int(fixed.sum())
-        free = ~fixed[columns] & kept
-        if q <= 0 or int(free.sum()) <= q:
-            self._offer(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(~out), bound)
-            return
-        fraction = np.where(free, np.minimum(found.z, 1.0 - found.z), -1.0)
-        self._push(bound, Node.of(fixed, out, None, int(columns[fraction.argmax()])))
-
-    def _solve(self, fixed: Mask, out: Mask, q: int) -> Solved | None:
-        """Return the relaxation of the columns that are not out, with their own diagonal."""
-        columns = np.flatnonzero(~out)
-        K, c = self._problem.K[np.ix_(columns, columns)], self._problem.c[columns]
-        return solve(K, c, fixed[columns], q, self.objective.c, self._enough)
-
-    def _offer(self, S: Ints, bound: float) -> None:
-        """Offer a subset of a node that explains at most `bound`."""
+    def take(self, S: Ints, bound: float) -> None:
+        """Take a subset of a node whose subsets explain at most `bound`."""
         if self.offer(S.tolist()):
             self._check_claim(self.objective.c - bound)
 
     def _push(self, bound: float, node: Node) -> None:
-        if not bound > self._enough:
+        if not bound > self.enough:
             return
         self._made += 1
         heapq.heappush(self._heap, (-bound, self._made, node))
         self._bytes += node.nbytes
         self.memory_full = self._bytes > self._memory_limit
 
+    # Its nodes on workers.
+
+    def work(self) -> SubtreeWork:
+        """Return what explores subtrees of this tree elsewhere: another object after a better diagonal is found."""
+        if self._work is None:
+            branching = self._branching
+            self._work = SubtreeWork(self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals)
+        return self._work
+
+    def advance_alone(self, workers: int, until: int) -> bool:
+        """Take a step if it is too early for workers, or find a better diagonal, and return whether it was so."""
+        if self._leased or not (self._diagonal_is_due or self.seconds < _ALONE_SECONDS):
+            return False
+        self.advance(min(self.iteration + 1, until))
+        return True
+
+    def subtree_size(self, node: Bounded) -> float:
+        """Return 1: what is below a node is not known."""
+        return 1.0
+
+    @property
+    def nodes_per_second(self) -> float:
+        """About how many nodes are visited in a second."""
+        return max(self._visited, 1) / max(self.seconds, 1e-3)
+
+    def checkout(self, most: int, enough: float, size: Callable[[Bounded], float]) -> tuple[int, list[Bounded]]:
+        """Lease open nodes to a worker, and return the id of the lease and the nodes, see `BranchAndBound.checkout`."""
+        nodes: list[Bounded] = []
+        total = 0.0
+        while self._heap and len(nodes) < most and total < enough and not self._diagonal_is_due:
+            bound, _, node = heapq.heappop(self._heap)
+            if not -bound > self.enough:
+                self._heap, self._bytes = [], 0
+                break
+            self._bytes -= node.nbytes
+            nodes.append((-bound, node))
+            total += size(nodes[-1])
+        self._leases += 1
+        if nodes:
+            self._leased[self._leases] = nodes
+        return self._leases, nodes
+
+    def requeue(self, lease_id: int) -> None:
+        """Put the nodes of a lease back into the heap, because their worker failed."""
+        for bound, node in self._leased.pop(lease_id):
+            self._push(bound, node)
+
+    def complete(self, lease_id: int, explored: Explored) -> None:
+        """Merge the result of a lease."""
+        claim = self._most
+        del self._leased[lease_id]
+        self._visited += explored.nodes
+        self._other_seconds += explored.seconds
+        if explored.best is not None:
+            self.take(np.asarray(explored.best, np.int64), claim)
+        for bound, node in explored.left:
+            self._push(bound, node)
+
+    # Its state.
+
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
-        nodes = [[-bound, made, *node.as_list()] for bound, made, node in self._heap]
-        place = next(i for i, problem in enumerate(self._problems) if problem is self._problem)
-        found = self._problem.d.tolist() if self._tried else None
+        open_ = [[-bound, made, *node.as_list()] for bound, made, node in self._heap]
+        leased = [node for nodes in self._leased.values() for node in nodes]
+        open_ += [[bound, self._made + i, *node.as_list()] for i, (bound, node) in enumerate(leased, 1)]
         return {
-            **self._shared_state(), "nodes": nodes, "visited": self._visited, "made": self._made, "diagonal": place,
-            "seconds": self._seconds, "tried": self._tried, "semidefinite": self._semidefinite, "d": found,
-            "diagonal_after": self._diagonal_after,
+            **self._shared_state(), "nodes": open_, "visited": self._visited, "made": self._made + len(leased),
+            "seconds": self.seconds, "stages": self._stages, "semidefinite": self._branching.own_diagonals,
+            "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
         }  # fmt: skip
+
+    def _restore_diagonal(self, state: dict[str, Any]) -> None:
+        found = state["d"]
+        if "stages" in state:
+            self._stages = list(state["stages"])
+        else:  # an older version, which found the first two diagonals at once
+            self._stages = [stage for stage in self._stages if stage == "best" and not state["tried"]]
+            found = diagonals(self._K, self._ridge)[state["diagonal"]] if found is None else found
+        problem = Problem(self._K, self._c, np.array(found, np.float64))
+        self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"])
 
     @classmethod
     def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PerspectiveTree:
         """Return the search as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, state)
-        search = cls(
-            objective, state["k"], incumbent=state["best"], memory_limit=memory_limit,
-            diagonal_after=state["diagonal_after"],
-        )  # fmt: skip
+        search = cls.__new__(cls)
+        search._begin(objective, state["k"], memory_limit, state["diagonal_after"])
         search._restore_shared(state)
-        if state["diagonal"] >= len(search._problems):
-            search._use_diagonal(np.array(state["d"], np.float64))
-        search._problem = search._problems[state["diagonal"]]
-        search._visited, search._made, search._seconds = state["visited"], state["made"], state["seconds"]
-        search._tried, search._semidefinite = state["tried"], state["semidefinite"]
+        search._restore_diagonal(state)
+        search._visited, search._made, search._other_seconds = state["visited"], state["made"], state["seconds"]
         search._heap = [(-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"]]
         search._bytes = sum(node.nbytes for _, _, node in search._heap)
         heapq.heapify(search._heap)
         return search
-
-
-def better_tree(
-    search: BranchAndBound, memory_limit: int = 8 << 30, deadline: Deadline | None = None
-) -> BranchAndBound | PerspectiveTree:
-    """Return the tree of the better bound. The one of relaxations is tried for many columns.
-
-    If there are too many subsets for the other tree to try, this one may first find better diagonals, unless the
-    deadline is near.
-    """
-    objective = search.objective
-    if search.done or objective.n < MANY_COLUMNS or not usable(objective):
-        return search
-    try:
-        tree = PerspectiveTree(objective, search.k, incumbent=search.best, memory_limit=memory_limit)
-    except ValueError:  # nearly dependent columns
-        return search
-    other = search.best_value - search.lower
-    if tree.done or tree.gap < _BETTER * other:
-        return tree
-    left = float("inf") if deadline is None else deadline.remaining
-    if math.comb(objective.n, search.k) <= _MANY_SUBSETS or left < _ENOUGH_TIME:
-        return search
-    while tree.seconds < _HEAD_START and not tree.done:
-        tree.advance(tree.iteration + 1)
-    search.offer(tree.best)
-    return tree if tree.gap < _BETTER_THEN * (search.best_value - search.lower) else search
-
-
-def usable(objective: Objective) -> bool:
-    """Return whether the relaxation may be useful: K is in memory."""
-    return objective.has_gram
-
-
-def _relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
-    """Return the relaxation of a node, see `relax`."""
-    return (relax if problem.c.ndim == 1 else relax_rows)(problem, fixed, free, q, b, enough)
-
-
-def _problems(objective: Objective) -> list[Problem]:
-    """Return the relaxation's problem for each diagonal. Errors: ValueError if there is none."""
-    if not usable(objective):
-        raise ValueError("the perspective relaxation needs the whole Gram matrix")
-    K = penalized(objective)
-    norms = column_norms(np.diag(K))
-    K = K / norms
-    K /= norms[:, None]
-    dependent = np.diag(objective.K) + objective.lam <= objective.floor
-    found = [] if dependent.any() else diagonals(K, objective.lam / norms**2)
-    if not found:
-        raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
-    c = few_targets(objective) / norms[:, None]
-    return [Problem(K, c[:, 0] if c.shape[1] == 1 else c, d) for d in found]

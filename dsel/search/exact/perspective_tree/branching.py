@@ -1,0 +1,152 @@
+"""Split the nodes of a tree of relaxations: bound the two children of a node, and fix more of their columns.
+
+The reduced costs of a node's bound fix further columns in or out: those whose other choice cannot beat the best subset
+(safe screening; Atamtuerk and Gomez, "Safe screening rules for l0-regression", ICML 2020). The column with the weight
+nearest to one half is branched on.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
+from dsel.search.exact.perspective_tree.node import Node
+from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
+from dsel.search.exact.perspective_tree.rows import sizes
+from dsel.search.exact.perspective_tree.semidefinite import Solved, solve
+from dsel.search.exact.perspective_tree.weights import weights
+
+#: Weights within this of 0 and 1 are whole.
+_WHOLE = 1e-6
+
+#: A node, and what its subsets explain at most.
+Bounded = tuple[float, Node]
+
+
+class Incumbent(Protocol):
+    """The best subset so far."""
+
+    @property
+    def enough(self) -> float:
+        """What a node's subsets must explain more than."""
+
+    def take(self, S: Ints, bound: float) -> None:
+        """Take a subset of a node whose subsets explain at most `bound`."""
+
+
+class Branching:
+    """Splits nodes. The result depends on the node and the incumbent only.
+
+    Parameters
+    ----------
+    problem : Problem
+        The relaxation's problem for all columns.
+    k : int
+        The most columns to choose.
+    c : float
+        What the empty subset leaves, f of it.
+    own_diagonals : bool
+        Whether each node gets its own diagonal.
+    """
+
+    def __init__(self, problem: Problem, k: int, c: float, own_diagonals: bool) -> None:
+        self.problem, self.k, self.own_diagonals = problem, k, own_diagonals
+        self._c = c
+        #: About how long the relaxations took so far, which does not depend on the machine.
+        self.seconds = 0.0
+
+    def visit(self, bound: float, node: Node, incumbent: Incumbent) -> list[Bounded]:
+        """Return the children of a node that may hold a better subset."""
+        n = self.problem.n
+        fixed, out = node.masks(n)
+        b = node.coefficients(self.problem.c.shape)
+        if node.branch < 0:
+            screen(self.problem, fixed, out, b, self.k, incumbent.enough)
+        free = ~(fixed | out)
+        q = self.k - int(fixed.sum())
+        if q <= 0 or int(free.sum()) <= q:
+            incumbent.take(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), bound)
+            return []
+        j = node.branch if node.branch >= 0 else self._column(free, q, b)
+        children = [self._child(bound, fixed, out, j, inside, b, incumbent) for inside in (True, False)]
+        return [child for child in children if child is not None and child[0] > incumbent.enough]
+
+    def _column(self, free: Mask, q: int, b: Floats) -> int:
+        """Return the free column with the most fractional weight."""
+        columns = np.flatnonzero(free)
+        z = weights(sizes(b[columns]) * np.sqrt(self.problem.d[columns]), q)
+        fraction = np.minimum(z, 1.0 - z)
+        return int(columns[fraction.argmax() if fraction.max() > _WHOLE else z.argmax()])
+
+    def _child(
+        self, bound: float, fixed: Mask, out: Mask, j: int, inside: bool, b: Floats, incumbent: Incumbent
+    ) -> Bounded | None:  # fmt: skip
+        """Bound a child, and take the subset of its largest weights. Return None if it is a single subset."""
+        fixed, out = fixed.copy(), out.copy()
+        (fixed if inside else out)[j] = True
+        free, q = ~(fixed | out), self.k - int(fixed.sum())
+        if q <= 0 or int(free.sum()) <= q:
+            incumbent.take(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(fixed | free), bound)
+            return None
+        if self.own_diagonals:
+            return self._child_with_diagonal(bound, fixed, out, q, incumbent)
+        found = relaxed(self.problem, fixed, free, q, b, incumbent.enough)
+        self.seconds += found.seconds
+        weight = sizes(found.b) * np.sqrt(self.problem.d)
+        weight[fixed] = np.inf
+        incumbent.take(np.argpartition(-weight, self.k - 1)[: self.k], bound)
+        return min(found.bound, bound), Node.of(fixed, out, found.b)
+
+    def _child_with_diagonal(
+        self, bound: float, fixed: Mask, out: Mask, q: int, incumbent: Incumbent
+    ) -> Bounded | None:  # fmt: skip
+        """Bound a child by its own diagonal, and take the subset of its largest weights."""
+        columns = np.flatnonzero(~out)
+        found = self.solve(fixed, out, q, incumbent.enough)
+        if found is None:
+            return bound, Node.of(fixed, out, None, int(np.flatnonzero(~(fixed | out))[0]))
+        self.seconds += found.seconds
+        incumbent.take(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
+        bound = min(found.bound, bound)
+        if not bound > incumbent.enough:
+            return None
+        ix = np.ix_(columns, columns)
+        own = Problem(self.problem.K[ix], self.problem.c[columns], found.d)
+        inner, outer = fixed[columns], out[columns]
+        screen(own, inner, outer, found.b, self.k, incumbent.enough)
+        fixed[columns], out[columns] = inner, outer
+        free, q = ~(inner | outer), self.k - int(inner.sum())
+        if q <= 0 or int(free.sum()) <= q:
+            incumbent.take(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(~out), bound)
+            return None
+        fraction = np.where(free, np.minimum(found.z, 1.0 - found.z), -1.0)
+        return bound, Node.of(fixed, out, None, int(columns[fraction.argmax()]))
+
+    def solve(self, fixed: Mask, out: Mask, q: int, enough: float) -> Solved | None:
+        """Return the relaxation of the columns that are not out, with their own diagonal."""
+        columns = np.flatnonzero(~out)
+        K, c = self.problem.K[np.ix_(columns, columns)], self.problem.c[columns]
+        return solve(K, c, fixed[columns], q, self._c, enough)
+
+
+def relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough: float) -> Relaxed:
+    """Return the relaxation of a node, see `relax`."""
+    return (relax if problem.c.ndim == 1 else relax_rows)(problem, fixed, free, q, b, enough)
+
+
+def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: float) -> None:
+    """Fix the columns in place whose other choice explains no more than `enough`, by their reduced costs."""
+    free = np.flatnonzero(~(fixed | out))
+    q = k - int(fixed.sum())
+    if not 0 < q < free.size:
+        return
+    fitted, g = problem.dual(b, fixed)
+    order = free[np.argsort(-g[free], kind="stable")]
+    inside, last, first_out = order[:q], g[order[q - 1]], g[order[q]]
+    bound = fitted + float(g[fixed].sum() + g[inside].sum())
+    outside = order[q:]
+    out[outside[bound - last + g[outside] <= enough]] = True
+    fixed[inside[bound - g[inside] + first_out <= enough]] = True
