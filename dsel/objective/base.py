@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from numpy.typing import ArrayLike
 
 from dsel._lib.types import Floats, Ints
+from dsel.objective.centering import CenteringError
 
 if TYPE_CHECKING:
     from dsel._lib.kernel_arrays import KernelArrays
@@ -58,6 +59,8 @@ class Objective(Protocol):
         Squared norm of each column plus lam, before the included columns were removed.
     tolerance : float
         A subset is dependent if the others leave at most this share of a column's `scale`; see `dsel._lib.tolerances`.
+    centering : CenteringError
+        How far the rounding of means may change the inner products.
 
     Notes
     -----
@@ -91,6 +94,8 @@ class Objective(Protocol):
     def scale(self) -> Floats: ...
     @property
     def tolerance(self) -> float: ...
+    @property
+    def centering(self) -> CenteringError: ...
 
     @property
     def few_targets(self) -> int:

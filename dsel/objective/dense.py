@@ -16,6 +16,7 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import FEW_TARGETS
+from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
 
@@ -55,6 +56,8 @@ class DenseObjective(SharedMethods):
         M, where it does not follow from K and cross.
     load_target_gram : callable, optional
         Returns Y'Y (N, N), for best-first search. Copies in other processes are without it.
+    centering : CenteringError, optional
+        How far the rounding of means may change K, cross and c; by default not at all.
 
     Raises
     ------
@@ -81,6 +84,7 @@ class DenseObjective(SharedMethods):
     tolerance: float = DEPENDENCE_TOLERANCE
     moments: Floats | None = None
     load_target_gram: Callable[[], Floats] | None = None
+    centering: CenteringError = NONE
 
     def __post_init__(self) -> None:
         n = self.K.shape[0]
@@ -201,6 +205,7 @@ class DenseObjective(SharedMethods):
             tolerance=self.tolerance,
             moments=np.ascontiguousarray(self.M[np.ix_(keep, keep)]) if needs_moments else None,
             load_target_gram=self.load_target_gram,
+            centering=self.centering,
         )
 
     def condition(self, include: Sequence[int]) -> DenseObjective:
@@ -237,6 +242,7 @@ class DenseObjective(SharedMethods):
             tolerance=self.tolerance,
             moments=moments,
             load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
+            centering=self.centering,
         )
 
     def _left_of_targets(self, I: Ints) -> Callable[[], Floats]:

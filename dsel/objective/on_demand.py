@@ -22,6 +22,7 @@ from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.base import FEW_TARGETS, Objective
+from dsel.objective.centering import NONE, CenteringError
 from dsel.objective.dense import DenseObjective
 from dsel.objective.gram_row_cache import GramRowCache
 from dsel.objective.kernels.layout import Partial, Rows, SubsetTables, make_tables
@@ -154,6 +155,8 @@ class OnDemandObjective(SharedMethods):
         What included columns remove from K and M.
     load_target_gram : callable, optional
         Returns Y'Y (N, N), for searches that ask for it.
+    centering : CenteringError, optional
+        How far the rounding of means may change the inner products; by default not at all.
 
     Raises
     ------
@@ -174,6 +177,7 @@ class OnDemandObjective(SharedMethods):
         leading_rows: int = 256, gram_limit: int = 1 << 30, batch: int = BATCH, row_cache_bytes: int = 1 << 30,
         included: tuple[int, ...] = (), scale: Floats | None = None, total: float | None = None,
         update: SchurUpdate | None = None, load_target_gram: Callable[[], Floats] | None = None,
+        centering: CenteringError = NONE,
     ) -> None:  # fmt: skip
         if not lam >= 0.0:
             raise OptionError(f"lam is {lam}; the ridge penalty is a number >= 0.")
@@ -194,6 +198,7 @@ class OnDemandObjective(SharedMethods):
         self.few_targets = int(cross.shape[1]) if cross is not None and cross.shape[1] <= FEW_TARGETS else 0
         self._update = update
         self._load_target_gram = load_target_gram
+        self.centering = centering
         self._row_cache = GramRowCache(diagonal.size, row_cache_bytes)
         if moment_diagonal is None and not self.few_targets:
             assert cross is not None
@@ -426,7 +431,7 @@ class OnDemandObjective(SharedMethods):
             moment_diagonal=None if self._moment_diagonal is None else self._moment_diagonal[keep],
             columns=self.columns[keep], leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
             row_cache_bytes=self.row_cache_bytes, included=self.included, scale=self.scale[keep], total=self.total,
-            load_target_gram=self._load_target_gram,
+            load_target_gram=self._load_target_gram, centering=self.centering,
         )  # fmt: skip
 
     def _dense(self, keep: Ints) -> DenseObjective:
@@ -435,6 +440,7 @@ class OnDemandObjective(SharedMethods):
             K=np.ascontiguousarray(F.T @ F), cross=None if self.cross is None else self.cross[keep], c=self.c,
             lam=self.lam, columns=self.columns[keep], included=self.included, scale=self.scale[keep], total=self.total,
             moments=None if self.target_operator is None else F.T @ _apply(self.target_operator, F),
+            centering=self.centering,
         )  # fmt: skip
 
     def condition(self, include: Sequence[int]) -> Objective:
@@ -472,7 +478,7 @@ class OnDemandObjective(SharedMethods):
             leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
             row_cache_bytes=self.row_cache_bytes, included=self.included + tuple(int(j) for j in self.columns[I]),
             scale=self.scale[rest], total=self.total, update=update,
-            load_target_gram=None if self._load_target_gram is None else load_target_gram,
+            load_target_gram=None if self._load_target_gram is None else load_target_gram, centering=self.centering,
         )  # fmt: skip
 
 

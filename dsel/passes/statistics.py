@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dsel._lib.types import Floats
 from dsel.config.request import Preprocess
 from dsel.errors import DataError, OptionError
+from dsel.objective.centering import CenteringError
 from dsel.passes.moments import Moments
 
 if TYPE_CHECKING:
@@ -88,6 +89,20 @@ class ColumnScales:
         if useless.all():
             raise DataError("The targets are constant: there is nothing to explain.", "Check which column is Y.")
         return B, float(yy.sum())
+
+    def centering_error(self, preprocess: Preprocess, blocks: int, filled: bool, merged: bool = True) -> CenteringError:
+        """Return how far the rounding of means may change the inner products of the preprocessed columns.
+
+        blocks: of rows, whose sums were merged. filled, merged: as for `CenteringError.of`.
+        """
+        raw, usable = preprocess in ("unit", "none"), ~self.unusable(preprocess)
+        added = self.weight if raw else 0.0
+        ratios = _ratios(self.weight, self.mean_x, self.squares + added * self.mean_x**2)[usable]
+        of_targets = _ratios(self.weight, self.mean_y, self.yy + added * self.mean_y**2)
+        largest = float(self.preprocessed_squares(preprocess)[usable].max(initial=0.0))
+        return CenteringError.of(
+            ratios, of_targets, rows=self.m, blocks=blocks, largest=largest, filled=filled, raw=raw, merged=merged
+        )  # fmt: skip
 
     def no_column_varies(self) -> DataError:
         """Return the error for data whose columns are all constant."""
@@ -210,6 +225,13 @@ def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats)
     if preprocess == "unit":
         return zero, _or_one(np.sqrt(squares + weight * mean**2))
     return zero, one
+
+
+def _ratios(weight: float, mean: Floats, squares: Floats) -> Floats:
+    """Return sqrt(weight) |mean| / norm, 0 for columns of norm 0."""
+    return np.divide(
+        np.sqrt(weight) * np.abs(mean), np.sqrt(np.maximum(squares, 0.0)), out=np.zeros(mean.size), where=squares > 0.0
+    )
 
 
 def _or_one(scale: Floats) -> Floats:

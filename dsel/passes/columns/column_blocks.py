@@ -91,6 +91,11 @@ class ColumnBlocks:
         self.by_rows = not any(cell.left for cells, _ in self.groups for cell in cells)
         self._kept: list[Any] | None = None
 
+    @property
+    def of_rows(self) -> int:
+        """Return the number of blocks of rows whose results are merged."""
+        return len({cell.start for cells, _ in self.groups for cell in cells})
+
     def load_cost(self) -> PassCost:
         """Return the cost of loading the blocks that workers keep: one pass, or nothing."""
         if not self.keeps:

@@ -48,6 +48,11 @@ class ColumnFactor:
         """Return the data."""
         return self._blocks.dataset
 
+    @property
+    def blocks_of_rows(self) -> int:
+        """Return the largest number of blocks of rows that a column is cut into."""
+        return self._blocks.of_rows
+
     def columns(self, S: Ints) -> Floats:
         """Return (m, s) the columns S. Only the chunks of these columns are read."""
         order = np.argsort(S, kind="stable")

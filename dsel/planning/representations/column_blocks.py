@@ -243,6 +243,9 @@ class InColumnBlocks(ColumnRepresentation):
         shared: dict[str, Any] = {
             "leading_rows": self.leading_rows, "batch": self.shape.rows_per_pass,
             "row_cache_bytes": self.row_cache_bytes,
+            "centering": statistics.centering_error(
+                preprocess, factor.blocks_of_rows, validated.request.missing == "mean", merged=False
+            ),
         }  # fmt: skip
         if not statistics.unsupervised:
             B, c = statistics.targets(preprocess, statistics.B)

@@ -162,8 +162,10 @@ def prepare_gram(
     fit = row_fit(dataset, request, statistics, engine, cache)
     load = None if statistics.unsupervised else partial(target_gram, dataset, statistics, request.preprocess)
 
+    centering = statistics.centering_error(request.preprocess, len(dataset.blocks), request.missing == "mean")
+
     def objective(lam: float) -> Objective:
-        return replace(statistics.objective(request.preprocess, lam), load_target_gram=load)
+        return replace(statistics.objective(request.preprocess, lam), load_target_gram=load, centering=centering)
 
     return Prepared(statistics, objective, fit, folds=folds)
 

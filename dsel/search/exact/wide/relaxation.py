@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from dsel._lib.types import Floats, Ints
+from dsel.objective.base import Objective
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, relax
 from dsel.search.exact.perspective_tree.weights import largest, level, weights
 from dsel.search.exact.wide.node import Node
@@ -88,6 +89,20 @@ class PoolRelaxation:
         gram = self._pool.gram[np.ix_(at, at)] + np.diag(self._ridge[S])
         b = np.linalg.lstsq(gram, self._pool.cross[at], rcond=None)[0]
         return float(b @ b)
+
+    def centering_error(self, objective: Objective) -> float:
+        """Return the share of ||Y||^2 by which the rounding of means may raise a bound.
+
+        Coefficients b of a subset are at most sqrt(c / (4 lam)) for the penalty lam, or those within the limit. With a
+        limit, those of included columns follow from what is left of Y, and from their independence.
+        """
+        centering, included = objective.centering, len(objective.included)
+        if self.limit:
+            size = (self._k * self.limit / self._total) ** 0.5
+            size += included * (1.0 + size) / objective.tolerance**0.5
+        else:
+            size = 0.5 * ((self._k + included) * centering.largest / objective.lam) ** 0.5
+        return centering.share(size)
 
     def sharpen_extra(self, squares: Floats) -> None:
         """Find the best penalty for the squared products (n,) of the residuals with all columns."""

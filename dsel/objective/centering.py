@@ -1,0 +1,95 @@
+"""How far the rounding of means changes inner products of centered columns.
+
+Statistics are summed in blocks of rows, about the mean of each block, and merged (Chan, Golub and LeVeque, 1983). The
+means are float64 numbers, so that each is rounded by a share of its own size, not of the deviations. For p blocks,
+means mu, norms N about the means, and weight W, the difference of two merged means is wrong by at most about
+
+    h N / sqrt(W),    h = eps (p + 1) (sqrt(W) |mu| / N + 4).
+
+Merging adds w d_x d_y, with differences d of means. The weights w of all merges sum to at most W log2(p), and the sums
+of w d^2 to at most the squared norms. By Cauchy and Schwarz, X'y is wrong by at most
+
+    (sqrt(log2(p)) (h_x + h_y) + (log2(p) + 1) h_x h_y) N_x N_y,
+
+and by what the mean of a block is wrong in both, (m eps)^2 for m rows times both ratios of means to deviations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsel._lib.types import Floats
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class CenteringError:
+    """By how much computed inner products of centered columns may differ from exact ones.
+
+    gram: of two columns, as a share of their norms. cross: of a column and a target. targets: of ||Y||^2, as a share of
+    it. largest: the largest squared norm of a preprocessed column.
+    """
+
+    gram: float = 0.0
+    cross: float = 0.0
+    targets: float = 0.0
+    largest: float = 0.0
+
+    @classmethod
+    def of(cls, ratios: Floats, of_targets: Floats, *, rows: int, blocks: int, largest: float, filled: bool = False,
+           raw: bool = False, merged: bool = True) -> CenteringError:  # fmt: skip
+        """Return the errors of sums over blocks of rows.
+
+        Parameters
+        ----------
+        ratios, of_targets : ndarray
+            sqrt(W) |mean| / norm of each column and of each target.
+        rows, blocks : int
+            Number of rows, and of blocks of rows.
+        largest : float
+            Largest squared norm of a preprocessed column.
+        filled : bool, default False
+            Whether means replace missing values.
+        raw : bool, default False
+            Whether the columns are used with their means, and the norms include them.
+        merged : bool, default True
+            Whether inner products of columns are merged. If not, all rows are centered by the same means.
+        """
+        x, y = (4.0 + float(r.max(initial=0.0)) for r in (ratios, of_targets))
+        pair = _Pair(rows, blocks, filled, raw)
+        gram = pair.error(x, x) if merged or filled else pair.second_order(x, x)
+        return cls(gram, pair.error(x, y), pair.error(y, y), largest)
+
+    def share(self, coefficients: float) -> float:
+        """Return by what share of ||Y||^2 f of a subset may be too large.
+
+        coefficients: the largest sum of |b_j| ||x_j|| / ||Y|| over the columns of a subset.
+        """
+        return self.targets + 2.0 * self.cross * coefficients + self.gram * coefficients**2
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The error of an inner product of two columns whose means are x and y times as large as their deviations."""
+
+    rows: int
+    blocks: int
+    filled: bool
+    raw: bool
+
+    def error(self, x: float, y: float) -> float:
+        steps = self.blocks + 1.0 + (self.rows if self.filled else 0.0)
+        h_x, h_y, merges = _EPS * steps * x, _EPS * steps * y, math.log2(self.blocks)
+        first = math.sqrt(merges) + (1.0 if self.filled or self.raw else 0.0)
+        return first * (h_x + h_y) + merges * h_x * h_y + self.second_order(x, y)
+
+    def second_order(self, x: float, y: float) -> float:
+        return _EPS**2 * (self.rows**2 + (self.blocks + 1.0) ** 2) * x * y
+
+
+#: The error of products that were computed without means.
+NONE = CenteringError()

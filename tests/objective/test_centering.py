@@ -1,0 +1,117 @@
+"""The rounding of means: sums of centered products are as close to exact ones as promised, and proofs count it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsel.data.dataset import as_dataset
+from dsel.objective.centering import CenteringError
+from dsel.objective.on_demand import OnDemandObjective
+from dsel.passes.column_blocks import ColumnBlocks
+from dsel.passes.column_factor import ColumnFactor
+from dsel.passes.column_statistics import column_statistics
+from dsel.passes.gram import gram_statistics
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.wide.search import WideTree
+
+
+def far_from_zero(seed, ratio, m=48, n=6):
+    """Columns and a target whose means are `ratio` times as large as their deviations."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, n)) + ratio * rng.choice([-1.0, 1.0], n)
+    y = X[:, :2].sum(axis=1, keepdims=True) + 0.5 * rng.standard_normal((m, 1)) + ratio
+    return X, y
+
+
+def exact(A):
+    """The exact inner products of the columns about their exact means."""
+    columns = [[Fraction(value) for value in column] for column in A.T.tolist()]
+    centered = [[value - sum(column) / len(column) for value in column] for column in columns]
+    return [[sum(a * b for a, b in zip(one, other, strict=True)) for other in centered] for one in centered]
+
+
+def dataset_in_blocks(X, y, rows):
+    return as_dataset(da.from_array(X, chunks=(rows, X.shape[1])), y)
+
+
+def in_passes(X, y, rows, lam=0.0):
+    """The objective that a proof in passes gets, centered."""
+    blocks = ColumnBlocks(dataset_in_blocks(X, y, rows))
+    statistics = column_statistics(blocks)
+    B, c = statistics.targets("center", statistics.B)
+    return OnDemandObjective(
+        ColumnFactor(blocks, statistics, "center", "refuse"), statistics.preprocessed_squares("center"), B, c, lam,
+        centering=statistics.centering_error("center", blocks.of_rows, filled=False, merged=False),
+    )  # fmt: skip
+
+
+@given(st.integers(0, 10_000), st.sampled_from((0.0, 10.0, 1e4, 1e7)), st.sampled_from((5, 12, 48)))
+@settings(max_examples=20, deadline=None)
+def test_products_are_as_close_to_exact_ones_as_promised(seed, ratio, rows):
+    X, y = far_from_zero(seed, ratio)
+    products = exact(np.hstack([X, y]))
+    norms = [float(products[j][j]) ** 0.5 for j in range(len(products))]
+    found = in_passes(X, y, rows)
+    gram = gram_statistics(dataset_in_blocks(X, y, rows))
+    whole = gram.centering_error("center", -(-len(X) // rows), filled=False)
+    eps = 1e-13  # of sums without means
+    for j in range(X.shape[1]):
+        for B, error in ((found.cross, found.centering.cross), (gram.B, whole.cross)):
+            assert abs(float(Fraction(B[j, 0]) - products[j][-1])) <= (error + eps) * norms[j] * norms[-1]
+        for l in range(X.shape[1]):
+            assert abs(float(Fraction(gram.K[j, l]) - products[j][l])) <= (whole.gram + eps) * norms[j] * norms[l]
+    found.fetch_rows(range(X.shape[1]))
+    K = found.rows(range(X.shape[1]))
+    for j, l in combinations(range(X.shape[1]), 2):
+        assert abs(float(Fraction(K[j, l]) - products[j][l])) <= (found.centering.gram + eps) * norms[j] * norms[l]
+    for c, error in ((found.c, found.centering.targets), (gram.yy[0], whole.targets)):
+        assert abs(float(Fraction(c) - products[-1][-1])) <= (error + eps) * norms[-1] ** 2
+
+
+def test_the_error_is_small_unless_means_are_much_larger_than_deviations():
+    X, y = far_from_zero(0, 1.0)
+    near, far = in_passes(X, y, 12).centering, in_passes(*far_from_zero(0, 1e7), 12).centering
+    assert 0.0 < near.cross < 1e-13
+    assert 1e-10 < far.cross < 1e-6
+    assert far.gram < 1e-12  # all rows have the same center
+    assert in_passes(X, y, 48).centering.cross < 1e-24  # one block: nothing is merged
+    assert CenteringError().share(10.0) == 0.0
+
+
+def least_error(X, y, k, lam):
+    """The least error of k columns about exact means, in exact arithmetic."""
+    products, n = exact(np.hstack([X, y])), X.shape[1]
+    best = products[n][n]
+    for S in combinations(range(n), k):
+        A = [[products[i][j] + (Fraction(lam) if i == j else 0) for j in (*S, n)] for i in (*S, n)]
+        A[k][k] = products[n][n]
+        for p in range(k):  # eliminate the subset; what is left of y'y is the error
+            for i in range(p + 1, k + 1):
+                factor = A[i][p] / A[p][p]
+                A[i] = [a - factor * b for a, b in zip(A[i], A[p], strict=True)]
+        best = min(best, A[k][k])
+    return best
+
+
+@pytest.mark.parametrize("rows", [5, 12])
+def test_a_proof_holds_for_columns_whose_means_are_large(rows):
+    above, k, lam = 0, 2, 3.0
+    for seed in range(8):
+        X, y = far_from_zero(seed, 1e7, m=24, n=5)
+        objective = in_passes(X, y, rows, lam)
+        proof = Proof.begin(objective, k, (0, 1))
+        assert isinstance(proof.search, WideTree)
+        proof.run()
+        found, least = proof.certificate(), least_error(X, y, k, lam)
+        assert found.proven
+        assert found.error > 0.0
+        assert Fraction(found.bound) <= least
+        above += Fraction(found.bound + found.error * found.total) > least
+    assert above > 0  # without the error some bounds would be false
