@@ -63,7 +63,7 @@ class ProofBudget:
         Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
     coefficients : float, optional
         Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
-        this many times those of the selection. It is used for one target, and for any number of columns.
+        this many times those of the selection. It is for one target, and for any number of columns.
     """
 
     seconds: float | None = None
@@ -114,7 +114,8 @@ def certify_selection(
     Raises
     ------
     OptionError
-        If the method minimizes another criterion than the quadratic objective, or if a log has no folder.
+        If the method minimizes another criterion than the quadratic objective, if a log has no folder, or if a limit
+        for coefficients is given for several targets or groups.
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
@@ -127,6 +128,7 @@ def certify_selection(
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
     if budget.log and request.groups is not None:
         raise no_log_for_groups()
+    require_one_target(dataset, request, budget.coefficients)
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
         request = request.model_copy(update={"k": max(selection.k, 1), "max_k": None, "choose_k": None})
@@ -178,6 +180,18 @@ def no_log_for_groups() -> OptionError:
     return OptionError(
         "There is no proof log for groups of columns: it describes subsets of single columns.",
         "Certify without a log. The certificate is the same.",
+    )
+
+
+def require_one_target(dataset: Dataset, request: SelectionRequest, coefficients: float | None) -> None:
+    """Raise OptionError for a limit for coefficients that the proof cannot use. Nothing is read."""
+    if coefficients is None or (dataset.n_targets == 1 and request.groups is None):
+        return
+    what = f"{dataset.n_targets} targets" if dataset.n_targets else "Y = X"
+    what = what if request.groups is None else "groups of columns"
+    raise OptionError(
+        f"certify: coefficients is {coefficients:g}, and there is no proof with limited coefficients for {what}.",
+        "Leave coefficients out, or select for one target and without groups.",
     )
 
 
@@ -236,6 +250,11 @@ def _prove(
             continue
         found[base + size] = proof.certificate()
         failed += _limits_of_targets(proof, base + size)
+        if budget.coefficients and size == k and objective.lam > 0.0 and not found[base + size].coefficients:
+            failed.append(
+                f"{_FAILED} {base + size} columns does not limit coefficients: with the ridge penalty it covers all "
+                "subsets, so leave certify: coefficients out"
+            )
         if interrupted:
             break
     return found, tuple(failed)

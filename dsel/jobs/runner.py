@@ -17,7 +17,7 @@ from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_logging import dask_logging
 from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
-from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups
+from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.jobs.finished import is_complete
 from dsel.jobs.locations import (
@@ -157,6 +157,7 @@ def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
 
 
 def _plan(job: JobFile, dataset: Dataset, identity: dict[str, Any], workers: int, memory: int | None) -> Plan:
+    require_one_target(dataset, job.request(), None if job.certify is None else job.certify.coefficients)
     validated = validate(dataset, job.request())
     context = RunContext(
         cache=statistics_cache(job), state=RunFolder(out_folder(job)).read_checkpoint(identity),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import threading
 import time
@@ -144,6 +145,8 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
     while True:
         number, text = _latest(folder)
         owner_text = None if text in (None, _FREE) else text
+        if owner_text is not None:
+            _require_writable(folder, name)
         if owner_text is not None and _is_alive(folder, number, owner_text, name):
             raise OutputError(
                 f"Another run is writing to {name}: {_describe(_parse(owner_text))}.",
@@ -153,6 +156,14 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
             if owner_text is not None:
                 log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(owner_text)))
             return number + 1
+
+
+def _require_writable(folder: AnyPath, name: str) -> None:
+    """Raise OutputError if this process may not write to a folder on a disk: its lock can then not be taken over."""
+    if isinstance(folder, Path) and not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"{name} cannot be written: the folder is read-only.", "Check the permissions of the folder and the disk."
+        )
 
 
 def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from dsel.jobs import runner
 from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
-from dsel.jobs.runner import certify_run, run_job
+from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
 from dsel.search.exact.proof import Proof
 from dsel.selection.context import RunContext
@@ -251,3 +251,24 @@ def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypat
     found = certify_selection(unsupervised, request, selection, ProofBudget(seconds=5.0))
     z = (X - X.mean(axis=0)) / X.std(axis=0)
     assert found.certificate[-1]["bound"] == pytest.approx(np.sort(np.linalg.eigvalsh(z.T @ z))[:-3].sum())
+
+
+@pytest.mark.parametrize(
+    ("y", "more", "what"),
+    [(X[:, :2], {}, "2 targets"), (None, {}, "Y = X"), (Y, {"groups": [list(range(5))]}, "groups of columns")],
+)
+def test_a_limit_for_coefficients_that_no_proof_can_use_is_refused(tmp_path, y, more, what):
+    ingest_arrays(X, tmp_path / "store", y=y)
+    job = job_file(tmp_path, certify={"coefficients": 2}, method="forward", k=3, **more)
+    with pytest.raises(OptionError, match=f"coefficients is 2, .* for {what}"):
+        plan_job(job)
+    with pytest.raises(OptionError, match=f"coefficients is 2, .* for {what}"):
+        run_job(job)
+
+
+def test_a_limit_for_coefficients_next_to_a_penalty_gets_a_note():
+    dataset, request = as_dataset(X, Y), SelectionRequest(k=3, method="forward", lam=2.0)
+    found = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(coefficients=2.0))
+    assert found.certificate[-1]["proven"]
+    assert found.certificate[-1]["coefficients"] == 0.0
+    assert any("with the ridge penalty it covers all subsets" in note for note in found.notes)

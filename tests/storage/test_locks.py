@@ -170,6 +170,20 @@ def test_a_killed_process_of_this_machine_is_followed_at_once(tmp_path: Path, ca
     assert "taking the lock on out over from run first" in caplog.text
 
 
+def test_a_read_only_folder_is_refused_without_a_watch_on_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".lock").write_text(owner())
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr(module.os, "access", lambda folder, mode: False)  # the tests may run as root
+    with (
+        pytest.raises(OutputError, match="out cannot be written: the folder is read-only"),
+        locked(tmp_path, "second", "out"),
+    ):
+        pytest.fail("it holds it")
+    assert holder(tmp_path) == "first"
+
+
 def test_a_lock_that_was_taken_over_once_stays_as_a_file(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text(dead_owner())
     for number in (1, 2):

@@ -210,12 +210,22 @@ class WideTree(RelaxationTree):
         return True
 
     def _make_pass(self) -> None:
-        start = anytime.default_clock()
+        start, passes = anytime.default_clock(), self.passes
         if self._root is not None:
             self._relax_root(self._root)
         else:
             self._relax_nodes()
         self._pass_seconds = anytime.default_clock() - start
+        if self.passes > passes:
+            self._log_pass()
+
+    def _log_pass(self) -> None:
+        found = {**self.screening, "nodes": self._visited, "bound": self.lower, "best": self.best_value}
+        log.info(
+            "certificate: pass %d, %d of %d columns screened, %d read, %d nodes, bound %.6g, best %.6g",
+            self.passes, self.screened, self.objective.n, self._pool.columns.size, self._visited, self.lower,
+            self.best_value, extra={"fields": {"stage": "certificate", **found}},
+        )  # fmt: skip
 
     # The root.
 
@@ -231,7 +241,6 @@ class WideTree(RelaxationTree):
         relaxation.alive &= relaxation.candidates(root, explained, g, self._enough)
         entered = self._pool.enter(relaxation.wanted(root, g, _ENTERING))
         close = explained - root.estimate <= CLOSE * (explained - self._enough)
-        log.info("%d of %d columns are screened after %d passes", self.screened, self.objective.n, self.passes)
         settled = abs(relaxation.extra - before) <= _SETTLED * before
         ended = (settled and (close or not entered)) or self.objective.n - self.screened <= self._most_closed
         if ended or root.tries >= _ROOT_PASSES:
@@ -330,7 +339,10 @@ class WideTree(RelaxationTree):
                 self._inner = self._new_inner()
             except ValueError:  # nearly dependent columns and a tiny penalty
                 self._stuck = True
+                log.info("certificate: the proof ends, because its last %d columns are nearly dependent",
+                         self._members.size)  # fmt: skip
                 return
+            log.info("certificate: a tree in memory searches the last %d columns", self._members.size)
             self._inner.warm_up()
         self._inner.advance(min(self._inner.iteration + _STEP, until - self._visited))
         self.contradicted = self.contradicted or self._inner.contradicted

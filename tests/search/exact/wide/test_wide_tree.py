@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from itertools import combinations
 from unittest import mock
@@ -104,18 +105,24 @@ def planted(m, n, k, lam, noise=0.5):
     return X, y, tuple(range(0, 7 * k, 7))
 
 
-def test_thousands_of_columns_are_proved_in_few_passes():
+def test_thousands_of_columns_are_proved_in_few_passes(caplog):
     X, y, true = planted(300, 3000, 4, 0.5)
     wide = on_demand(X, y, 0.5)
     CountedFactor.passes = 0
     proof = Proof.begin(wide, 4, true)
     assert isinstance(proof.search, WideTree)
-    assert proof.run()
+    with caplog.at_level(logging.INFO, "dsel"):
+        assert proof.run()
     found = proof.certificate()
     assert found.indices == true
     assert (found.proven, found.columns, found.passes) == (True, 3000, CountedFactor.passes)
     assert found.passes <= 8
     assert found.bound == pytest.approx(wide.value(true))
+    lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
+    assert [line["passes"] for line in lines] == list(range(1, found.passes + 1))
+    assert (lines[-1]["screened"], lines[-1]["best"]) == (found.screened, pytest.approx(found.value))
+    bounds = [line["bound"] for line in lines]
+    assert bounds == sorted(bounds)
 
 
 def test_columns_that_are_in_no_better_subset_are_screened():
