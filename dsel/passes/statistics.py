@@ -229,9 +229,8 @@ def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats)
 
 def _ratios(weight: float, mean: Floats, squares: Floats) -> Floats:
     """Return sqrt(weight) |mean| / norm, 0 for columns of norm 0."""
-    return np.divide(
-        np.sqrt(weight) * np.abs(mean), np.sqrt(np.maximum(squares, 0.0)), out=np.zeros(mean.size), where=squares > 0.0
-    )
+    norms = np.sqrt(np.maximum(squares, 0.0))
+    return np.where(norms > 0.0, np.sqrt(weight) * np.abs(mean) / np.where(norms > 0.0, norms, 1.0), 0.0)
 
 
 def _or_one(scale: Floats) -> Floats:
