@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dsel.data.dataset import as_dataset
 from dsel.objective.centering import CenteringError
 from dsel.objective.on_demand import OnDemandObjective
-from dsel.passes.column_blocks import ColumnBlocks
-from dsel.passes.column_factor import ColumnFactor
-from dsel.passes.column_statistics import column_statistics
+from dsel.passes.columns.column_blocks import ColumnBlocks
+from dsel.passes.columns.column_factor import ColumnFactor
+from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.wide.search import WideTree
