@@ -24,6 +24,7 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, covered, nothing_to_choose
 from dsel.search.exact.proof import Proof, Runner
+from dsel.search.exact.starting_subset import extended
 from dsel.search.exact.wide.choice import is_wide
 from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.grouped.objective import GroupedObjective
@@ -54,7 +55,8 @@ class ProofBudget:
     nodes : int, optional
         Nodes of branch and bound for all sizes together.
     sizes : {"chosen", "all"}
-        Prove for the chosen size only, or for every size of the front up to k.
+        Prove for the chosen size only, or for every size up to k. The best subset of each size is where the proof for
+        the next one begins. For groups of columns, every size is one of the front.
     save_seconds : float
         Time between two saves of the state of the proof.
     keep_partial : bool
@@ -218,6 +220,7 @@ def _prove(
     incumbents = _incumbents(objective, selection, k, base, budget.sizes, grouped)
     found: dict[int, Certificate] = {}
     failed: list[str] = []
+    smaller: tuple[int, ...] = ()
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
@@ -230,7 +233,10 @@ def _prove(
             log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
         interrupted = False
         try:
-            proof = store.open(incumbents[size], validated.request.seed, deadline)
+            grown = extended(objective, smaller, size) if smaller else ()
+            proof = store.open(incumbents[size] or grown, validated.request.seed, deadline)
+            if grown:
+                proof.search.offer(grown)
             try:
                 proof.run(deadline.left, nodes, store.saving(proof, context.on_slice), runner)
             except Interrupted:
@@ -249,6 +255,8 @@ def _prove(
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
             continue
         found[base + size] = proof.certificate()
+        if grouped is None and objective.has_gram:
+            smaller = proof.search.best
         failed += _limits_of_targets(proof, base + size)
         if budget.coefficients and size == k and objective.lam > 0.0 and not found[base + size].coefficients:
             failed.append(
@@ -281,7 +289,7 @@ def _identified(selection: Selection) -> dict[str, Any]:
 def _incumbents(
     objective: Objective, selection: Selection, k: int, base: int, sizes: Sizes, grouped: GroupedObjective | None
 ) -> dict[int, list[int]]:
-    """Return the known subsets (local indices of columns or groups) by the number to choose."""
+    """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
     local = {int(j): place for place, j in enumerate(objective.columns)}
 
     def members(indices: Sequence[int]) -> list[int]:
@@ -292,5 +300,7 @@ def _incumbents(
 
     incumbents = {k: members(selection.indices)}
     if sizes == "all":
-        incumbents |= {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
+        none: dict[int, list[int]] = {size: [] for size in (range(1, k) if grouped is None else ())}
+        front = {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
+        incumbents |= none | front
     return incumbents

@@ -47,12 +47,13 @@ def with_better_subset(
     dataset: Dataset, validated: ValidatedRequest, selection: Selection, prepared: Prepared, whole: Objective,
     objective: Objective,
 ) -> Selection:  # fmt: skip
-    """Return the selection with the better subsets of its certificates in the front, and the best as the answer.
+    """Return the selection with the new and better subsets of its certificates in the front, the best as the answer.
 
     A better answer takes one pass over the data. whole: the objective over all columns.
     """
     certificates = [Certificate.from_dict(values) for values in selection.certificate]
-    if not any(certificate.better for certificate in certificates):
+    known = {row.size for row in selection.front}
+    if not any(certificate.better or certificate.size not in known for certificate in certificates):
         return selection
     front = _better_front(selection, certificates, whole, validated.groups)
     best = min((row for row in front if row.size <= selection.k), key=lambda row: (row.error, row.size))
@@ -71,7 +72,9 @@ def _better_front(
     front = {row.size: row for row in selection.front}
     for certificate in certificates:
         before = front.get(certificate.size)
-        if certificate.better and (before is None or certificate.value < before.error):
+        smaller = [row.error for row in front.values() if row.size < certificate.size]
+        is_new = before is None and certificate.value < min(smaller, default=float("inf")) - _BETTER * whole.total
+        if is_new or (before is not None and certificate.better and certificate.value < before.error):
             members = certificate.indices
             size = len(members) if groups is None else len(groups.of(members))
             front[size] = FrontRow(size, certificate.value, explained_share(whole, members, certificate.value), members)

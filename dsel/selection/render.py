@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsel._lib.text import printable
@@ -99,8 +99,9 @@ def _front(selection: Selection, width: int | None) -> Any:
     rows = [row for row in selection.front if included <= row.size <= selection.k]
     subsets = [list(dict.fromkeys(group.get(j) or selection.label(j) for j in row.indices)) for row in rows]
     by_criterion = any(row.criterion is not None for row in rows)
-    figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2")
-    values = [_figures(row, by_criterion) for row in rows]
+    proofs = {proof["size"]: proof for proof in selection.certificate} if len(selection.certificate) > 1 else {}
+    figures = ("size", *(("criterion",) if by_criterion else ()), "error", "R2", *(("gap",) if proofs else ()))
+    values = [[*_figures(row, by_criterion), *([_gap(proofs.get(row.size))] if proofs else [])] for row in rows]
     columns = zip(figures, *values, strict=True)
     taken = sum(2 + max(map(len, column)) for column in columns)
     in_full = all(len(_join(subset)) <= (width or _FULL) - taken - len(_MARK) for subset in subsets)
@@ -120,6 +121,13 @@ def _figures(row: FrontRow, by_criterion: bool) -> list[str]:
     """Return the figures of one row as text."""
     criterion = ["" if row.criterion is None else f"{row.criterion:.6g}"] if by_criterion else []
     return [str(row.size), *criterion, f"{row.error:.6g}", f"{row.r2:.6f}"]
+
+
+def _gap(proof: Mapping[str, Any] | None) -> str:
+    """Return by how much the error of a size may be above the best one, as text."""
+    if proof is None:
+        return ""
+    return "optimal" if proof["proven"] else f"{proof['gap']:.4g}"
 
 
 def _change(before: Sequence[str], after: Sequence[str]) -> str:

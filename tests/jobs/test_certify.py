@@ -22,6 +22,7 @@ from dsel.jobs.locations import identity_of
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.runner import certify_run, plan_job, run_job
 from dsel.objective.dense import DenseObjective
+from dsel.search.exact import starting_subset
 from dsel.search.exact.proof import Proof
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -129,6 +130,29 @@ def test_proofs_of_all_sizes_continue(tmp_path):
     assert set(seen) <= {4, 5}
     assert all(row["proven"] for row in whole.certificate)
     assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["nodes"]
+
+
+def test_proofs_of_all_sizes_begin_with_the_best_subset_of_the_size_before(monkeypatch):
+    searches, quick_search = [], starting_subset._pareto_front
+    monkeypatch.setattr(starting_subset, "_pareto_front", lambda *a: searches.append(a[1]) or quick_search(*a))
+    dataset, request = as_dataset(X, Y), SelectionRequest(k=4, method="branch-and-bound")
+    selection = run_selection(dataset, request)
+    assert [row.size for row in selection.front] == [0, 4]
+    searches.clear()
+    whole = certify_selection(dataset, request, selection, ProofBudget(seconds=6000.0, sizes="all"))
+    assert searches == [1]  # no other size needs a Pareto search before its proof
+    assert [(row["size"], row["proven"]) for row in whole.certificate] == [(size, True) for size in (1, 2, 3, 4)]
+    assert [row.size for row in whole.front] == [0, 1, 2, 3, 4]
+    x, y = (X - X.mean(axis=0)) / X.std(axis=0), Y - Y.mean(axis=0)
+    for row in whole.front[1:]:
+        least = min(
+            float(np.linalg.lstsq(x[:, S], y, rcond=None)[1][0]) for S in combinations(range(14), row.size)
+        )  # fmt: skip
+        assert 1.0 - row.r2 == pytest.approx(least / float((y**2).sum()))
+    shown = str(whole)
+    assert "gap" in shown
+    assert shown.count("  optimal  ") == 4
+    assert "gap" not in str(selection)
 
 
 @pytest.mark.parametrize("error", [Interrupted("stopped"), np.linalg.LinAlgError("not positive definite")])

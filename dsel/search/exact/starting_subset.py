@@ -53,6 +53,18 @@ def starting_subset(
     return min((p for p in points if p.size <= k), key=lambda p: (p.value, p.size)).members
 
 
+def extended(objective: Objective, members: Sequence[int], k: int) -> tuple[int, ...]:
+    """Return a subset of k columns: the members, and those that lower f most when added one by one. O(n k^4)."""
+    found = tuple(members)
+    while len(found) < k:
+        values = {j: objective.value((*found, j)) for j in range(objective.n) if j not in found}
+        best = min(values, key=values.__getitem__, default=-1)
+        if best < 0 or not values[best] < objective.value(found):
+            break
+        found = (*found, best)
+    return found
+
+
 def is_small(objective: Objective, k: int) -> bool:
     """Return whether there are so few subsets that a proof finds better ones itself."""
     return objective.n < MANY_COLUMNS and comb(objective.n, k) <= _SMALL
