@@ -55,7 +55,7 @@ def run(
     With out: {folder: runs} in the job file, each run on changed data gets its own folder.
     """
     from dsel.cli.history import require_no_change
-    from dsel.config.job import read_job
+    from dsel.config.job import RunSeries, read_job
     from dsel.errors import Interrupted, NoProgressError
     from dsel.jobs.finished import finished_job
     from dsel.jobs.locations import out_folder
@@ -78,7 +78,8 @@ def run(
                 raise NoProgressError(
                     f"{error.what} This run has saved nothing.", "Give the job more time, or save more often."
                 ) from error
-        print_selection(selection, json, footer=f"Saved in {resolve_run(out_folder(asked))} (details in run.log)")
+        folder = resolve_run(out_folder(asked)) if isinstance(asked.out, RunSeries) else out_folder(asked)
+        print_selection(selection, json, footer=f"Saved in {folder} (details in run.log)")
 
 
 @app.command(epilog=examples("dsel plan job.yaml", "dsel plan job.yaml --json"))

@@ -54,12 +54,15 @@ class Checkpoints:
         self._every_evaluations = job.checkpoint_evaluations
         self._resumable = method.resumable
         self._last, self._last_evaluations = time.monotonic(), 0
-        self.passes = PassCheckpoints(folder.passes, job.checkpoint_seconds, lock.require, on_save=reporter.saved)
+        self.passes = PassCheckpoints(
+            folder.passes, job.checkpoint_seconds, lock.require, on_save=reporter.saved,
+            is_clear=folder.is_absent(folder.passes),
+        )  # fmt: skip
         self._search: AnytimeSearch | None = None
         self.saved = folder.read_checkpoint(identity)
         if self.saved is not None:
             log.info("continuing from the checkpoint in %s", folder.checkpoint)
-        elif folder.checkpoint.is_file():
+        elif not folder.is_absent(folder.checkpoint) and folder.checkpoint.is_file():
             log.warning("the search starts again: %s is damaged or belongs to another job", folder.checkpoint)
 
     def on_stage(self, stage: str) -> None:

@@ -21,6 +21,7 @@ from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.progress import SearchProgress
 from dsel.storage.log_handler import log_handler
+from dsel.storage.object_store import ending
 from dsel.storage.paths import AnyPath
 
 log = logging.getLogger("dsel")
@@ -150,8 +151,10 @@ class Reporter:
             log.propagate = before[1]
 
     @contextmanager
-    def logging_to(self, path: AnyPath) -> Iterator[None]:
+    def logging_to(self, path: AnyPath, *, is_new: bool = False) -> Iterator[None]:
         """Write the same lines to a file, and the error that ends the block, if any.
+
+        is_new: whether the file is known not to exist, which saves a request.
 
         Raises
         ------
@@ -159,7 +162,7 @@ class Reporter:
             If the file cannot be written.
         """
         try:
-            handler = self._formatted(log_handler(path))
+            handler = self._formatted(log_handler(path, is_new=is_new))
         except OSError as error:
             raise OutputError(
                 f"The log {path} cannot be written: {error.strerror}.",
@@ -182,11 +185,11 @@ class Reporter:
     @contextmanager
     def _attached(self, handler: logging.Handler) -> Iterator[None]:
         log.addHandler(handler)
-        try:
-            yield
-        finally:
-            log.removeHandler(handler)
-            handler.close()
+        with ending(handler.close):
+            try:
+                yield
+            finally:
+                log.removeHandler(handler)
 
     def _formatted(self, handler: logging.Handler) -> logging.Handler:
         handler.setFormatter(_JsonLines(self.run) if self._json else _Lines(self.run))

@@ -58,6 +58,7 @@ class RunFolder:
         self.journal = path / "journal.jsonl"
         self.log = path / "run.log"
         self.passes = path / "passes"
+        self._names: frozenset[str] | None = None
 
     @contextmanager
     def hold(self, reporter: Reporter) -> Iterator[tuple[Lock, Interrupts]]:
@@ -78,7 +79,8 @@ class RunFolder:
             reporter.showing(),
             Interrupts(),  # while it waits for another run
             locked(self.path, reporter.run) as lock,
-            reporter.logging_to(self.log),
+            self._known(lock.names),
+            reporter.logging_to(self.log, is_new=self.is_absent(self.log)),
             StatusFile(self.path, reporter.run) as reporter.status,
             Interrupts() as interrupts,
         ):
@@ -87,9 +89,27 @@ class RunFolder:
                 _remove_leftovers(self.path)
             yield lock, interrupts
 
+    @contextmanager
+    def _known(self, names: frozenset[str]) -> Iterator[None]:
+        """Rely on what was in the folder when this run locked it, in object storage: that saves requests."""
+        self._names = names if isinstance(self.path, ObjectPath) else None
+        try:
+            yield
+        finally:
+            self._names = None
+
+    def is_absent(self, file: AnyPath) -> bool:
+        """Return whether a file of the folder is known not to exist. Only the run that holds the lock writes there."""
+        return self._names is not None and file.name not in self._names
+
+    def _write(self, file: AnyPath, value: Any) -> None:
+        if self._names is not None:
+            self._names |= {file.name}
+        write_json(file, value)
+
     def read_manifest(self) -> dict[str, Any] | None:
         """Return the content of `job.json`, or None if it is missing or incomplete."""
-        value = read_json(self.path / MANIFEST)
+        value = None if self.is_absent(self.path / MANIFEST) else read_json(self.path / MANIFEST)
         identity = value.get("identity") if isinstance(value, dict) else None
         return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
 
@@ -132,7 +152,7 @@ class RunFolder:
                 f"{self.path} holds the work of {what}: {_difference(before['identity'], identity)}.",
                 "Choose another folder with --out, or remove this one.",
             )
-        write_json(self.path / MANIFEST, {"identity": identity, "job": job.model_dump(mode="json")})
+        self._write(self.path / MANIFEST, {"identity": identity, "job": job.model_dump(mode="json")})
 
     def _has_work(self) -> bool:
         """Return whether the folder has anything that took time: a result, a saved search or proof, or a cache."""
@@ -173,11 +193,18 @@ class RunFolder:
 
     def remove_checkpoints(self) -> None:
         """Remove checkpoints that a complete result has made useless."""
-        self.checkpoint.unlink(missing_ok=True)
+        self.remove_checkpoint()
         self.passes.remove_tree() if isinstance(self.passes, ObjectPath) else discard_tree(self.passes)
+
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint of the search, if there is one."""
+        if not self.is_absent(self.checkpoint):
+            self.checkpoint.unlink(missing_ok=True)
 
     def read_checkpoint(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Return the state that this work saved, or None if there is no complete one."""
+        if self.is_absent(self.checkpoint):
+            return None
         saved, header = read_json(self.checkpoint), checkpoint_header(identity)
         if not isinstance(saved, dict) or {name: saved.get(name) for name in header} != header:
             return None
@@ -186,7 +213,7 @@ class RunFolder:
 
     def write_checkpoint(self, identity: dict[str, Any], state: dict[str, Any]) -> None:
         """Save the state of the search."""
-        write_json(self.checkpoint, {**checkpoint_header(identity), "state": state})
+        self._write(self.checkpoint, {**checkpoint_header(identity), "state": state})
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +50,7 @@ from dsel.selection.result import Selection
 from dsel.selection.saved import open_selection
 from dsel.storage.latest import resolve_run
 from dsel.storage.locks import Lock
+from dsel.storage.object_store import ending
 from dsel.storage.paths import AnyPath, ObjectPath
 
 log = logging.getLogger("dsel")
@@ -189,7 +190,7 @@ def _run(
     logs = None if isinstance(folder.path, ObjectPath) else folder.path / "workers"
     with (
         dask_logging(),
-        closing(journal) if journal is not None else nullcontext(),
+        ending(journal.close) if journal is not None else nullcontext(),
         engine_of_job(cluster, reporter, logs, on_tasks, on_demand=on_demand and not journalled) as engine,
     ):
         context = RunContext(
@@ -219,7 +220,7 @@ def _save(folder: RunFolder, selection: Selection, lock: Lock) -> Selection:
     """Save the selection in place of an earlier one and of the checkpoint."""
     lock.require()
     selection.save(folder.path, overwrite=True)
-    folder.checkpoint.unlink(missing_ok=True)
+    folder.remove_checkpoint()
     return selection
 
 

@@ -25,7 +25,7 @@ from dsel.search.pareto.trial import seconds_per_iteration
 #: Seconds for reading, about.
 _SECONDS = 0.5
 #: Blocks for reading, at most: in object storage each is a request.
-_BLOCKS = 8
+_BLOCKS = 4
 #: Columns and rows of the BLAS call.
 _COLUMNS, _ROWS = 500, 2000
 #: What a task costs the scheduler and the client, about (two shared cores).

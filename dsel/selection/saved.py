@@ -18,8 +18,10 @@ from dsel.storage.json_files import read_json, valid_json
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
+    ObjectPath,
     as_path,
     discard_tree,
+    list_names,
     make_folder,
     publish_tree,
     published_name,
@@ -48,13 +50,17 @@ def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = F
 
 
 def _write(selection: Selection, folder: AnyPath) -> None:
-    before = read_json(folder / SELECTION)
-    remove_stale(folder, _ZARR, keep=before.get("arrays") if isinstance(before, dict) else None)
+    names = list_names(folder)
+    before = read_json(folder / SELECTION) if SELECTION in names else None
+    remove_stale(folder, _ZARR, names, keep=before.get("arrays") if isinstance(before, dict) else None)
     staging = staging_tree(folder, _ZARR)
     values = valid_json({**selection.as_dict(), "arrays": published_name(staging, _ZARR)})
     text = json.dumps(values, indent=1, allow_nan=False) + "\n"
     try:
-        write_files(staging, group_files(arrays_of(selection), attributes_of(selection)))
+        files = group_files(arrays_of(selection), attributes_of(selection))
+        if isinstance(staging, ObjectPath):  # a request each; the metadata of the group contain those of the arrays
+            files = {key: data for key, data in files.items() if not key.endswith("/zarr.json")}
+        write_files(staging, files)
         with staged_write(folder / SELECTION, text.encode()) as put:
             publish_tree(staging, _ZARR)
             put()

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 RETRIES = 8
 #: A connection that carries no data for this long is closed, and the request repeated.
 READ_TIMEOUT = timedelta(seconds=60)
+#: For so long requests are repeated.
+RETRY_TIMEOUT = timedelta(minutes=3)
+#: The same for a hurried request, which is not repeated.
+HURRIED_TIMEOUT = timedelta(seconds=5)
 
 _METADATA_ADDRESS = ("169.254.169.254", 80)
 
@@ -56,8 +60,12 @@ def obstore_module() -> ModuleType:
 
 
 @lru_cache(maxsize=64)
-def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store | GCSStore | AzureStore:
+def connection(
+    scheme: str, bucket: str, prefix: str | None = None, *, hurried: bool = False
+) -> S3Store | GCSStore | AzureStore:
     """Return this process's connection to a bucket, or to the objects below `prefix` in it.
+
+    hurried: whether each request is sent once, and given up after a few seconds.
 
     Raises MissingExtraError without obstore, AccessError without credentials.
     """
@@ -67,10 +75,12 @@ def connection(scheme: str, bucket: str, prefix: str | None = None) -> S3Store |
     _require_credentials(scheme, bucket)
     client: Any = {
         "allow_http": os.environ.get(_CREDENTIALS[scheme][1], "").lower() in ("1", "true", "yes"),
-        "read_timeout": READ_TIMEOUT, "timeout": timedelta(minutes=10), "connect_timeout": timedelta(seconds=5),
+        "read_timeout": HURRIED_TIMEOUT if hurried else READ_TIMEOUT,
+        "timeout": HURRIED_TIMEOUT if hurried else timedelta(minutes=10),
+        "connect_timeout": timedelta(seconds=5),
     }  # fmt: skip
     retries: Any = {
-        "max_retries": RETRIES, "retry_timeout": timedelta(minutes=3),
+        "max_retries": 0 if hurried else RETRIES, "retry_timeout": RETRY_TIMEOUT,
         "backoff": {"init_backoff": retry_settings.FIRST_DELAY, "max_backoff": retry_settings.LONGEST_DELAY, "base": 2},
     }  # fmt: skip
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}

@@ -20,7 +20,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,12 +30,16 @@ import psutil
 
 from dsel.errors import AccessError, DselError, OutputError, StorageError
 from dsel.storage.leftovers import machine
+from dsel.storage.object_store import ending, is_hurried
 from dsel.storage.paths import AnyPath, ObjectPath, create_file, list_names, make_folder, write_bytes
 
 log = logging.getLogger("dsel")
 
 #: How often the owner rewrites its file, and after which silence others take it for dead.
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 30.0
+
+#: For so long a hurried release waits for the heartbeat.
+JOIN_SECONDS = 10.0
 
 #: The content of the file while nobody holds the lock.
 _FREE = "free"
@@ -44,8 +48,12 @@ _FREE = "free"
 class Lock:
     """A lock that this process holds, until another run takes it over because this one was silent for too long."""
 
-    def __init__(self, folder: AnyPath, number: int, owner: dict[str, Any], name: str) -> None:
+    def __init__(
+        self, folder: AnyPath, number: int, owner: dict[str, Any], name: str, names: frozenset[str] = frozenset()
+    ) -> None:
         self._folder, self._number, self._owner, self._name = folder, number, owner, name
+        #: What was in the folder when the lock was taken.
+        self.names = names
         self._beat = 0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name="dsel-lock", daemon=True)
@@ -69,7 +77,10 @@ class Lock:
 
     def _is_held(self) -> bool:
         number, text = _latest(self._folder)
-        return number == self._number and _parse(text).get("run") == self._owner["run"]
+        return number == self._number and self._is_own(text)
+
+    def _is_own(self, text: str | None) -> bool:
+        return bool(_parse(text).get("run") == self._owner["run"])
 
     def release(self) -> None:
         """Stop the heartbeat and free the lock, if this run still holds it.
@@ -79,7 +90,7 @@ class Lock:
         where a run may have permission to write but not to delete.
         """
         self._stopped.set()
-        self._thread.join()
+        self._thread.join(JOIN_SECONDS if is_hurried() else None)
         with suppress(OSError, DselError):
             self.require()
             file = _file(self._folder, self._number)
@@ -91,7 +102,8 @@ class Lock:
     def _keep_alive(self) -> None:
         while not self._stopped.wait(BEAT_SECONDS):
             try:
-                self.require()
+                if not self._is_own(_read(self._folder, self._number)):  # another run removed the file
+                    self.require()
                 self._beat += 1
                 write_bytes(_file(self._folder, self._number), _text(self._owner, self._beat))
             except OutputError:
@@ -112,16 +124,15 @@ def locked(folder: AnyPath, run: str, name: str | None = None) -> Iterator[Lock]
     since = datetime.now(UTC).isoformat(timespec="seconds")
     owner = {"run": run, "host": _host(), "pid": me.pid, "started": me.create_time(), "since": since}
     try:
-        lock = Lock(folder, _acquire(folder, owner, name), owner, name)
+        number, names = _acquire(folder, owner, name)
     except OSError as error:
         raise OutputError(
             f"{name} cannot be written: {error.strerror}.", "Check the permissions of the folder and the disk."
         ) from error
+    lock = Lock(folder, number, owner, name, names)
     lock.start()
-    try:
+    with ending(lock.release):
         yield lock
-    finally:
-        lock.release()
 
 
 def is_free(folder: AnyPath) -> bool:
@@ -132,15 +143,15 @@ def is_free(folder: AnyPath) -> bool:
 def remove_free_folder(folder: AnyPath) -> None:
     """Remove a folder with nothing in it but free locks. A lock that another run holds stays."""
     with suppress(OSError, DselError):
-        for number in _numbers(folder):
+        for number in _numbers(list_names(folder)):
             if _read(folder, number) == _FREE:
                 _file(folder, number).unlink(missing_ok=True)
         if not isinstance(folder, ObjectPath):
             folder.rmdir()
 
 
-def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
-    """Return the number of the file that makes `owner` the holder."""
+def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> tuple[int, frozenset[str]]:
+    """Return the number of the file that makes `owner` the holder, and the names in the folder then."""
     make_folder(folder)
     while True:
         number, text = _latest(folder)
@@ -152,10 +163,13 @@ def _acquire(folder: AnyPath, owner: dict[str, Any], name: str) -> int:
                 f"Another run is writing to {name}: {_describe(_parse(owner_text))}.",
                 "Wait until it ends, or write to another place.",
             )
-        if _latest(folder) == (number, text) and _claim(folder, number, text, owner):
+        if owner_text is not None and _latest(folder) != (number, text):  # judging it took time
+            continue
+        names = _claim(folder, number, text, owner)
+        if names is not None:
             if owner_text is not None:
                 log.warning("taking the lock on %s over from %s, which is dead", name, _describe(_parse(owner_text)))
-            return number + 1
+            return number + 1, names
 
 
 def _require_writable(folder: AnyPath, name: str) -> None:
@@ -166,22 +180,24 @@ def _require_writable(folder: AnyPath, name: str) -> None:
         )
 
 
-def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]) -> bool:
-    """Create the next file, and return whether that makes `owner` the holder.
+def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]) -> frozenset[str] | None:
+    """Create the next file. Return the names in the folder if that makes `owner` the holder, else None.
 
     Between reading and creating, others may have taken and freed the lock. Then the file judged before is gone or
     changed, or a higher number exists, and the new file is withdrawn.
     """
     if not create_file(_file(folder, number + 1), _text(owner, 0)):
-        return False
-    if max(_numbers(folder), default=-1) == number + 1 and _read(folder, number) == text:
+        return None
+    names = frozenset(list_names(folder))
+    numbers = _numbers(names)
+    if max(numbers, default=-1) == number + 1 and _read(folder, number) == text:
         with suppress(OSError, AccessError):
-            for old in sorted(_numbers(folder)):
+            for old in sorted(numbers):
                 if old <= number:
                     _file(folder, old).unlink(missing_ok=True)
-        return True
+        return names
     _file(folder, number + 1).unlink(missing_ok=True)
-    return False
+    return None
 
 
 def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
@@ -202,14 +218,14 @@ def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
     return False
 
 
-def _numbers(folder: AnyPath) -> set[int]:
-    found = (re.fullmatch(r"\.lock(?:-(\d+))?", name) for name in list_names(folder))
+def _numbers(names: Iterable[str]) -> set[int]:
+    found = (re.fullmatch(r"\.lock(?:-(\d+))?", name) for name in names)
     return {int(match[1] or 0) for match in found if match}
 
 
 def _latest(folder: AnyPath) -> tuple[int, str | None]:
     """Return the highest number and the text of its file; -1 and None without a file."""
-    while (number := max(_numbers(folder), default=-1)) >= 0:
+    while (number := max(_numbers(list_names(folder)), default=-1)) >= 0:
         if (text := _read(folder, number)) is not None:
             return number, text
     return -1, None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -266,12 +266,30 @@ class ObjectPath:
 
     def _request(self, request: Callable[[Any], T]) -> T:
         """Send a request that is safe to repeat."""
-        policy = RetryPolicy(str(self))
+        hurry = _hurry.get()
+        policy = RetryPolicy(str(self), max_retries=0 if hurry else MAX_RETRIES)
         while True:
             try:
-                return request(connection(self.scheme, self.bucket))
+                return request(connection(self.scheme, self.bucket, hurried=hurry))
             except Exception as error:
                 time.sleep(policy.delay_after(error))
+
+
+#: Whether the requests of this context are hurried.
+_hurry: ContextVar[bool] = ContextVar("hurry", default=False)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Send each request once, and give it up after a few seconds: the storage has just failed for minutes.
+
+    Use it for what a command does at its end, so that a server that does not answer delays the end only once.
+    """
+    token = _hurry.set(True)
+    try:
+        yield
+    finally:
+        _hurry.reset(token)
 
 
 #: The listings that answer in this context: of each root, its objects by relative key.
@@ -293,6 +311,26 @@ def listed_once(root: object) -> Iterator[None]:
         yield
     finally:
         _listings.reset(token)
+
+
+@contextmanager
+def ending(end: Callable[[], None]) -> Iterator[None]:
+    """Call `end` when the block ends, hurried if the block ended because storage did not answer."""
+    try:
+        yield
+    except StorageError:
+        with hurried(), suppress(StorageError):
+            end()
+        raise
+    except BaseException:
+        end()
+        raise
+    end()
+
+
+def is_hurried() -> bool:
+    """Return whether the requests of this context are hurried."""
+    return _hurry.get()
 
 
 class _RangeReader(io.RawIOBase):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -249,11 +249,14 @@ def discard_tree(tree: AnyPath) -> None:
         shutil.rmtree(tree, ignore_errors=True)
 
 
-def remove_stale(folder: AnyPath, name: str, keep: str | None) -> None:
-    """Remove trees called `name` that earlier writers left in object storage, except the one called `keep`."""
+def remove_stale(folder: AnyPath, name: str, names: Iterable[str], keep: str | None) -> None:
+    """Remove trees called `name` that earlier writers left in object storage, except the one called `keep`.
+
+    names: those in the folder.
+    """
     if not isinstance(folder, ObjectPath):
         return
     stem, dot, suffix = name.partition(".")
-    for found in sorted(folder.list_names()):
+    for found in sorted(names):
         if found.startswith(f"{stem}-") and found.endswith(f"{dot}{suffix}") and found != keep:
             (folder / found).remove_tree()

@@ -31,8 +31,8 @@ class RetryPolicy:
     one that must not be repeated.
     """
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, where: str, max_retries: int = MAX_RETRIES) -> None:
+        self._where, self._max_retries = where, max_retries
         self._attempts = 0
 
     def delay_after(self, error: Exception) -> float:
@@ -41,7 +41,7 @@ class RetryPolicy:
         if not isinstance(translated, StorageError):
             raise translated from None
         self._attempts += 1
-        if _is_exhausted(str(error)) or self._attempts > MAX_RETRIES:
+        if _is_exhausted(str(error)) or self._attempts > self._max_retries:
             raise translate_error(error, self._where, self._attempts) from None
         return retry_delay(self._attempts - 1)
 

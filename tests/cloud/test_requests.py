@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 import yaml
+import zarr
 
+import dsel
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store import array
 from dsel.data.store.reader import open_store
@@ -17,7 +22,7 @@ from dsel.errors import DataError
 from dsel.jobs import status
 from dsel.passes.execution import pass_checkpoints
 from dsel.storage import locks, log_handler
-from dsel.storage.paths import as_path, open_for_writing
+from dsel.storage.paths import as_path, open_for_writing, zarr_store
 from pipelines.s3_faults import FaultProxy
 from tests.cli_runner import call
 from tests.cloud.conftest import forget_connections
@@ -38,7 +43,7 @@ def job(store: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A job with its result in the bucket. What it writes from time to time, it writes once here."""
     for module, name in (
         (locks, "BEAT_SECONDS"), (status, "OBJECT_BEAT_SECONDS"), (log_handler, "UPLOAD_SECONDS"),
-        (array, "TAG_SECONDS"), (pass_checkpoints, "_SHORT_SECONDS"),
+        (array, "TAG_SECONDS"), (pass_checkpoints, "_SHORT_OBJECT_SECONDS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 3600.0)
     file = tmp_path / "job.yaml"
@@ -60,16 +65,27 @@ def requests(proxy: FaultProxy, *command: Any) -> list[str]:
 def test_a_plan_and_a_run_request_nothing_per_chunk_but_the_chunk(proxy: FaultProxy, job: Path) -> None:
     sent = requests(proxy, "plan", job)
     trial = {f"GET data.zarr/{name}/c/{i}/0" for i in range(100) for name in "XY"}
-    assert sum(request in trial for request in sent) <= 8
-    other = Counter(request for request in sent if request not in trial)
-    assert other.total() <= 6, other
+    assert any(request in trial for request in sent)
+    assert len(sent) <= 10, sent
     sent = requests(proxy, "run", job)
     chunks = [request for request in sent if request.startswith(("GET data.zarr/X/c/", "GET data.zarr/Y/c/"))]
     assert len(chunks) == 400  # X and Y, for the statistics and for the final check
     arrays = [request for request in sent if "out/selection-" in request]
-    assert len(arrays) == len(set(arrays)) <= 30  # each file of the result is written once, and none is asked for
+    assert len(arrays) == len(set(arrays))  # each file of the result is written once, and none is asked for
     assert all(request.startswith("PUT ") for request in arrays)
-    assert len(sent) <= len(chunks) + len(arrays) + 50, Counter(sent) - Counter(chunks)
+    assert len(sent) <= len(chunks) + 50, Counter(sent) - Counter(chunks)
+
+
+def test_a_result_in_a_bucket_is_opened_by_zarr_and_xarray(url: str) -> None:
+    selection = dsel.select(X, Y, k=3)
+    selection.save(f"{url}/out")
+    name = json.loads((as_path(f"{url}/out") / "selection.json").read_text())["arrays"]
+    place = zarr_store(as_path(f"{url}/out") / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(xr.open_zarr(place)["coefficients"], selection.coefficients)
+    np.testing.assert_array_equal(zarr.open_group(place, mode="r")["indices"], selection.indices)
+    assert dsel.open_selection(f"{url}/out") == selection
 
 
 def test_a_chunk_lost_after_the_store_was_opened_is_named(store: str) -> None:

@@ -53,10 +53,14 @@ class ArrayHandle:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """A variable of a store, with two dimensions or one. Each process opens it once; it pickles to two strings."""
+    """A variable of a store, with two dimensions or one. Each process opens it once; it pickles to three strings.
+
+    `tag` is that of the metadata of a group in object storage when the store was opened. It saves requests.
+    """
 
     path: str
     variable: str
+    tag: str = ""
 
     def read(self, start: int, stop: int, columns: Sequence[int] | NDArray[np.integer[Any]] | None = None) -> Array:
         """Read rows [start, stop).
@@ -80,7 +84,7 @@ class StoredArray:
         DataError
             If a chunk is lost, incomplete or fails its checksum; it names the chunk and its rows.
         """
-        handle = open_array(self.path, self.variable)
+        handle = open_array(self.path, self.variable, self.tag)
         if stop > handle.array.shape[0]:  # rows were appended since this process opened the array
             forget_tag(self.path)
             handle = open_array(self.path, self.variable)
@@ -98,7 +102,7 @@ class StoredArray:
 
     def bytes_read(self, start: int, stop: int, columns: NDArray[np.integer[Any]] | None = None) -> int:
         """Return the uncompressed bytes of the chunks (or shards) that reading rows [start, stop) needs."""
-        handle = open_array(self.path, self.variable)
+        handle = open_array(self.path, self.variable, self.tag)
         (height, width), (down, across) = handle.files, (*handle.array.shape, 1)[:2]
         if columns is not None:
             touched = np.unique(np.asarray(columns) // width)
@@ -153,15 +157,20 @@ class StoredArray:
         )
 
 
-def open_array(path: str, variable: str) -> ArrayHandle:
+def open_array(path: str, variable: str, tag: str = "") -> ArrayHandle:
     """Return the open array, from the cache of this process unless its metadata have changed.
+
+    tag: that of the metadata of a group in object storage when the store was opened, if the caller knows it. Then
+    nothing is asked for: each pass ends with a look at the tag, and notices a store that was replaced meanwhile.
 
     Raises DataError if the metadata cannot be read.
     """
     try:
         store = as_path(path)
         # A store in object storage is replaced in place. During that time the metadata of its group are absent.
-        tag = _recent_tag(path) if isinstance(store, ObjectPath) else _metadata_tag(store / variable)
+        if not isinstance(store, ObjectPath):
+            tag = _metadata_tag(store / variable)
+        tag = tag or _recent_tag(path)
         with _OPENING:
             return _open_array(path, variable, tag)
     except DselError:

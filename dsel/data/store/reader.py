@@ -27,6 +27,7 @@ from dsel.data.store.array import (
     chunk_key,
     describe_error,
     forget_tag,
+    group_tag,
     is_complete,
     metadata_bytes,
     open_array,
@@ -193,10 +194,11 @@ def _open_store(path: AnyPath) -> Store:
         rows, n_targets = y.array.shape
         if rows != m and (visible is None or rows < m):
             raise DataError(f"{path}: X has {m} rows and Y has {rows}.", "Y needs one row for each sample of X.")
+    tag = group_tag(str(path))
     store = Store(
         path=path,
-        x=StoredArray(str(path), schema.X),
-        y=StoredArray(str(path), schema.Y) if has_y else None,
+        x=StoredArray(str(path), schema.X, tag),
+        y=StoredArray(str(path), schema.Y, tag) if has_y else None,
         shape=(m, n),
         n_targets=n_targets,
         dtype=_number(x.array.dtype),

@@ -26,8 +26,8 @@ from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, ma
 log = logging.getLogger("dsel")
 
 _STATE = "state.json"
-#: Passes that take less are not saved when they are complete.
-_SHORT_SECONDS = 1.0
+#: Passes that take less are not saved when they are complete: on disk, and in object storage.
+_SHORT_SECONDS, _SHORT_OBJECT_SECONDS = 1.0, 10.0
 
 
 @dataclass
@@ -46,6 +46,8 @@ class PassCheckpoints:
         Whether the results of complete passes stay until `clear`, for a stage of several passes.
     on_save : callable
         Called after each checkpoint.
+    is_clear : bool
+        Whether nothing is saved there. It saves requests to object storage.
     """
 
     folder: AnyPath
@@ -53,8 +55,8 @@ class PassCheckpoints:
     require: Callable[[], None] = lambda: None
     keep: bool = False
     on_save: Callable[[], None] = lambda: None
+    is_clear: bool = False
     saved: int = field(default=0, init=False)
-    _is_clear: bool = field(default=False, init=False)
 
     def open(self, identity: bytes, combine: Combine | None) -> SavedTree:
         """Return the tree of a pass with this identity, with what an earlier run has saved of it."""
@@ -62,9 +64,9 @@ class PassCheckpoints:
 
     def clear(self) -> None:
         """Remove all that is saved: the results of the passes are saved elsewhere."""
-        if not self._is_clear:
+        if not self.is_clear:
             self.folder.remove_tree() if isinstance(self.folder, ObjectPath) else discard_tree(self.folder)
-            self._is_clear = True
+            self.is_clear = True
 
 
 class SavedTree:
@@ -90,7 +92,7 @@ class SavedTree:
         if not self._storable:
             return
         self._checkpoints.require()
-        self._checkpoints._is_clear = False
+        self._checkpoints.is_clear = False
         names = {_name(node): node for node in self.tree.nodes}
         try:
             make_folder(self._folder)
@@ -116,7 +118,8 @@ class SavedTree:
 
     def keep_result(self, seconds: float) -> None:
         """Save a complete pass that took `seconds` in this run, if results are kept and it was not short."""
-        if self._checkpoints.keep and seconds >= min(_SHORT_SECONDS, self._checkpoints.seconds):
+        short = _SHORT_OBJECT_SECONDS if isinstance(self._folder, ObjectPath) else _SHORT_SECONDS
+        if self._checkpoints.keep and seconds >= min(short, self._checkpoints.seconds):
             self.save()
 
     def close(self) -> None:
@@ -143,6 +146,8 @@ class SavedTree:
         return OnDisk(load)
 
     def _load(self) -> Iterator[Node]:
+        if self._checkpoints.is_clear:
+            return
         state = read_json(self._folder / _STATE)
         if not isinstance(state, dict) or state.get("versions") != versions():
             return

@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,8 @@ def _fetched(place: ObjectPath) -> Path:
     handle = os.open(
         name := os.path.join(tempfile.gettempdir(), _COPY + temporary_tag()), os.O_RDWR | os.O_CREAT, 0o600
     )
-    with os.fdopen(handle, "wb") as copy:
-        if place.exists():
-            copy.write(place.read_bytes())
+    with os.fdopen(handle, "wb") as copy, suppress(FileNotFoundError):
+        copy.write(place.read_bytes())
     return Path(name)
 
 
