@@ -18,7 +18,6 @@ from dsel.storage.json_files import read_json, valid_json
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
-    ObjectPath,
     as_path,
     discard_tree,
     list_names,
@@ -57,10 +56,7 @@ def _write(selection: Selection, folder: AnyPath) -> None:
     values = valid_json({**selection.as_dict(), "arrays": published_name(staging, _ZARR)})
     text = json.dumps(values, indent=1, allow_nan=False) + "\n"
     try:
-        files = group_files(arrays_of(selection), attributes_of(selection))
-        if isinstance(staging, ObjectPath):  # a request each; the metadata of the group contain those of the arrays
-            files = {key: data for key, data in files.items() if not key.endswith("/zarr.json")}
-        write_files(staging, files)
+        write_files(staging, group_files(arrays_of(selection), attributes_of(selection)))
         with staged_write(folder / SELECTION, text.encode()) as put:
             publish_tree(staging, _ZARR)
             put()
