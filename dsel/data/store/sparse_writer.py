@@ -286,7 +286,7 @@ def _create_group(plan: SparsePlan, more: dict[str, Any]) -> None:
     attributes: dict[str, Any] = {
         "encoding-type": "anndata", "encoding-version": "0.1.0",
         schema.ATTR_FORMAT: schema.FORMAT_VERSION, schema.ATTR_VERSION: versions()["dsel"],
-        schema.ATTR_SOURCE: source.name, schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+        schema.ATTR_SOURCE: source.name, schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="microseconds"),
         schema.ATTR_TARGETS: list(source.targets), **more,
     }  # fmt: skip
     if source.weight is not None:

@@ -161,7 +161,7 @@ def _create_group(plan: WritePlan, attributes: dict[str, Any]) -> None:
             schema.ATTR_FORMAT: schema.FORMAT_VERSION,
             schema.ATTR_VERSION: versions()["dsel"],
             schema.ATTR_SOURCE: plan.source.name,
-            schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="seconds"),
+            schema.ATTR_CREATED: datetime.now(UTC).isoformat(timespec="microseconds"),  # tells replaced stores apart
             **({schema.ATTR_CLASSES: plan.source.classes} if plan.source.classes else {}),
             **attributes,
         },
