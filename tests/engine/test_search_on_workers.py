@@ -257,3 +257,18 @@ def test_branch_and_bound_proves_the_same_on_workers(client: Client, counted: Co
         assert (counted.of_search > 0) == (where == "auto")
     assert sorted(found["auto"].indices) == sorted(found["client"].indices)
     assert found["auto"].counts["bound"] == pytest.approx(found["client"].counts["bound"])
+
+
+def test_subtrees_of_relaxations_are_explored_on_workers(
+    client: Client, counted: CountTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsel.search.exact.perspective_tree.search._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.02)
+    rng = np.random.default_rng(2)
+    columns = rng.standard_normal((60, 20)) @ (np.eye(20) + rng.standard_normal((20, 20)) / 2)
+    data = columns, columns[:, :8].sum(axis=1) + 30 * rng.standard_normal(60)
+    here = select(None, data, "branch-and-bound", bound="perspective")
+    there = select(client, data, "branch-and-bound", bound="perspective")
+    assert counted.of_search > 2
+    assert (there.indices, there.ended, there.error) == (here.indices, "proven", here.error)
+    assert (there.counts["bound"], there.counts["proven"]) == (here.counts["bound"], True)

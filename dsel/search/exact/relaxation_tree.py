@@ -37,6 +37,6 @@ class RelaxationTree(ExactSearch):
         """A proved lower bound on f of all subsets of at most k columns."""
         if self.contradicted:
             return 0.0
-        if self.done:
-            return self.best_value
+        if self.done:  # nodes that are better by less than the margin were left out
+            return max(self.best_value - MARGIN * self.total, 0.0)
         return consistent_bound(self.objective.c - self._most, self.best_value, self.total, self.guarantee.error)

@@ -57,6 +57,17 @@ def test_the_answer_is_that_of_enumeration(case, known):
     assert search.proved <= best + 1e-9 * objective.c
 
 
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_the_bound_covers_better_subsets_within_the_margin(case):
+    objective, k = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dsel.search.exact.relaxation_tree.MARGIN", 0.05)
+        search = tree_of(objective, k, incumbent=range(k))
+        assert search.advance(ALL)
+        assert search.lower <= exhaustive(objective, k) + 1e-12 * objective.c
+
+
 @given(st.integers(0, 10_000), st.sampled_from((0.0, 0.1, 30.0)), st.integers(0, 12), st.sampled_from((1, 3)))
 @settings(max_examples=35, deadline=None)
 def test_stopped_early_the_bound_holds_and_it_resumes_with_the_same_nodes(seed, lam, nodes, targets):

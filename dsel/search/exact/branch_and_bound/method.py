@@ -7,12 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel.config.types import Float, Int
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.choice import better_tree
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
@@ -34,15 +36,15 @@ class BranchAndBoundOptions(Options):
         How many nodes are visited.
     bound : {"auto", "combined", "eigenvalue", "leaps", "perspective"}
         The lower bound on f; see dsel.search.exact.bounds. "perspective", a convex relaxation, is for columns that are
-        not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on,
-        "perspective" if its first bound is much better. With more than 1e12 subsets, its bound after half a second
-        counts. Groups of columns have a separate bound.
+        not nearly dependent, or a penalty `lam`. "auto" is "combined" or, from 150 columns on, "perspective" if its
+        bound is much better after a head start. Groups of columns have a separate bound.
     memory : int
         Bytes that the tables may take.
     search_on : {"auto", "client", "workers"}
         Where nodes are explored. "auto": on the workers of the cluster, if there is one and `nodes` is not given. The
-        first 2000 nodes are always explored in this process. Workers prove the same bound and the same best subset;
-        the number of nodes depends on them, and so does a search that a limit ends.
+        first 2000 nodes, or the first half second of relaxations, are always explored in this process. Workers prove
+        the same bound and the same best subset; the number of nodes depends on them, and so does a search that a limit
+        ends.
     """
 
     seconds: Float | None = Field(None, gt=0)
@@ -115,6 +117,8 @@ def _begin(
 ) -> BranchAndBound | PerspectiveTree:
     """Return the search by the requested bound."""
     if options.bound == "perspective":
+        with deadline.paused():
+            load_kernels(*RELAXATION_KERNELS)
         return PerspectiveTree(objective, k, incumbent=start, memory_limit=options.memory)
 
     def usual(known: Iterable[int]) -> BranchAndBound:

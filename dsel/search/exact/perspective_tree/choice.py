@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.scaling import usable
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS
@@ -46,6 +48,8 @@ def better_tree(
     known = tuple(incumbent)
     if not takes_part(objective):
         return other(known)
+    with deadline.paused():
+        load_kernels(*RELAXATION_KERNELS)
     try:
         tree = PerspectiveTree(objective, k, incumbent=known, memory_limit=memory_limit)
     except ValueError:  # nearly dependent columns

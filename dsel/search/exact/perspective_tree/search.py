@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.exact.base import check_saved
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.diagonal import (
     MOST_OUTSIDE,
     diagonal_outside,
@@ -171,7 +173,8 @@ class PerspectiveTree(RelaxationTree):
         yield
 
     def warm_up(self) -> None:
-        """Compile the value of a subset, the first time on a machine."""
+        """Compile the relaxation and the value of a subset, the first time on a machine."""
+        load_kernels(*RELAXATION_KERNELS)
         self.objective.value((0,))
 
     def advance(self, until: int, target: float | None = None) -> bool:

@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search import anytime
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import check_saved
 from dsel.search.exact.guarantee import Guarantee
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.node import mask_of
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.relaxation_tree import RelaxationTree
@@ -186,7 +188,8 @@ class WideTree(RelaxationTree):
             self._time = Deadline(None)
 
     def warm_up(self) -> None:
-        """Compile the value of a subset, the first time on a machine."""
+        """Compile the relaxation and the value of a subset, the first time on a machine."""
+        load_kernels(*RELAXATION_KERNELS)
         if self._pool.columns.size:
             self._pool.objective_of(self._pool.columns[:1]).value((0,))
 
