@@ -1,4 +1,4 @@
-"""python -m tests.crash_loop FOLDER LIVES SEARCH: a job that is killed many times, and at last left alone.
+"""python -m tests.crash_loop FOLDER LIVES: a job that is killed many times, and at last left alone.
 
 Lives are forked from one process that has imported everything, so that each is short; each takes up what the one before
 left in the folder, as `dsel resume` does.
@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from dsel.config.job import JobFile
 from dsel.data.dataset import as_dataset
@@ -30,23 +29,14 @@ X, Y = random_data(3, m=50, n=14)
 SECONDS = 0.006
 
 
-#: Searches by name: the method, its options, evaluations between two checkpoints, and whether it has a criterion.
-SEARCHES: dict[str, tuple[str, dict[str, Any], int, bool]] = {
-    "pposs": ("pposs", {"processors": 24, "iterations": 2400}, 7, True),
-    "evaluations": ("poss", {"slices": 12, "iterations": 1200}, 7, True),
-    "slices": ("poss", {"slices": 6, "slice_iterations": 20_000, "iterations": 8_000_000}, 20_000, False),
-}
-
-
-def job(folder: Path, search: str) -> JobFile:
-    method, options, evaluations, _ = SEARCHES[search]
+def job(folder: Path) -> JobFile:
     return JobFile(
-        store=Path("memory"), k=3, method=method, seed=6, out=folder, checkpoint_evaluations=evaluations,
-        options=options,
+        store=Path("memory"), k=3, method="pposs", seed=6, out=folder, checkpoint_evaluations=7,
+        options={"processors": 24, "iterations": 2400},
     )  # fmt: skip
 
 
-def live(folder: Path, search: str, seconds: float = SECONDS) -> None:
+def live(folder: Path, seconds: float = SECONDS) -> None:
     """One life, from what the last one left to its end."""
     calls = (folder / "calls").open("a")
 
@@ -56,7 +46,7 @@ def live(folder: Path, search: str, seconds: float = SECONDS) -> None:
         time.sleep(seconds)
         return float(abs(data.Y[:, 0] - data.columns(S).mean(axis=1)).mean())
 
-    dataset, described, journal = as_dataset(X, Y), job(folder, search), Journal(folder / "journal.jsonl")
+    dataset, described, journal = as_dataset(X, Y), job(folder), Journal(folder / "journal.jsonl")
     run = f"life-{os.getpid()}"
     with locked(folder, run) as lock, Interrupts() as interrupts:
         checkpoints = Checkpoints(described, RunFolder(folder), {}, interrupts, Reporter(), lock, journal)
@@ -65,26 +55,25 @@ def live(folder: Path, search: str, seconds: float = SECONDS) -> None:
             journal=journal,
         )  # fmt: skip
         settings = described.request()
-        if SEARCHES[search][3]:
-            settings = type(settings)(**{**settings.__dict__, "criterion": criterion})
+        settings = type(settings)(**{**settings.__dict__, "criterion": criterion})
         run_selection(dataset, settings, context).save(folder)
 
 
-def main(folder: Path, lives: int, search: str) -> None:
+def main(folder: Path, lives: int) -> None:
     calm, rng, killed = folder / "calm", random.Random(1), 0
     calm.mkdir()
-    live(calm, search, 0.0)
+    live(calm, 0.0)
     for _ in range(lives):
         child = os.fork()
         if child == 0:
-            live(folder, search)
+            live(folder)
             os._exit(0)
         time.sleep(rng.uniform(0.01, 0.2))
         os.kill(child, signal.SIGKILL)
         killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    live(folder, search)
+    live(folder)
     print(killed)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), int(sys.argv[2]))

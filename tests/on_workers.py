@@ -1,0 +1,45 @@
+"""Searches on workers: count their tasks, and have small data searched as wide data are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+import dsel.objective.on_demand as on_demand
+import dsel.planning.plan as planning
+from dsel.planning.representations.base import ProblemShape, Representation, Resources
+from dsel.planning.representations.choice import candidates
+
+#: How the keys of searches' tasks begin, unlike those of passes.
+_SEARCH = ("dsel-", "explore_task-")
+
+
+class CountTasks(SchedulerPlugin):
+    """Counts the tasks of searches that each worker has finished."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """Count a task that a worker has finished."""
+        if (start, finish) == ("processing", "memory") and str(key).startswith(_SEARCH):
+            self.done[kwargs["worker"]] += 1
+
+    def since_last_call(self) -> int:
+        """Return the number of tasks since the last call."""
+        found = self.done.total()
+        self.done.clear()
+        return found
+
+
+def hold_column_blocks(replace: Callable[[Any, str, Any], None]) -> None:
+    """Have data kept in blocks of columns, as wide data are."""
+
+    def choose(problem: ProblemShape, available: Resources) -> Representation:
+        return next(one for one in candidates(problem, available) if one.name == "column-blocks")
+
+    replace(planning, "choose", choose)
+    replace(on_demand, "FEW_COLUMNS", 8)
