@@ -159,6 +159,6 @@ def test_subtrees_of_relaxations_are_explored_on_workers(
     data = columns, columns[:, :8].sum(axis=1) + 30 * rng.standard_normal(60)
     here = select(None, data, "branch-and-bound", bound="perspective")
     there = select(client, data, "branch-and-bound", bound="perspective")
-    assert counted.of_search > 2
+    assert counted.since_last_call() > 2
     assert (there.indices, there.ended, there.error) == (here.indices, "proven", here.error)
     assert (there.counts["bound"], there.counts["proven"]) == (here.counts["bound"], True)
