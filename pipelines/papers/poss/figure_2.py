@@ -58,7 +58,7 @@ def make(settings: Settings) -> Content:
         times = np.linspace(0.0, paper_iterations(K, n) / (K * n), _POINTS + 1)
         words = f"POSS passes forward selection after {100 * share:.0f} % of T and ends at {curve[-1]:.4f}."
         if not above.size:
-            words = f"POSS ends at {curve[-1]:.4f}, below forward selection ({level:.4f})."
+            words = f"POSS ends at {curve[-1]:.4f}, {level - curve[-1]:.2g} below forward selection."
         plots.append(
             Plot(
                 title=f"{name}, {n} columns", x="evaluations / (k n)", y="R²", words=words,
@@ -69,7 +69,7 @@ def make(settings: Settings) -> Content:
                 ),
             )
         )  # fmt: skip
-        rows.append((name, str(n), "–", f"{100 * share:.0f} %" if above.size else "never"))
+        rows.append((name, str(n), "–", _percent(share)))
     return Content(
         lead=f"Means of {runs} runs on the full data, k = {K}. The paper's data sets are not available; these are "
         "other wide ones.",
@@ -86,8 +86,12 @@ def make(settings: Settings) -> Content:
                 said="POSS is as good as forward selection after much less than the theoretical time.",
                 holds=bool(np.nan_to_num(shares, nan=1.0).max() < 0.5),
                 found="Share of the time: "
-                + ", ".join(f"{100 * s:.0f} % on {name}" for s, name in zip(shares, names, strict=True)) + ".",
+                + ", ".join(f"{_percent(s)} on {name}" for s, name in zip(shares, names, strict=True)) + ".",
             ),
         ),
         missing=("Figure 2: gisette and farm-ads are not available.",),
     )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return "never" if np.isnan(share) else f"{100 * share:.0f} %"
