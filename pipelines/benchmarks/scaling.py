@@ -267,7 +267,7 @@ def run(out: Path, full: bool) -> None:
     show(_table("second half of these iterations", cheap_second))
     most = ceiling(out, 3_000_000)
     show(f"Two independent searches on this machine each reach {most:.3f} of the speed of one alone")
-    sliced = slices.run(cluster, out, full)
+    sliced = slices.run(cluster, out)
     cpu_async, cpu_sync = computing(Costly(objective, True), seconds)
     show(_table("computes 50 ms, async", cpu_async))
     show(_table("computes 50 ms, sync", cpu_sync))
