@@ -22,6 +22,7 @@ from dsel.search.slices.size import (
     iteration_seconds,
     least_generations,
     least_size,
+    least_slice_seconds,
     slice_iterations,
 )
 
@@ -87,7 +88,7 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
     every = options.exchange_interval(n, k, site.has_gram)
     each = iteration_seconds(n, k, few, every)
-    size = _division(options, iterations, each, least_generations(every))
+    size = _division(options, iterations, each, least_generations(every), least_slice_seconds(n, k))
     seconds = iterations * each if options.seconds is None else min(iterations * each, options.seconds)
     shared: dict[str, Any] = {
         "options": {"slices": size.slices, "slice_iterations": size.iterations}, "tasks": size.slices,
@@ -106,15 +107,15 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     return Placement("workers", division, **shared)
 
 
-def _division(options: SliceOptions, iterations: int, each: float, generations: int) -> SliceSize:
+def _division(options: SliceOptions, iterations: int, each: float, generations: int, least: float) -> SliceSize:
     """Return the division into slices: what is asked, else by the formula."""
-    size = automatic_size(iterations, each, generations, options.seconds)
+    size = automatic_size(iterations, each, generations, options.seconds, least)
     if options.slices is not None:
-        size = least_size(iterations, each, generations, options.slices)
+        size = least_size(iterations, each, generations, options.slices, least)
         if options.slices == 1:
-            size = SliceSize(1, slice_iterations(iterations, each, generations))
+            size = SliceSize(1, slice_iterations(iterations, each, generations, least=least))
     elif options.search_on == "workers" and size.slices == 1:
-        size = least_size(iterations, each, generations, _FEW_SLICES)
+        size = least_size(iterations, each, generations, _FEW_SLICES, least)
     return size if options.slice_iterations is None else SliceSize(size.slices, options.slice_iterations)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Seconds of a slice on the reference core. A task takes about 5 ms to send and merge, and up to a tenth of a second
-#: to start from its snapshot. So long searches have longer slices.
+#: Seconds of a slice on the reference core: of most searches, and of long ones. Sending and merging takes about 5 ms.
 SLICE_SECONDS, LONGEST_SECONDS = 0.2, 1.0
+#: A slice takes at least this many times as long as its start: the tables of the subsets that other slices have found,
+#: about one for each column to choose, take this many seconds, over n k^2.
+_STARTS, _START_SECONDS = 8, 1.8e-9
 #: A search that takes less on the reference core is not divided.
 LEAST_SECONDS = 5.0
 #: A search has at least this many generations: slices that follow each other because each needs the one before.
@@ -71,7 +73,14 @@ def iteration_seconds(n: int, k: int, few_targets: int, exchange_every: int) -> 
     return single + (exchange / exchange_every if exchange_every else 0.0)
 
 
-def automatic_size(iterations: int, each: float, generations: int, seconds: float | None = None) -> SliceSize:
+def least_slice_seconds(n: int, k: int) -> float:
+    """Return the seconds of the shortest slice on the reference core, for n columns of which k are chosen."""
+    return max(SLICE_SECONDS, _STARTS * _START_SECONDS * n * k * k)
+
+
+def automatic_size(
+    iterations: int, each: float, generations: int, seconds: float | None = None, least: float = SLICE_SECONDS
+) -> SliceSize:  # fmt: skip
     """Return the division of a search of this number of iterations.
 
     Parameters
@@ -84,6 +93,8 @@ def automatic_size(iterations: int, each: float, generations: int, seconds: floa
         The least number of generations.
     seconds : float, optional
         The time limit of the search.
+    least : float
+        The seconds of the shortest slice.
 
     Returns
     -------
@@ -91,30 +102,34 @@ def automatic_size(iterations: int, each: float, generations: int, seconds: floa
         One slice at a time where the search takes less than `LEAST_SECONDS` or cannot have this many generations.
     """
     total = iterations * each if seconds is None else min(iterations * each, seconds)
-    length = slice_iterations(iterations, each, generations, seconds)
+    length = slice_iterations(iterations, each, generations, seconds, least)
     if total < LEAST_SECONDS:
         return SliceSize(1, length)
     slices = 1
-    while 2 * slices <= MOST_SLICES and 2 * slices * generations * SLICE_SECONDS <= total:
+    while 2 * slices <= MOST_SLICES and 2 * slices * generations * least <= total:
         slices *= 2
     return SliceSize(slices, length)
 
 
-def slice_iterations(iterations: int, each: float, generations: int, seconds: float | None = None) -> int:
+def slice_iterations(
+    iterations: int, each: float, generations: int, seconds: float | None = None, least: float = SLICE_SECONDS
+) -> int:  # fmt: skip
     """Return the iterations of a slice, of two significant digits so that it is easy to read.
 
     A search that is long enough for this many generations of the most slices has longer ones.
     """
     total = iterations * each if seconds is None else min(iterations * each, seconds)
-    slice_seconds = min(max(SLICE_SECONDS, total / (generations * MOST_SLICES)), LONGEST_SECONDS)
+    slice_seconds = max(least, min(total / (generations * MOST_SLICES), LONGEST_SECONDS))
     length = max(1.0, min(slice_seconds / each, float(iterations)))
     unit = int(10 ** max(len(str(int(length))) - 2, 0))
     return int(length) // unit * unit
 
 
-def least_size(iterations: int, each: float, generations: int, slices: int) -> SliceSize:
+def least_size(
+    iterations: int, each: float, generations: int, slices: int, least: float = SLICE_SECONDS
+) -> SliceSize:  # fmt: skip
     """Return a division into at least this many slices at a time, which are shorter where the search is short."""
-    whole = slice_iterations(iterations, each, generations)
+    whole = slice_iterations(iterations, each, generations, least=least)
     return SliceSize(slices, min(whole, max(1, iterations // (slices * generations))))
 
 

@@ -15,7 +15,8 @@ from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import SerialExecutor
 from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.archive import ParetoArchive
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.options import default_interval
+from dsel.search.pareto.search import Poss, paper_iterations
 from dsel.search.registry import METHODS
 from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
 from dsel.search.slices.search import SlicedSearch
@@ -28,6 +29,7 @@ from dsel.search.slices.size import (
     evaluations_at_a_time,
     iteration_seconds,
     least_generations,
+    least_slice_seconds,
 )
 from tests.search.cases import random_data, regression, self_expression
 from tests.search.parallel.test_dispatcher import Unreliable
@@ -187,6 +189,14 @@ class TestTheDivision:
         lengths = [automatic_size(10**power, each, 32).iterations for power in range(6, 12)]
         assert lengths == sorted(lengths)
         assert lengths[-1] * each == pytest.approx(LONGEST_SECONDS, rel=0.1)
+
+    def test_slices_take_long_compared_with_their_start(self) -> None:
+        n, k = 10_000, 100
+        each, T = iteration_seconds(n, k, 1, default_interval(n, k)), paper_iterations(k, n)
+        size = automatic_size(T, each, 32, least=least_slice_seconds(n, k))
+        assert size.iterations * each > 1.0
+        assert size.slices * 32 * size.iterations <= T
+        assert least_slice_seconds(60, 8) == least_slice_seconds(2500, 50) == 0.2
 
     def test_searches_without_exchange_have_more_generations(self) -> None:
         each, T = iteration_seconds(2500, 50, 1, 0), 10**9
