@@ -37,6 +37,9 @@ from dsel.planning.representations.choice import candidates, choose
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
+#: The speed of a search on a worker, over that in this process: slices find again what others have found meanwhile.
+_WORKER_SPEED = 0.75
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -148,7 +151,7 @@ class Plan:
         limit = self.iteration_seconds
         if limit is not None and seconds >= limit:
             return seconds
-        return seconds / min(self.search_workers, self.placement.tasks)
+        return seconds / (_WORKER_SPEED * min(self.search_workers, self.placement.tasks))
 
     def require(self) -> Plan:
         """Return this plan if it can run.

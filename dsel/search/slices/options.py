@@ -43,7 +43,8 @@ class SliceOptions(WorkerOptions):
         to 64 in proportion to its time, by a formula. With a custom criterion or isolation function, iterations that
         may be out at the same time: by default up to 128 on a cluster, and 1 without one.
     slice_iterations : int, optional
-        Iterations of a slice, by default about 0.2 s of work. It is 1 with a custom criterion or isolation function.
+        Iterations of a slice, by default 0.2 s of work or some more. It is 1 with a custom criterion or isolation
+        function.
     """
 
     slices: Int | None = Field(None, ge=1, le=100_000)
