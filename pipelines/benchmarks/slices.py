@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from dsel.search.greedy.forward import forward
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import paper_iterations
+from dsel.search.pareto.search import Poss, paper_iterations
 from dsel.search.slices.runner import RunSnapshotSlices, SliceResult, SliceRules, run_slice
 from dsel.search.slices.search import SlicedSearch
 from dsel.search.slices.size import (
@@ -53,13 +53,15 @@ class Cluster(Protocol):
 class Speed:
     """The speed of a search by slices.
 
-    seconds: for 0 (POSS in this process), 1 and 2 workers. busy: share of the time of 2 workers. together: the speed of
-    each of two independent searches at the same time, over that of one alone.
+    seconds: for 0 (POSS in this process), 1 and 2 workers, from the path of forward selection. later: the same from the
+    archive that an earlier search has left, when few improvements remain. busy: share of the time of 2 workers.
+    together: the speed of each of two independent searches at the same time, over that of one alone.
     """
 
     n: int
     k: int
     seconds: dict[int, float]
+    later: dict[int, float]
     busy: float
     together: float
 
@@ -67,6 +69,11 @@ class Speed:
     def speedup(self) -> float:
         """Return the time in this process over that on two workers."""
         return self.seconds[0] / self.seconds[2]
+
+    @property
+    def later_speedup(self) -> float:
+        """Return the same for the search that begins later."""
+        return self.later[0] / self.later[2]
 
 
 def _warm(objective: DenseObjective, k: int) -> list[tuple[int, ...]]:
@@ -82,22 +89,29 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     each = iteration_seconds(n, k, 1, every)
     length = slice_iterations(paper_iterations(k, n), each, least_generations(every), least=least_slice_seconds(n, k))
     size = SliceSize(8, length)
-    subsets = _warm(objective, k)
     iterations = min(int(seconds / each), paper_iterations(k, n))
-    taken = {0: _alone(objective, rules, subsets, iterations)}
+    path = _warm(objective, k)
+    earlier = _searched(objective, replace(rules, seed=2), path, iterations)
+    later = [point.members for point in earlier.archived if point.size]
+    taken: dict[str, dict[int, float]] = {"whole": {0: 0.0}, "later": {0: 0.0}}
     busy = 0.0
+    starts = (("whole", path, iterations), ("later", later, iterations // 2))
+    # The clock of a virtual machine drifts, so the search in this process is measured before and after.
+    for name, subsets, number in starts:
+        taken[name][0] += 0.5 * _alone(objective, rules, subsets, number)
     for workers in (1, 2):
         with cluster(workers) as client:
-            _sliced(client, objective, stored, rules, size, subsets, 8 * workers * size.iterations, workers)  # compiles
-            taken[workers], busy = _sliced(client, objective, stored, rules, size, subsets, iterations, workers)
-    # The clock of a virtual machine drifts, so the search in this process is measured before and after.
-    taken[0] = 0.5 * (taken[0] + _alone(objective, rules, subsets, iterations))
+            _sliced(client, objective, stored, rules, size, path, 8 * workers * size.iterations, workers)  # compiles
+            for name, subsets, number in starts:
+                taken[name][workers], busy = _sliced(client, objective, stored, rules, size, subsets, number, workers)
+    for name, subsets, number in starts:
+        taken[name][0] += 0.5 * _alone(objective, rules, subsets, number)
     with cluster(2) as client:
-        futures = [client.submit(_from_file, stored, rules, subsets, iterations // 4, pure=False) for _ in range(2)]
+        futures = [client.submit(_from_file, stored, rules, later, iterations // 4, pure=False) for _ in range(2)]
         both = max(client.gather(futures))
-        single = client.submit(_from_file, stored, rules, subsets, iterations // 4, pure=False).result()
+        single = client.submit(_from_file, stored, rules, later, iterations // 4, pure=False).result()
     stored.place.unlink()
-    return Speed(n, k, taken, busy, single / both)
+    return Speed(n, k, taken["whole"], taken["later"], busy, single / both)
 
 
 def _from_file(
@@ -107,13 +121,22 @@ def _from_file(
 
 
 def _alone(objective: DenseObjective, rules: SliceRules, subsets: Sequence[tuple[int, ...]], iterations: int) -> float:
+    search = _searched(objective, rules, subsets, 0)
+    start = time.perf_counter()
+    search.advance(iterations)
+    return time.perf_counter() - start
+
+
+def _searched(
+    objective: DenseObjective, rules: SliceRules, subsets: Sequence[tuple[int, ...]], iterations: int
+) -> Poss:  # fmt: skip
+    """Return a search after some iterations from these subsets."""
     search = rules.search(objective, 8 << 30)
     search.warm_up()
     for members in subsets:
         search.offer(members)
-    start = time.perf_counter()
     search.advance(iterations)
-    return time.perf_counter() - start
+    return search
 
 
 def _sliced(
@@ -229,8 +252,9 @@ def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
     measured = [speed(cluster, folder, *case) for case in CASES]
     for one in measured:
         print(f"slices, n = {one.n}, k = {one.k}: {one.seconds[0]:.1f} s in one process, {one.seconds[1]:.1f} s on 1 "
-              f"worker, {one.seconds[2]:.1f} s on 2 (x {one.speedup:.2f}; two independent searches reach "
-              f"x {2.0 * one.together:.2f}; workers {one.busy:.1%} busy)")  # fmt: skip
+              f"worker, {one.seconds[2]:.1f} s on 2 (x {one.speedup:.2f}; from an earlier archive x "
+              f"{one.later_speedup:.2f}; two independent searches reach x {2.0 * one.together:.2f}; workers "
+              f"{one.busy:.1%} busy)")  # fmt: skip
     efficiency = waiting(cluster)
     print("efficiency on simulated workers:", {workers: round(share, 3) for workers, share in efficiency.items()})
     compared = quality(20)
@@ -239,6 +263,7 @@ def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
     return {
         "slices_2": {f"n={one.n},k={one.k}": one.speedup for one in measured},
         "slices_1": {f"n={one.n},k={one.k}": one.seconds[0] / one.seconds[1] for one in measured},
+        "slices_2_later": {f"n={one.n},k={one.k}": one.later_speedup for one in measured},
         "two_searches": {f"n={one.n},k={one.k}": 2.0 * one.together for one in measured},
         "overhead": max(1.0 - one.busy for one in measured),
         "wait_slices_32": efficiency[32],
