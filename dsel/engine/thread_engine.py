@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +36,17 @@ class ThreadEngine:
     in_process = True
 
     def run(self, graph: Any, *, before: int = 0, after: int = 0) -> Any:
-        """Compute a delayed object or a list of them, with one BLAS thread per task."""
+        """Compute a delayed object or a list of them, with one BLAS thread per task.
+
+        If a task fails, those that run at that moment end before this call: nothing writes files any more.
+        """
         import dask
+        from dask.system import CPU_COUNT
 
         wanted = graph if isinstance(graph, list) else [graph]
-        with one_blas_thread():
-            found = list(dask.compute(*wanted, scheduler="threads"))  # type: ignore[attr-defined, no-untyped-call]
+        threads = int(dask.config.get("num_workers", None) or CPU_COUNT)
+        with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+            found = list(dask.compute(*wanted, scheduler="threads", pool=pool))  # type: ignore[attr-defined, no-untyped-call]
         return found if isinstance(graph, list) else found[0]
 
     def for_pass(self, bytes_read: int, flops: int, partial_bytes: int) -> ThreadEngine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +61,23 @@ def test_what_an_engine_says_of_itself(dask_engine: Engine) -> None:
     assert ThreadEngine(2, 1 << 30).worker_memory == 1 << 30
     assert (dask_engine.workers, dask_engine.keeps_values, dask_engine.in_process) == (1, True, False)
     assert (dask_engine.worker_memory or 0) > 0
+
+
+def test_tasks_that_run_while_another_one_fails_end_before_the_error_is_raised() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        time.sleep(0.2)
+        ended.set()
+
+    def failing() -> None:
+        begun.wait(10)
+        raise ValueError("a block is damaged")
+
+    with dask.config.set(num_workers=2), pytest.raises(ValueError, match="damaged"):
+        THREADS.run([delayed(slow)(), delayed(failing)()])
+    assert ended.is_set()
 
 
 def test_the_executor_of_each_engine(dask_engine: Any) -> None:

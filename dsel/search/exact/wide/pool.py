@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dsel._lib.tolerances import ridge
@@ -21,7 +23,7 @@ class ColumnPool:
 
     columns: (p,) local indices of the columns, in the order in which they came. gram (p, p), cross (p,): their products
     with each other and with the target. norms (n,): of all columns, by which they are divided. passes: over the data
-    so far.
+    so far. batches: how many columns came at a time.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -34,6 +36,7 @@ class ColumnPool:
         self.place: Ints = np.full(objective.n, -1, np.int64)
         self.gram: Floats = np.empty((0, 0))
         self.passes = 0
+        self.batches: list[int] = []
         rows = min(objective.n, _ROWS_UNKNOWN)
         if isinstance(objective, OnDemandObjective):
             rows = objective.factor.shape[0]
@@ -60,20 +63,31 @@ class ColumnPool:
         if new.size:
             self.add_in_order(new)
 
-    def add_in_order(self, new: Ints) -> None:
-        """Read different columns that are not in the pool yet, and keep their order."""
-        objective, everything = self._objective, np.concatenate([self.columns, new])
+    def add_in_order(self, new: Ints, batches: Sequence[int] = ()) -> None:
+        """Read different columns that are not in the pool yet, and keep their order.
+
+        batches: how many at a time their products are computed; all by default. The last bits depend on that.
+        """
+        objective = self._objective
         if isinstance(objective, OnDemandObjective):
             self._data = np.hstack([self._data, objective.data_columns(new)])
-            block = objective.gram_block(everything, new, self._data, self._data[:, self.columns.size :])
+        for part in np.split(new, np.cumsum(batches)[:-1]) if batches else [new]:
+            self._multiply(part)
+
+    def _multiply(self, new: Ints) -> None:
+        """Add the products of columns whose data have been read."""
+        objective, everything, p = self._objective, np.concatenate([self.columns, new]), self.columns.size
+        if isinstance(objective, OnDemandObjective):
+            data = np.ascontiguousarray(self._data[:, : everything.size])
+            block = objective.gram_block(everything, new, data, data[:, p:])
         else:
             block = objective.K[np.ix_(everything, new)]
         block = block / np.outer(self.norms[everything], self.norms[new])
-        p = self.columns.size
         gram = np.empty((everything.size, everything.size))
         gram[:p, :p], gram[:, p:], gram[p:, :p] = self.gram, block, block[:p].T
         self.place[new] = np.arange(p, everything.size)
         self.gram, self.columns = gram, everything
+        self.batches.append(int(new.size))
 
     def enter(self, columns: Ints) -> int:
         """Add as many of these columns as there is room for, and return how many."""

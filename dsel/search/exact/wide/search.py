@@ -363,7 +363,8 @@ class WideTree(RelaxationTree):
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
         return {
-            **self._shared_state(), "pool": self._pool.columns.tolist(), "passes": self.passes,
+            **self._shared_state(), "pool": self._pool.columns.tolist(),
+            "batches": self._pool.batches, "passes": self.passes,
             "alive": np.packbits(self._relaxation.alive).tobytes().hex(), "explained": self._explained,
             "root": None if self._root is None else self._root.as_list(),
             "nodes": [[-bound, made, node.as_list()] for bound, made, node in self._heap],
@@ -378,7 +379,7 @@ class WideTree(RelaxationTree):
         """Return the search as it was when `state` was taken. Only the columns of the pool are read again."""
         check_saved(objective, state)
         search = cls(objective, state["k"], memory_limit=memory_limit)
-        search._pool.add_in_order(np.asarray(state["pool"], np.int64))
+        search._pool.add_in_order(np.asarray(state["pool"], np.int64), state["batches"])
         search._pool.passes = state["passes"]
         search._restore_shared(state)
         search._relaxation.alive = mask_of(bytes.fromhex(state["alive"]), objective.n)

@@ -81,6 +81,7 @@ def test_every_bound_holds_and_the_answer_is_that_of_enumeration(case, known):
 
 @pytest.mark.usefixtures("small_steps")
 @given(st.integers(0, 1000), st.integers(1, 12))
+@example(124, 2)
 @settings(max_examples=10, deadline=None)
 def test_it_resumes_with_the_same_nodes(seed, steps):
     X, y = data(seed, "more columns than rows", 1)
