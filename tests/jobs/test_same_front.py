@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -67,9 +68,17 @@ SEARCHES = {
 each_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 
 
+class Cluster(LocalCluster):
+    """A cluster that other processes join: Dask raises KeyError where one of them leaves before it was noticed."""
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        with suppress(KeyError):
+            super()._update_worker_status(op, msg)  # type: ignore[no-untyped-call]
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(  # type: ignore[no-untyped-call]
+    with Cluster(  # type: ignore[no-untyped-call]
         n_workers=0, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None
     ) as cluster:
         yield cluster

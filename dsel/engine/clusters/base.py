@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsel.config.cluster import SiteSection
 from dsel.engine.dask_engine import NO_WORKER_LIMIT
+
+log = logging.getLogger("dsel")
 
 SectionType = TypeVar("SectionType")
 SiteSectionType = TypeVar("SiteSectionType", bound=SiteSection)
@@ -83,3 +86,11 @@ class RemoteCluster(Cluster[SiteSectionType]):
     def no_worker_limit(self) -> float:
         """Seconds without any worker: a site that is slow to start workers is slow to replace them."""
         return max(NO_WORKER_LIMIT, self.section.wait_seconds)
+
+
+def close(cluster: Any) -> None:
+    """Stop the workers of a cluster. What distributed raises then must not hide how the run ended."""
+    try:
+        cluster.close()
+    except (AssertionError, KeyError) as error:  # about a worker that has not started, or left before it was noticed
+        log.debug("the cluster closed with %r", error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dsel.config.cluster import SlurmSection
 from dsel.engine.clusters import dask_config as dask_settings
-from dsel.engine.clusters.base import RemoteCluster
+from dsel.engine.clusters.base import RemoteCluster, close
 from dsel.engine.clusters.readiness import wait_for_workers
 from dsel.engine.clusters.tls import shared_security
 from dsel.engine.optional_imports import import_extra
@@ -67,15 +67,7 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
                     wait_for_workers(client, section.asked, section.wait_seconds, place, lambda: _squeue(name))
                     yield client
             finally:
-                _close(cluster)
-
-
-def _close(cluster: Any) -> None:
-    """Cancel the workers' jobs. A job that was never submitted must not hide the error that ends the run."""
-    try:
-        cluster.close()
-    except AssertionError as error:  # of distributed, about a worker that has not started
-        log.debug("the cluster closed with %r", error)
+                close(cluster)
 
 
 def job_options(section: SlurmSection, name: str, logs: Path | None, security: Any | None) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""Workers of this machine that do not start: on a full disk the error says so, whatever the worker reports."""
+"""Workers of this machine that do not start or stop: on a full disk the error says so, whatever the worker reports."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import distributed
 import pytest
 
+from dsel.engine.clusters.base import close
 from dsel.engine.clusters.local import local_cluster
 from dsel.errors import CapacityError, ClusterError, DselError
 
@@ -53,3 +57,13 @@ def test_any_other_failure_is_one_of_the_cluster(monkeypatch: pytest.MonkeyPatch
     assert isinstance(error, ClusterError)
     assert error.exit_code == 69
     assert "Nanny failed to start" in error.what
+
+
+@pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:1"), AssertionError()])
+def test_an_error_of_the_cluster_as_it_stops_does_not_hide_the_result(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = SimpleNamespace(close=Mock(side_effect=error))
+    with caplog.at_level(logging.DEBUG, "dsel"):
+        close(cluster)
+    assert type(error).__name__ in caplog.text
