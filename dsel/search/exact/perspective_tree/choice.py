@@ -24,7 +24,7 @@ _BETTER = 0.35
 #: gap is compared with the other tree's first one, and with another share.
 _MANY_SUBSETS, _HEAD_START, _BETTER_THEN = 10**12, 0.5, 0.65
 #: With less time than this it has no such head start.
-_ENOUGH_TIME = 10.0
+_ENOUGH_TIME = 3.0
 #: The other tree is too slow if a node takes longer, in seconds.
 _SLOW_NODE = 1.0
 
