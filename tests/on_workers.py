@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from distributed import LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import dsel.objective.on_demand as on_demand
@@ -43,3 +45,12 @@ def hold_column_blocks(replace: Callable[[Any, str, Any], None]) -> None:
 
     replace(planning, "choose", choose)
     replace(on_demand, "FEW_COLUMNS", 8)
+
+
+@contextmanager
+def counting_tasks(cluster: LocalCluster) -> Iterator[CountTasks]:
+    """Count the tasks of a cluster in the block."""
+    plugin = CountTasks()
+    cluster.scheduler.add_plugin(plugin, name="count")  # type: ignore[no-untyped-call]
+    yield plugin
+    cluster.scheduler.remove_plugin("count")  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
-from tests.on_workers import CountTasks, hold_column_blocks
+from tests.on_workers import CountTasks, counting_tasks, hold_column_blocks
 from tests.search.exact.cases import hard_case
 from tests.stores import make_store, regression
 
@@ -43,10 +43,8 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 @pytest.fixture
 def counted(cluster: LocalCluster) -> Iterator[CountTasks]:
-    plugin = CountTasks()
-    cluster.scheduler.add_plugin(plugin, name="count")  # type: ignore[no-untyped-call]
-    yield plugin
-    cluster.scheduler.remove_plugin("count")  # type: ignore[no-untyped-call]
+    with counting_tasks(cluster) as plugin:
+        yield plugin
 
 
 @pytest.fixture(scope="module")

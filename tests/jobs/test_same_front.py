@@ -32,7 +32,7 @@ from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection
 from tests.cli_runner import LIMIT, call
-from tests.on_workers import CountTasks, hold_column_blocks
+from tests.on_workers import CountTasks, counting_tasks, hold_column_blocks
 from tests.stores import make_store, regression
 
 #: Processes that are killed are forked from one that has imported everything.
@@ -105,10 +105,8 @@ def scale(cluster: LocalCluster, client: Client) -> Callable[[int], None]:
 
 @pytest.fixture
 def counted(cluster: LocalCluster) -> Iterator[CountTasks]:
-    plugin = CountTasks()
-    cluster.scheduler.add_plugin(plugin, name="count")  # type: ignore[no-untyped-call]
-    yield plugin
-    cluster.scheduler.remove_plugin("count")  # type: ignore[no-untyped-call]
+    with counting_tasks(cluster) as plugin:
+        yield plugin
 
 
 @pytest.fixture(scope="module")
