@@ -324,11 +324,11 @@ class Poss:
         exist are used again: those of subsets that are archived, and of those that left the archive lately. Others are
         computed from that of the nearest subset.
         """
-        self._keep_only({tuple(members) for members in solutions})
-        memory, count = self._memory, self._count
+        memory, count, wanted = self._memory, self._count, {tuple(members) for members in solutions}
+        self._keep_only(wanted)
         self._make_room(len(solutions))
         self._keep_more_tables()
-        self._use_again({tuple(members) for members in solutions})
+        self._use_again(wanted)
         self.objective.fetch_rows(sorted({int(j) for members in solutions for j in members}))
         for members in solutions:
             if self._slot_of(members) < 0 and not engine.merge_external(

@@ -35,7 +35,7 @@ MAX_OPEN = 20_000
 _ELEMENTS_PER_SECOND, _MANY = 2e8, 1000
 #: Most nodes in a slice.
 _MAX_SLICE = 20_000
-#: Workers get nodes when _ALONE are visited, or if this many for each of them are open. A step before visits so many.
+#: Workers get nodes when _ALONE are visited, or if _OPEN_PER_WORKER are open. Before that, a step visits _ALONE_STEP.
 _ALONE, _OPEN_PER_WORKER, _ALONE_STEP = 2000, 20, 50
 
 

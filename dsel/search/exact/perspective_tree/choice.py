@@ -11,7 +11,6 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.scaling import usable
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS
 
@@ -31,7 +30,7 @@ _SLOW_NODE = 1.0
 
 def takes_part(objective: Objective) -> bool:
     """Return whether the tree of relaxations may be better: there are many columns."""
-    return objective.n >= MANY_COLUMNS and usable(objective)
+    return objective.n >= MANY_COLUMNS and objective.has_gram
 
 
 def better_tree(

@@ -9,17 +9,12 @@ from dsel.objective.base import Objective
 from dsel.search.exact.bounds import column_norms, few_targets, penalized
 
 
-def usable(objective: Objective) -> bool:
-    """Return whether the relaxation may be useful: K is in memory."""
-    return objective.has_gram
-
-
 def scaled_columns(objective: Objective) -> tuple[Floats, Floats, Floats]:
     """Return K + lam I, the products c with few targets, and each column's share of the penalty, for columns of norm 1.
 
     c has the shape (n,) for one target, else (n, N). Errors: ValueError if the relaxation is useless.
     """
-    if not usable(objective):
+    if not objective.has_gram:
         raise ValueError("the perspective relaxation needs the whole Gram matrix")
     diagonal = np.diag(objective.K) + objective.lam
     if (diagonal <= objective.floor).any():
