@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.npz import open_npz
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
@@ -29,7 +30,7 @@ class ObjectiveFile:
         """Return the objective; the file is read on the first call in this process. Errors: ClusterError."""
         if self.digest not in _loaded:
             try:
-                with self.place.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                with self.place.open("rb") as file, open_npz(file) as arrays:
                     found = _from_arrays(dict(arrays))
             except (OSError, ValueError, KeyError) as error:
                 raise ClusterError(

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from dsel._lib.npz import open_npz
 from dsel._lib.types import Floats, Ints
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.kernels.layout import Partial
@@ -257,7 +258,7 @@ def _described(objective: OnDemandObjective) -> dict[str, Any]:
 
 def _read(place: AnyPath) -> dict[str, Any]:
     try:
-        with place.open("rb") as file, np.load(io.BytesIO(file.read()), allow_pickle=False) as arrays:
+        with place.open("rb") as file, open_npz(io.BytesIO(file.read())) as arrays:
             return dict(arrays)
     except (OSError, ValueError, KeyError) as error:
         raise ClusterError(

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dsel._lib.npz import open_npz
 from dsel._lib.versions import versions
 from dsel.data.chunking import choose_chunks
 from dsel.data.dataset import Dataset
@@ -164,14 +165,14 @@ def load_or_compute(
 
 def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
     kind = _KINDS[key["kind"]]
-    with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    with (path / "arrays.npz").open("rb") as file, open_npz(file) as arrays:
         values = {field.name: arrays[field.name] for field in fields(kind)}
     found: Statistics | ColumnStatistics = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
     return found if found.consistent else None
 
 
 def _load_eigen(path: AnyPath, manifest: dict[str, Any]) -> Eigen | None:
-    with (path / "arrays.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    with (path / "arrays.npz").open("rb") as file, open_npz(file) as arrays:
         values, U = arrays["D_y"], arrays["U"]
     store = open_store(path / "W.zarr")
     W = store.x.read(0, store.shape[0])

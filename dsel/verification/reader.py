@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.npz import open_npz
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import AnyPath
@@ -52,7 +53,7 @@ def read_manifest(folder: AnyPath) -> dict[str, Any]:
 def read_file(file: AnyPath) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers and bounds of a file of a log, or raise LogError."""
     try:
-        with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
+        with open_npz(io.BytesIO(file.read_bytes())) as arrays:
             numbers, bounds = arrays["numbers"], arrays["bounds"]
     except FileNotFoundError:
         raise LogError(file.name, "the file is missing") from None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import zipfile
 
-import numpy as np
-
+from dsel._lib.npz import open_npz
 from dsel._lib.text import shorten
 from dsel.data.formats.base import Format, SourceOptions
 from dsel.data.formats.npy import NpyArray, NpySource, read_header
@@ -51,7 +50,7 @@ def _labels(path: AnyPath, members: dict[str, str], name: str, count: int, of: s
     if name not in members:
         return None
     _check_labels(read_header(path, members[name]), count, of)
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+    with path.open("rb") as file, open_npz(file) as archive:
         return [str(label) for label in archive[name]]
 
 

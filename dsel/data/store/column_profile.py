@@ -11,6 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.npz import open_npz
+
 Array = NDArray[Any]
 
 _PIECE_BYTES: Final = 500_000  # the copies of a piece fit into the cache
@@ -46,7 +48,7 @@ class ColumnProfile:
     @classmethod
     def from_text(cls, text: str) -> ColumnProfile:
         """Return the profile that `to_text` has written."""
-        with np.load(io.BytesIO(base64.b85decode(text)), allow_pickle=False) as found:
+        with open_npz(io.BytesIO(base64.b85decode(text))) as found:
             return cls(*(found[name] for name in ("missing", "infinite", "low", "high", "digest")))
 
     def to_text(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.linalg.lapack import dtpttr, dtrttp
 
+from dsel._lib.npz import open_npz
 from dsel.errors import StorageError
 from dsel.storage.paths import AnyPath, write_bytes
 
@@ -71,7 +72,7 @@ def read_value(file: AnyPath) -> tuple[dict[str, Any], Any] | None:
 
 def _read(file: AnyPath, with_value: bool) -> tuple[dict[str, Any], Any] | None:
     try:
-        with file.open("rb") as source, np.load(source, allow_pickle=False) as found:
+        with file.open("rb") as source, open_npz(source) as found:
             header, structure = json.loads(found[_HEADER].tobytes())
             return dict(header), _value(structure, found) if with_value else None
     except StorageError:

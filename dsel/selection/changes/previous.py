@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.npz import open_npz
 from dsel._lib.types import Floats
 from dsel.data.labels import Labels
 from dsel.errors import DselError
@@ -62,7 +63,7 @@ class ColumnSummary:
     def open(cls, file: AnyPath) -> ColumnSummary | None:
         """Return a saved summary, or None if there is none or it is damaged."""
         try:
-            with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
+            with open_npz(io.BytesIO(file.read_bytes())) as found:
                 values: dict[str, Any] = {name: found[name] for name in cls.__dataclass_fields__}
         except (OSError, ValueError, LookupError, EOFError, DselError):
             return None
