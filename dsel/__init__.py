@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsel.api import eigh, plan, select, stability
+    from dsel.api import certify, eigh, plan, select, stability
     from dsel.config.size_rule import SizeRule
     from dsel.criteria import CrossValidated
     from dsel.data.growth.append import append
@@ -26,6 +26,7 @@ __all__ = [
     "SizeRule",
     "Stability",
     "append",
+    "certify",
     "eigh",
     "ingest",
     "open_selection",
@@ -44,6 +45,7 @@ _HOMES = {
     "SizeRule": "dsel.config.size_rule",
     "Stability": "dsel.selection.stability.result",
     "append": "dsel.data.growth.append",
+    "certify": "dsel.api",
     "eigh": "dsel.api",
     "ingest": "dsel.data.ingest",
     "open_selection": "dsel.selection.saved",

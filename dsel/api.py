@@ -1,10 +1,10 @@
-"""`dsel.select`, `dsel.plan`, `dsel.stability` and `dsel.eigh`."""
+"""`dsel.select`, `dsel.certify`, `dsel.plan`, `dsel.stability` and `dsel.eigh`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
 from dsel.config.size_rule import SizeCriterion, SizeRule
@@ -13,7 +13,8 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.errors import OptionError
+from dsel.errors import DataError, OptionError
+from dsel.jobs.certify import ProofBudget, Sizes, certify_selection
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
 from dsel.planning.eigh import Eigendecomposition, EighMethod, decompose
@@ -202,6 +203,97 @@ def select_from(
         on_tasks = None if line is None else line.tasks
         with engine_of(client, on_tasks) as engine:
             return run_validated(dataset, validated, replace(context, engine=engine))
+
+
+def certify(
+    selection: Selection,
+    X: Any,
+    Y: Any = None,
+    *,
+    seconds: float | None = 60.0,
+    nodes: int | None = None,
+    sizes: Sizes = "chosen",
+    coefficients: float | None = None,
+    sample_weight: Any = None,
+    progress: bool | None = None,
+) -> Selection:
+    """Prove how far a selection can be from the best one.
+
+    Parameters
+    ----------
+    selection : Selection
+        What `select` returned. Its request says how to read the data.
+    X, Y : array-like, store or dataset
+        The data of the selection.
+    seconds : float, optional
+        Wall time of the proofs; None for no limit.
+    nodes : int, optional
+        The number of nodes after which the proofs end.
+    sizes : {"chosen", "all"}
+        Prove for the chosen size only, or for every size up to k.
+    coefficients : float, optional
+        Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
+        this many times those of the selection. It is for one target, and for any number of columns.
+    sample_weight : (m,) array or str, optional
+        The weights of the selection.
+    progress : bool, optional
+        Show a line that says what runs; None for in notebooks and terminals only.
+
+    Returns
+    -------
+    Selection
+        The selection with `certificate`. A better subset that a proof finds replaces its columns, and a note says so.
+
+    Raises
+    ------
+    OptionError
+        An argument is wrong, or the selection minimizes a custom criterion.
+    DataError
+        The data are not those of the selection.
+    CapacityError
+        Neither the Gram matrix nor the tables of a proof in passes fit in memory.
+
+    Notes
+    -----
+    If the Gram matrix fits in memory, it takes one pass. If not, the proof makes a pass for each of its steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(50, 20))
+    >>> selection = select(X, X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2, k=2)
+    >>> certify(selection, X, X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2).certificate[0]["proven"]
+    True
+    """
+    if not isinstance(selection, Selection):
+        raise OptionError(
+            f"selection is a {type(selection).__name__}.",
+            "`select` returns one, and `open_selection` reads a saved one.",
+        )
+    if seconds is not None and not seconds > 0.0:
+        raise OptionError(f"seconds is {seconds}.", "It is the time for the proof, above 0, or None.")
+    if nodes is not None and nodes < 1:
+        raise OptionError(f"nodes is {nodes}.", "It is a number of nodes >= 1, or None.")
+    if sizes not in get_args(Sizes):
+        raise OptionError(f"There is no choice of sizes {sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
+    if coefficients is not None and not coefficients >= 1.0:
+        raise OptionError(f"coefficients is {coefficients}.", "It is a multiple of those of the selection, at least 1.")
+    request = selection.request.model_copy(update={"method": "forward", "options": {}, "criterion": None})
+    dataset = select_rows(
+        as_dataset(X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=sample_weight),
+        request.rows,
+    )
+    if dataset.n != selection.shape[1]:
+        raise DataError(
+            f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
+            "Certify with the data that the selection was made from.",
+        )
+    budget = ProofBudget(seconds, nodes, sizes, coefficients=coefficients)
+    client = None if dataset.in_memory else active_client()
+    with showing_progress(RunContext(), progress) as (context, line):
+        on_tasks = None if line is None else line.tasks
+        with engine_of(client, on_tasks) as engine:
+            return certify_selection(dataset, request, selection, budget, replace(context, engine=engine))
 
 
 def stability(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
-from dsel.errors import CapacityError, Interrupted, OptionError
+from dsel.errors import CapacityError, DataError, Interrupted, OptionError
 from dsel.jobs.proof_store import ProofStore
 from dsel.jobs.run_folder import proof_log_name
 from dsel.objective.base import Objective
@@ -42,6 +42,8 @@ Sizes = Literal["chosen", "all"]
 
 #: How the note on a proof that failed begins. The next run of the job tries the proof again.
 _FAILED = "the proof for"
+#: What the error of the same columns may differ by, as a share of ||Y||^2.
+_SAME_ERROR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def certify_selection(
         whole = prepared.objective(request.lam)
         objective, _ = candidates_of(dataset, validated, prepared.statistics, whole)
         _require_gram(objective, validated, budget)
+        _require_same_data(objective, selection)
         found, notes = _prove(objective, validated, selection, budget, context, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
@@ -174,6 +177,18 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
         raise OptionError(
             f"There is no proof log for {objective.n} columns: the proof makes passes over the data.",
             "Certify without a log. The certificate is the same.",
+        )
+
+
+def _require_same_data(objective: Objective, selection: Selection) -> None:
+    """Raise DataError if the error of the chosen columns is not that of the selection."""
+    local = {int(j): place for place, j in enumerate(objective.columns)}
+    error = objective.value([local[j] for j in selection.indices if j in local])
+    if not abs(error - selection.error) <= _SAME_ERROR * max(objective.total, selection.error):
+        raise DataError(
+            f"These are not the data of the selection: its columns have the error {error:.6g} here, and "
+            f"{selection.error:.6g} there.",
+            "Certify with the X, Y, rows and weights that the selection was made from.",
         )
 
 

@@ -1,0 +1,88 @@
+"""`dsel.certify`: certificates of a selection made in Python."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import dsel
+from dsel.errors import DataError, DselError, OptionError
+
+RNG = np.random.default_rng(4)
+X = RNG.standard_normal((40, 9)) @ (np.eye(9) + RNG.standard_normal((9, 9)) / 2)
+Y = X[:, :4] @ RNG.standard_normal((4, 2)) + 2 * RNG.standard_normal((40, 2))
+WEIGHTS = RNG.uniform(0.5, 2.0, 40)
+
+
+def least_error(size: int) -> float:
+    """The least error of any subset of some size, by trying all."""
+    A, B = ((Z - Z.mean(0)) / Z.std(0) for Z in (X, Y))
+    return min(
+        float(np.sum((B - A[:, S] @ np.linalg.lstsq(A[:, S], B, rcond=None)[0]) ** 2))
+        for S in map(list, combinations(range(9), size))
+    )
+
+
+def test_each_size_is_proved() -> None:
+    certified = dsel.certify(dsel.select(X, Y, k=3, method="omp"), X, Y, sizes="all")
+    assert [row["size"] for row in certified.certificate] == [1, 2, 3]
+    for row in certified.certificate:
+        assert row["proven"]
+        assert row["value"] == pytest.approx(least_error(row["size"]))
+        assert row["bound"] == pytest.approx(row["value"])
+    assert certified.error == pytest.approx(least_error(3))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {}, {"lam": 2.0}, {"include": [5]}, {"exclude": [2]}, {"method": "greedy-rls", "lam": 1.0}, {"k": "auto"},
+        {"groups": [[0, 1, 2], [3, 4], [5, 6, 7, 8]], "k": 2}, {"preprocess": "center"}, {"method": "lasso"},
+    ],
+)  # fmt: skip
+def test_the_request_says_how_to_read_the_data(how: dict[str, Any]) -> None:
+    y = Y[:, :1]
+    found = dsel.certify(dsel.select(X, y, **{"k": 3, **how}), X, y)
+    assert found.certificate[-1]["proven"]
+    assert found.error == pytest.approx(found.certificate[-1]["value"])
+
+
+def test_dask_arrays_and_weights() -> None:
+    selection = dsel.select(X, Y, k=3, sample_weight=WEIGHTS)
+    chunked = (da.from_array(X, chunks=(10, 9)), da.from_array(Y, chunks=(10, 2)))
+    assert dsel.certify(selection, *chunked, sample_weight=WEIGHTS).certificate[-1]["proven"]
+    with pytest.raises(DataError, match="not the data of the selection"):
+        dsel.certify(selection, *chunked)
+
+
+def test_columns_for_the_data_themselves() -> None:
+    assert dsel.certify(dsel.select(X, k=3), X).certificate[-1]["proven"]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "says"),
+    [
+        (lambda s: dsel.certify("folder", X, Y), OptionError, "selection is a str"),
+        (lambda s: dsel.certify(s, X[:, :8], Y), DataError, "X has 8 columns, and the selection was made from 9"),
+        (lambda s: dsel.certify(s, X[:, ::-1], Y), DataError, "not the data of the selection"),
+        (lambda s: dsel.certify(s, X, Y, seconds=0.0), OptionError, "seconds is 0.0"),
+        (lambda s: dsel.certify(s, X, Y, nodes=0), OptionError, "nodes is 0"),
+        (lambda s: dsel.certify(s, X, Y, sizes="some"), OptionError, "no choice of sizes 'some'"),
+        (lambda s: dsel.certify(s, X, Y, coefficients=0.5), OptionError, "coefficients is 0.5"),
+        (lambda s: dsel.certify(s, X, Y, coefficients=2.0), OptionError, "2 targets"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_certified_is_refused(call: Any, kind: type[DselError], says: str) -> None:
+    selection = dsel.select(X, Y, k=3)
+    with pytest.raises(kind, match=says):
+        call(selection)
+
+
+def test_a_custom_criterion_has_no_certificate() -> None:
+    selection = dsel.select(X, Y, k=1, method="poss", criterion=lambda S: -sum(S), iterations=50)
+    with pytest.raises(OptionError, match="custom criterion"):
+        dsel.certify(selection, X, Y)
