@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -33,6 +34,7 @@ def provenance(started: str) -> dict[str, str]:
     }
 
 
+@functools.cache  # reading the metadata of packages takes milliseconds
 def _version(name: str) -> str:
     try:
         return version(name)

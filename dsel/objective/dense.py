@@ -17,6 +17,7 @@ from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import FEW_TARGETS
 from dsel.objective.centering import NONE, CenteringError
+from dsel.objective.kernels import layout
 from dsel.objective.kernels.layout import Rows, SubsetTables, make_tables
 from dsel.objective.shared import SharedMethods
 
@@ -102,7 +103,8 @@ class DenseObjective(SharedMethods):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is valid in this process only: the tables of addresses, and access to the data."""
-        kept = {name: v for name, v in self.__dict__.items() if name not in ("_gram_table", "_moment_table")}
+        addresses = ("_gram_table", "_moment_table", "_shared_tables")
+        kept = {name: v for name, v in self.__dict__.items() if name not in addresses}
         return {**kept, "load_target_gram": None}
 
     @cached_property
@@ -128,9 +130,29 @@ class DenseObjective(SharedMethods):
 
     def subset_tables(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         """Return tables for `slots` subsets of at most `s_max` columns, for the compiled kernels."""
+        return self._tables_of(s_max, slots) if slots else self._tables_without_slots(max(s_max, 1))
+
+    def _tables_of(self, s_max: int, slots: int) -> KernelArrays[SubsetTables]:
         cross = np.ascontiguousarray(self.cross, np.float64) if self.few_targets else self._moment_table
         floor = np.ascontiguousarray(self.floor, np.float64)
         return make_tables(self._gram_table, cross, floor, float(self.lam), float(self.c), max(s_max, 1), slots)
+
+    def _tables_without_slots(self, s_max: int) -> KernelArrays[SubsetTables]:
+        """Return tables for single values, quickly: only the scratch arrays are new, so that threads do not share them.
+
+        Searches ask for many single values.
+        """
+        tables, made = KernelArrays(layout.TABLES), self._shared_tables
+        tables.P[:] = made.P
+        width = max(s_max, self.few_targets)
+        tables.put(layout.VECTORS, np.zeros((layout.N_VECTORS, width + 1)), keep=made)
+        tables.put(layout.ELIMINATION, np.zeros((2, s_max, width)))
+        tables.put(layout.KEPT, np.zeros(s_max, np.int64))
+        return tables
+
+    @cached_property
+    def _shared_tables(self) -> KernelArrays[SubsetTables]:
+        return self._tables_of(1, 0)
 
     @cached_property
     def _gram_table(self) -> Rows:
