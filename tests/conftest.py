@@ -19,9 +19,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _STRICT = str(Path(__file__).parent / "strict_warnings")
 os.environ["PYTHONPATH"] = os.pathsep.join([_STRICT, *filter(None, [os.environ.get("PYTHONPATH")])])
 
-# How long an example takes depends on what else runs on the machine.
-settings.register_profile("any load", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any load")
+# How long an example takes depends on what else runs on the machine. Each run has the same examples, as in CI.
+settings.register_profile(
+    "steady", settings.default, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
+settings.load_profile("steady")
 
 #: What a worker of a cluster imports before its first task, or soon after.
 _WORKER_MODULES = [
@@ -37,7 +40,10 @@ def _workers_are_forked() -> None:
     """
     from distributed.utils import get_mp_context
 
+    from dsel.engine.clusters.dask_config import LOCAL
+
     dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+    dask.config.set(LOCAL)  # also for clusters that tests start themselves
     get_mp_context()  # it sets another list, once
     multiprocessing.set_forkserver_preload(_WORKER_MODULES)
 

@@ -27,6 +27,8 @@ from tests.search.cases import random_data
 
 X, Y = random_data(3, m=50, n=14)
 SECONDS = 0.006
+#: Evaluations in a life before it is killed. Together they are fewer than the search needs, however fast it is.
+EVALUATIONS = (0, 1, 4, 8, 16, 32)
 
 
 def job(folder: Path) -> JobFile:
@@ -59,18 +61,32 @@ def live(folder: Path, seconds: float = SECONDS) -> None:
         run_selection(dataset, settings, context).save(folder)
 
 
+def die(folder: Path, rng: random.Random) -> bool:
+    """Live a life that is killed at a random moment: soon, or after some evaluations. Return whether it was killed."""
+    calls = folder / "calls"
+    before, evaluations = count(calls), rng.choice(EVALUATIONS)
+    child = os.fork()
+    if child == 0:
+        live(folder)
+        os._exit(0)
+    while (
+        count(calls) < before + evaluations and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    ):
+        time.sleep(SECONDS / 10)
+    time.sleep(rng.uniform(0.0, 2 * SECONDS if evaluations else 0.05))
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def count(calls: Path) -> int:
+    return calls.read_bytes().count(b"\n") if calls.exists() else 0
+
+
 def main(folder: Path, lives: int) -> None:
-    calm, rng, killed = folder / "calm", random.Random(1), 0
+    calm, rng = folder / "calm", random.Random(1)
     calm.mkdir()
     live(calm, 0.0)
-    for _ in range(lives):
-        child = os.fork()
-        if child == 0:
-            live(folder)
-            os._exit(0)
-        time.sleep(rng.uniform(0.01, 0.2))
-        os.kill(child, signal.SIGKILL)
-        killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    killed = sum(die(folder, rng) for _ in range(lives))
     live(folder)
     print(killed)
 

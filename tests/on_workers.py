@@ -20,15 +20,18 @@ _SEARCH = ("dsel-", "explore_task-")
 
 
 class CountTasks(SchedulerPlugin):
-    """Counts the tasks of searches that each worker has finished."""
+    """Counts the tasks of searches that each worker has finished, and calls functions after some numbers of tasks."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()
+        self.then: dict[int, Callable[[], None]] = {}
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Count a task that a worker has finished."""
         if (start, finish) == ("processing", "memory") and str(key).startswith(_SEARCH):
             self.done[kwargs["worker"]] += 1
+            if (call := self.then.pop(self.done.total(), None)) is not None:
+                call()
 
     def since_last_call(self) -> int:
         """Return the number of tasks since the last call."""

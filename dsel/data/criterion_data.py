@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,10 +21,13 @@ KEEP_BYTES = 256 << 20
 
 #: The last data that this process has read, by the fingerprint of the store.
 _kept: dict[str, dict[str, NDArray[np.float64]]] = {}
+#: Of several threads that need the data, one reads them, and the others wait.
+_lock = threading.Lock()
 
 
 def _forget(key: str) -> None:
-    _kept.pop(key, None)
+    with _lock:
+        _kept.pop(key, None)
 
 
 class ColumnData:
@@ -94,15 +98,16 @@ class ColumnData:
         return () if self._key is None else (partial(_forget, self._key),)
 
     def _cached(self, which: str) -> NDArray[np.float64]:
-        kept = self._own
-        if self._key is not None:
-            if self._key not in _kept:
-                _kept.clear()
-            kept = _kept.setdefault(self._key, {})
-        if which not in kept:
-            kept[which] = self._read(which, None)
-            kept[which].setflags(write=False)  # a criterion must not change the data of later calls
-        return kept[which]
+        with _lock:
+            kept = self._own
+            if self._key is not None:
+                if self._key not in _kept:
+                    _kept.clear()
+                kept = _kept.setdefault(self._key, {})
+            if which not in kept:
+                kept[which] = self._read(which, None)
+                kept[which].setflags(write=False)  # a criterion must not change the data of later calls
+            return kept[which]
 
     def _read(self, which: str, members: NDArray[np.int64] | None) -> NDArray[np.float64]:
         rows = []

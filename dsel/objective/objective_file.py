@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
 #: Objectives read in this process, by digest. They are large: only the last one is kept, no longer than its search.
 _loaded: dict[str, DenseObjective] = {}
+#: Of several threads that need an objective, one reads it, and the others wait.
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -28,23 +31,29 @@ class ObjectiveFile:
 
     def load(self) -> DenseObjective:
         """Return the objective; the file is read on the first call in this process. Errors: ClusterError."""
-        if self.digest not in _loaded:
-            try:
-                with self.place.open("rb") as file, open_npz(file) as arrays:
-                    found = _from_arrays(dict(arrays))
-            except (OSError, ValueError, KeyError) as error:
-                raise ClusterError(
-                    f"A worker cannot read the objective at {self.place}: {error}.",
-                    "Put the folder of the result on a file system that the workers share.",
-                ) from error
-            _loaded.clear()
-            _loaded[self.digest] = found
-        return _loaded[self.digest]
+        with _lock:
+            found = _loaded.get(self.digest)
+            if found is None:
+                found = self._read()
+                _loaded.clear()
+                _loaded[self.digest] = found
+        return found
+
+    def _read(self) -> DenseObjective:
+        try:
+            with self.place.open("rb") as file, open_npz(file) as arrays:
+                return _from_arrays(dict(arrays))
+        except (OSError, ValueError, KeyError) as error:
+            raise ClusterError(
+                f"A worker cannot read the objective at {self.place}: {error}.",
+                "Put the folder of the result on a file system that the workers share.",
+            ) from error
 
 
 def unload(digest: str) -> None:
     """Release the memory of an objective that this process has read, if it has."""
-    _loaded.pop(digest, None)
+    with _lock:
+        _loaded.pop(digest, None)
 
 
 def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:

@@ -18,7 +18,7 @@ from dsel._lib.versions import versions
 from dsel.cli import app, application
 from dsel.cli.application import LogFormat
 from dsel.errors import MissingInputError, OptionError, OutputError
-from tests.cli_runner import call
+from tests.cli_runner import LIMIT, call
 
 runner = CliRunner()
 COMMANDS = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
@@ -162,13 +162,13 @@ def test_every_command_prints_json_for_programs(command: str) -> None:
 def test_the_shell_completes_commands() -> None:
     environment = {**os.environ, "_DSEL_COMPLETE": "complete_bash", "COMP_WORDS": "dsel co", "COMP_CWORD": "1"}
     program = [sys.executable, "-c", "import sys; sys.argv = ['dsel']; from dsel.cli import main; main()"]
-    found = subprocess.run(program, capture_output=True, text=True, timeout=60, env=environment)
+    found = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT, env=environment)
     assert sorted(found.stdout.split()) == ["compact", "compare"]
 
 
 def test_help_names_every_command_and_is_quick_to_import() -> None:
     found = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "dsel", "--help"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-X", "importtime", "-m", "dsel", "--help"], capture_output=True, text=True, timeout=LIMIT
     )
     for command in ("run", "resume", "demo", "show", "info", "ingest", "generate"):
         assert command in found.stdout

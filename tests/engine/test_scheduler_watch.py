@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 import yaml
 from dask.delayed import delayed
@@ -23,6 +24,7 @@ from dsel.engine.clusters.connect import cluster_of, engine_of
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError
+from dsel.jobs.checkpoint import Checkpoints
 from dsel.search.parallel.executor import ExecutorOptions, Task
 from tests.cli_runner import call, wait_for
 from tests.remote_cluster import remote_cluster
@@ -107,7 +109,20 @@ def test_whatever_the_client_does_it_is_one_error_within_seconds(
     assert {str(error) for error in ended.values()} == {str(module.scheduler_lost())}
 
 
-def test_a_job_ends_with_69_and_one_line_and_continues_on_another_cluster(tmp_path: Path) -> None:
+def wait_after_saving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a search wait after a checkpoint until something interrupts it: it cannot end before."""
+    plain = Checkpoints._save
+
+    def save(self: Checkpoints, search: Any) -> None:
+        plain(self, search)
+        wait_for(lambda: self._interrupts.received)
+
+    monkeypatch.setattr(Checkpoints, "_save", save)
+
+
+def test_a_job_ends_with_69_and_one_line_and_continues_on_another_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, Y = regression(m=500)
     store = make_store(tmp_path / "data.zarr", X, Y, chunks=(100, 24))
     options = {"iterations": 4_000_000, "exchange_every": 50_000}
@@ -121,8 +136,9 @@ def test_a_job_ends_with_69_and_one_line_and_continues_on_another_cluster(tmp_pa
         wait_for((log.parent / "checkpoint.json").exists)
         process.kill()
 
-    with remote_cluster() as (address, process):
-        write({"address": {"address": address, "wait": 60}})
+    with remote_cluster() as (address, process), monkeypatch.context() as patch:
+        wait_after_saving(patch)
+        write({"address": {"address": address, "wait": "10m"}})
         thread = threading.Thread(target=kill, args=(process,))
         thread.start()
         code, _, err = call("run", job)
@@ -141,7 +157,9 @@ def test_a_job_ends_with_69_and_one_line_and_continues_on_another_cluster(tmp_pa
 
 
 def test_a_lost_worker_and_its_replacement_are_logged_with_the_number_left(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "dsel"), local_cluster(2, "600MB") as client:
+    """A local worker comes back however long that takes, where Dask would give it up."""
+    impatient = dask.config.set({"distributed.deploy.lost-worker-timeout": "0s"})
+    with impatient, caplog.at_level(logging.INFO, "dsel"), local_cluster(2, "600MB") as client:
         pids = client.run(os.getpid)
         names = {address: worker["name"] for address, worker in client.scheduler_info()["workers"].items()}
         address, pid = next(iter(pids.items()))

@@ -59,7 +59,7 @@ def test_a_run_is_certified_and_its_answer_replaced_by_a_better_one(tmp_path):
     first = run_job(job)
     assert first.certificate == ()
     quick = certify_run(job.out, ProofBudget(nodes=1))
-    shown = CliRunner().invoke(app, ["certify", str(job.out), "--time", "1m", "--all-sizes"])
+    shown = CliRunner().invoke(app, ["certify", str(job.out), "--time", "1h", "--all-sizes"])
     assert shown.exit_code == 0, shown.output
     assert "proved optimal" in shown.output
     last = open_selection(job.out)
@@ -157,7 +157,7 @@ def test_proofs_of_all_sizes_begin_with_the_best_subset_of_the_size_before(monke
 
 @pytest.mark.parametrize("error", [Interrupted("stopped"), np.linalg.LinAlgError("not positive definite")])
 def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, error):
-    job = job_file(tmp_path, method="forward", certify={"time": "20s"})
+    job = job_file(tmp_path, method="forward", certify={"time": "1h"})
 
     def fail(*_, **__):
         raise error
@@ -179,7 +179,7 @@ def test_a_proof_that_fails_does_not_lose_the_selection(tmp_path, monkeypatch, e
 
 
 def test_a_job_can_request_it(tmp_path):
-    job = job_file(tmp_path, method="forward", certify={"time": "20s"})
+    job = job_file(tmp_path, method="forward", certify={"time": "1h"})
     found = run_job(job)
     assert found.certificate[0]["proven"]
     exact = run_job(job_file(tmp_path, method="branch-and-bound").model_copy(update={"out": tmp_path / "exact"}))

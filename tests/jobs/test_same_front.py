@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 import yaml
 from distributed import Client, LocalCluster, Worker
-from distributed.diagnostics.plugin import WorkerPlugin
 
 import dsel
 from dsel.config.request import SelectionRequest
@@ -170,20 +169,11 @@ def test_on_one_two_and_four_workers(
         assert counted.since_last_call() == there.counts["tasks"] >= there.counts.get("slices", 5)
 
 
-def worker_that_dies(address: str, task: int) -> None:
-    """Be a worker whose process is killed when it begins its search task of this number."""
-
-    class Death(WorkerPlugin):
-        begun = 0
-
-        def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-            if finish == "executing" and str(key).startswith("dsel-"):
-                self.begun += 1
-                if self.begun == task:
-                    os.kill(os.getpid(), signal.SIGKILL)
+def one_worker(address: str) -> None:
+    """Be a worker."""
 
     async def serve() -> None:
-        async with Worker(address, nthreads=1, plugins=[Death()], dashboard_address=None) as worker:  # type: ignore[no-untyped-call]
+        async with Worker(address, nthreads=1, dashboard_address=None) as worker:  # type: ignore[no-untyped-call]
             await worker.finished()
 
     asyncio.run(serve())
@@ -195,8 +185,9 @@ def test_with_a_worker_killed_and_another_one_in_its_place(
     counted: CountTasks, tmp_path: Path,
 ) -> None:  # fmt: skip
     scale(0)
-    doomed = FORKS.Process(target=worker_that_dies, args=(cluster.scheduler_address, 3))
+    doomed = FORKS.Process(target=one_worker, args=(cluster.scheduler_address,))
     doomed.start()
+    counted.then[2] = doomed.kill  # while it has more tasks
     client.wait_for_workers(1)
 
     def replace() -> None:

@@ -225,7 +225,7 @@ def test_other_methods_run_again_too(job: Job, method: str) -> None:
 def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
     job.run()
     dsel.append(night(1), job.store)
-    changes = job.run(certify={"time": "5s"}).changes
+    changes = job.run(certify={"time": "1h"}).changes
     assert changes is not None
     assert (changes["entered"], changes["left"], changes["changed"]) == ([], [], False)
     assert (changes["rows_before"], changes["rows"], changes["new_rows"]) == (100, 123, 23)
@@ -234,7 +234,7 @@ def test_the_result_says_what_changed_and_whether_it_is_better(job: Job, capsys:
     assert changes["distance"] == pytest.approx(0.0, abs=1e-6)
 
     dsel.append(night(3, 60), job.store)
-    selection = run_job(job.file(certify={"time": "5s"}), Reporter(log_format="json"))
+    selection = run_job(job.file(certify={"time": "1h"}), Reporter(log_format="json"))
     changes = selection.changes
     assert changes is not None
     assert (changes["entered"], changes["left"]) == (["c9"], ["c7"])

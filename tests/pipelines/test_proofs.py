@@ -29,7 +29,7 @@ def test_a_tiny_problem_is_proved_by_dsel_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "quick", lambda: iter([TINY]))
-    cells = run.run(True, 20.0, solvers=["dsel"])
+    cells = run.run(True, 600.0, solvers=["dsel"])
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (report["proved"], report["proved_by_best_peer"]) == (1, 0)
     assert report["worst_time_ratio_to_best_peer"] is None

@@ -204,6 +204,7 @@ def test_a_folder_that_another_run_holds_is_not_removed(tmp_path: Path) -> None:
 class TestAnotherMachine:
     def test_while_its_heart_beats_it_keeps_the_lock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / ".lock").write_text(owner())
+        monkeypatch.setattr(module, "SILENCE_SECONDS", 600.0)
         pauses: list[float] = []
 
         def sleep(seconds: float) -> None:

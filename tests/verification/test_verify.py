@@ -159,7 +159,7 @@ def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     ingest_arrays(*noisy(3, 40, 10)[:1], tmp_path / "store", y=noisy(3, 40, 10)[1])
     job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "cluster": {"local": {"workers": 1}}}
     for log, logs in ((False, 0), (True, 1), (False, 1)):
-        (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "certify": {"time": "1m", "log": log}}))
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "certify": {"time": "1h", "log": log}}))
         run_job(read_job(tmp_path / "job.yaml", tmp_path / "result"))
         assert len(proof_logs(tmp_path / "result")) == logs
     assert dsel.verify(tmp_path / "result").accepted

@@ -142,6 +142,7 @@ def local_cluster(
     settings = {
         **dask_settings.WORKER,
         **dask_settings.SCHEDULER,
+        **dask_settings.LOCAL,
         # The caller receives a task's error; the worker need not print it, too.
         "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
     }

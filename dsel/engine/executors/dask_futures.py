@@ -18,7 +18,7 @@ from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
 from dsel.engine.scheduler_watch import scheduler_lost
 from dsel.errors import CriterionError, DselError
 from dsel.search.parallel import worker_tasks as on_worker
-from dsel.search.parallel.executor import Cleanup, ExecutorOptions, LostTask, Task, TaskResult, Work
+from dsel.search.parallel.executor import ExecutorOptions, LostTask, Task, TaskResult, Work
 from dsel.search.pareto.evaluation_memo import cannot_travel
 
 log = logging.getLogger("dsel")
@@ -35,11 +35,6 @@ _GATHER_SECONDS = 30
 
 def _identity(work: Work) -> Work:
     return work
-
-
-def _call_all(functions: tuple[Cleanup, ...]) -> None:
-    for function in functions:
-        function()
 
 
 def _run_task(work: Work, task: Task) -> TaskResult:
@@ -222,5 +217,5 @@ class DaskExecutor:
         functions = self._work.cleanup()
         if functions:
             self.client.sync(
-                self.client._run, _call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS
+                self.client._run, on_worker.call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS
             )

@@ -9,7 +9,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -121,6 +121,12 @@ def objective_cleanup(objective: ObjectiveFile | Objective) -> tuple[Cleanup, ..
     return (partial(unload, objective.digest),) if isinstance(objective, ObjectiveFile) else ()
 
 
+def call_all(functions: Iterable[Cleanup]) -> None:
+    """Call the functions one after the other."""
+    for function in functions:
+        function()
+
+
 def _release_run(run: str) -> None:
     """Release the runners of a run that has ended."""
     with _lock:
@@ -177,8 +183,10 @@ class RunSlices:
         with _lock:
             for other in [other for other in _runners if other != self.run]:
                 del _runners[other]
-            if self.run not in _ended:
+            if not (is_over := self.run in _ended):
                 _runners.setdefault(self.run, []).append(runner)
+        if is_over:  # this task has read it after the run released it
+            call_all(objective_cleanup(self.objective))
         return TaskResult(found, seconds)
 
     def cleanup(self) -> tuple[Cleanup, ...]:

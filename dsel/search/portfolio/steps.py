@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +14,10 @@ from uuid import uuid4
 import numpy as np
 
 from dsel.objective.base import Objective
-from dsel.objective.objective_file import ObjectiveFile, unload
+from dsel.objective.objective_file import ObjectiveFile
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
+from dsel.search.parallel.worker_tasks import call_all, objective_cleanup
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Subset
@@ -30,6 +31,8 @@ _EXCHANGE_EVERY = 10
 #: Searches that this process keeps between steps, by run and stream. They are large, so there are only a few.
 _kept: OrderedDict[tuple[str, int], Poss | TabuSearch] = OrderedDict()
 _MOST_KEPT = 4
+#: Runs that have ended. A step that ends later leaves nothing in memory.
+_ended: deque[str] = deque(maxlen=1000)
 _lock = threading.Lock()
 
 
@@ -94,8 +97,7 @@ class RunSteps:
             found = _run_swaps(search, step, deadline)
         else:
             found = _run_poss(search, step, deadline)
-        if step.seconds is not None:
-            self._keep(step.stream, search)
+        self._keep(step.stream, search if step.seconds is not None else None)
         known = {S for S, _ in step.solutions}
         return TaskResult(tuple(x for x in found if x[0] and x[0] not in known), time.perf_counter() - began)
 
@@ -112,24 +114,26 @@ class RunSteps:
         every = exchange_interval(step.kind, opened.n, self.k) if opened.has_gram else 0
         return Poss(opened, self.k, seed=self.seed, exchange_every=every, memory_limit=self.memory)
 
-    def _keep(self, stream: int, search: Poss | TabuSearch) -> None:
+    def _keep(self, stream: int, search: Poss | TabuSearch | None) -> None:
         with _lock:
             for key in [key for key in _kept if key[0] != self.run]:
                 del _kept[key]
-            _kept[self.run, stream] = search
+            if search is not None:
+                _kept[self.run, stream] = search
             while len(_kept) > _MOST_KEPT:
                 _kept.popitem(last=False)
+            is_over = self.run in _ended
+        if is_over:
+            call_all(self.cleanup())
 
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the searches and the objective."""
-        stored: tuple[Cleanup, ...] = ()
-        if isinstance(self.objective, ObjectiveFile):
-            stored = (partial(unload, self.objective.digest),)
-        return (partial(_release, self.run), *stored)
+        return (partial(_release, self.run), *objective_cleanup(self.objective))
 
 
 def _release(run: str) -> None:
     with _lock:
+        _ended.append(run)
         for key in [key for key in _kept if key[0] == run]:
             del _kept[key]
 

@@ -16,7 +16,7 @@ from dsel.objective.shared_rows import MissingInputs, NeededInputs, RowsOnFiles,
 from dsel.search.outcome import Improvement
 from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
 from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.parallel.worker_tasks import objective_cleanup
+from dsel.search.parallel.worker_tasks import call_all, objective_cleanup
 from dsel.search.pareto.archive import Isolation, Subset
 from dsel.search.pareto.search import Poss
 
@@ -154,8 +154,10 @@ class RunSnapshotSlices:
         with _lock:
             for other in [other for other in _searches if other != self.run]:
                 del _searches[other]
-            if self.run not in _ended:
+            if not (is_over := self.run in _ended):
                 _searches.setdefault(self.run, []).append(search)
+        if is_over:  # this task has read the objective after the run released it
+            call_all(self.cleanup())
         return TaskResult((found,), seconds)
 
     def _opened(self) -> Objective:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import socket
 import stat
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +34,7 @@ from dsel.engine.clusters.tls import shared_security, site_security
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.optional_imports import import_extra
 from dsel.errors import ClusterError, MissingExtraError, OptionError, OutputError
-from tests.cli_runner import call
+from tests.cli_runner import LIMIT, call
 
 
 def section(**keys: Any) -> ClusterSection:
@@ -111,7 +113,8 @@ class TestAFileOfAnEarlierScheduler:
         monkeypatch.setattr(external, "_client", attempt)
         with caplog.at_level(logging.INFO, "dsel"):
             assert answer(section(scheduler_file={"path": str(path), "wait": "10m"})) == 42
-        assert tried == [old] * 3 + [running.scheduler_address]
+        assert tried[:3] == [old] * 3
+        assert set(tried[3:]) == {running.scheduler_address}  # a busy machine may need several attempts
         assert caplog.text.count(f"none answers yet at {old}, the address in {path}") == 1
 
     @pytest.mark.parametrize("address", ["nobody", "silent"])
@@ -134,10 +137,10 @@ class TestWaitingForWorkers:
         self, running: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with Client(running, set_as_default=False) as client, caplog.at_level(logging.INFO, "dsel"):  # type: ignore[no-untyped-call]
-            wait_for_workers(client, 1, 5, "here")
+            wait_for_workers(client, 1, LIMIT, "here")
             monkeypatch.setattr(waiting, "_FIRST_LINE_SECONDS", 0.1)
             wait_for_workers(client, 3, 0.5, "here", lambda: "the queue is full")
-        assert "waiting for workers (here): 1 of 3 after 0 s: the queue is full" in caplog.text
+        assert re.search(r"waiting for workers \(here\): 1 of 3 after \d+ s: the queue is full", caplog.text)
         assert "1 of 1 workers are ready (here)" in caplog.text
         assert "1 of 3 workers are ready (here)" in caplog.text
         assert "the job starts with them (the queue is full)" in caplog.text
@@ -371,8 +374,10 @@ class TestTls:
 
 def listening() -> set[tuple[str, int]]:
     """Where this process and its children take connections."""
-    me = psutil.Process()
-    found = [c for process in (me, *me.children(recursive=True)) for c in process.net_connections("tcp")]
+    me, found = psutil.Process(), []
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # one of another test that ends now
+            found += process.net_connections("tcp")
     return {(c.laddr.ip, c.laddr.port) for c in found if c.status == psutil.CONN_LISTEN}
 
 

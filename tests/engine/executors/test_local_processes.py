@@ -12,6 +12,7 @@ import pytest
 
 from dsel.engine.executors.local_processes import LocalProcessExecutor
 from dsel.errors import CriterionError
+from tests.cli_runner import LIMIT
 from tests.engine.executors.cases import LoggedCriterion, dies_and_hangs, run, undisturbed
 from tests.search.parallel.test_synchronous import all_of
 
@@ -35,7 +36,7 @@ def test_a_process_that_hangs_is_restarted_and_one_that_dies_is_replaced(tmp_pat
     criterion = LoggedCriterion(tmp_path / "calls", bad=dies_and_hangs)
     search, stats = run(LocalProcessExecutor, criterion, processes=1, evaluation_limit=0.3)
     assert all_of(search) == all_of(undisturbed())
-    assert stats.lost_tasks == 1  # the scheduler itself gives the task of a dead process to the next one
+    assert stats.lost_tasks >= 1  # more, if a slow machine takes 0.3 s for another
     assert criterion.path.with_suffix(".died").exists()
 
 
@@ -43,7 +44,7 @@ def test_a_script_without_a_main_guard_gets_an_error_that_names_it(tmp_path) -> 
     (tmp_path / "script.py").write_text(UNGUARDED)
     found = subprocess.run(
         [sys.executable, tmp_path / "script.py"], cwd=ROOT, capture_output=True, text=True,
-        timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=LIMIT, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert found.returncode == 1
     assert 'needs `if __name__ == "__main__":`' in found.stderr.splitlines()[-1]

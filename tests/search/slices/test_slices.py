@@ -162,12 +162,14 @@ def test_several_threads_of_a_worker_run_slices_at_the_same_time(processors: int
     """Compiled iterations let other threads of Python run: another slice, or the worker's messages."""
     search = SliceRules(K, SEED, processors=processors).search(OBJECTIVES["Y = X"], 8 << 30)
     search.warm_up()
-    slice_of_it = threading.Thread(target=search.advance, args=(1_000_000,))
-    slice_of_it.start()
-    turns = 0
-    while slice_of_it.is_alive():
-        time.sleep(0.001)
-        turns += 1
+    turns, iterations = 0, 1_000_000
+    while turns <= 10 and iterations <= 100_000_000:  # more, where other programs leave this one few turns
+        slice_of_it = threading.Thread(target=search.advance, args=(iterations,))
+        slice_of_it.start()
+        turns, iterations = 0, 10 * iterations
+        while slice_of_it.is_alive():
+            time.sleep(0.001)
+            turns += 1
     assert turns > 10  # a thread that held the lock of Python would leave one or two turns
 
 

@@ -1,0 +1,76 @@
+"""An objective that workers read from a file: once in a process, by whichever thread needs it first."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsel.objective import objective_file as module
+from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.search.parallel import worker_tasks
+from dsel.search.parallel.executor import Slice, Task
+from dsel.search.parallel.worker_tasks import RunSlices, call_all
+from dsel.search.portfolio import steps
+from dsel.search.portfolio.steps import RunSteps, Step
+from dsel.search.slices import runner
+from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from tests.search.cases import random_data, regression
+
+THREADS = 8
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[ObjectiveFile]:
+    module._loaded.clear()
+    return [save_objective(regression(*random_data(seed, m=30, n=6)), tmp_path) for seed in (1, 2)]
+
+
+def test_threads_that_begin_at_the_same_moment_read_it_once(
+    files: list[ObjectiveFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, read, plain = threading.Barrier(THREADS), [], module._from_arrays
+
+    def counted(arrays: dict[str, Any]) -> Any:
+        read.append(threading.current_thread())
+        return plain(arrays)
+
+    def load(_: int) -> Any:
+        begin.wait()
+        return files[0].load()
+
+    monkeypatch.setattr(module, "_from_arrays", counted)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(load, range(THREADS)))
+    assert len(read) == 1
+    assert all(one is found[0] for one in found)
+
+
+def test_threads_of_two_searches_get_their_own(files: list[ObjectiveFile]) -> None:
+    expected = [module.objective_digest(one.load()) for one in files]
+    assert expected == [one.digest for one in files]
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda i: module.objective_digest(files[i % 2].load()), range(40)))
+    assert found == expected * 20
+
+
+@pytest.mark.parametrize("kind", ["asynchronous slices", "slices", "steps"])
+def test_a_task_that_ends_after_its_search_leaves_nothing_in_memory(files: list[ObjectiveFile], kind: str) -> None:
+    part: Slice = Slice(0, 50, ())
+    if kind == "asynchronous slices":
+        work: Any = RunSlices(files[0], 2, 0)
+    elif kind == "slices":
+        work = RunSnapshotSlices(files[0], SliceRules(2, 0))
+    else:
+        work, part = RunSteps(files[0], 2, 0), Step(0, 1, (), iterations=50, seconds=60.0)
+    kept: tuple[Any, ...] = (worker_tasks._runners, runner._searches, steps._kept)
+    assert work(Task("first", part)).found
+    assert module._loaded
+    assert any(kept)
+    call_all(work.cleanup())
+    work(Task("late", part))
+    assert not module._loaded
+    assert not any(kept)
