@@ -41,6 +41,7 @@ CASES = ((2500, 50, 30.0), (10_000, 100, 40.0))
 QUALITY, QUALITY_SLICES = (("sonar", 8), ("ionosphere", 8), ("clean1", 16)), (4, 16, 64)
 #: Simulated workers, and the seconds that a simulated slice takes.
 SIMULATED, SLICE = (1, 2, 4, 8, 16, 32), 0.2
+_WAITING_K = 50
 
 
 class Cluster(Protocol):
@@ -210,12 +211,16 @@ def not_worse(found: dict[str, dict[str, list[float]]]) -> bool:
 
 @dataclass(frozen=True)
 class WaitingSlices:
-    """Work that waits as long as a slice computes, between 75 % and 125 % of `SLICE` seconds, and finds nothing."""
+    """Work that waits as long as a slice computes, and finds nothing.
+
+    It takes `SLICE` seconds on average, and as in a search four times as long for large parents as for small ones.
+    """
 
     def __call__(self, task: Task) -> TaskResult:
         start = time.perf_counter()
         part: Any = task.payload
-        time.sleep(SLICE * np.random.default_rng(part.start).uniform(0.75, 1.25))
+        first = part.parents[0] / (2 * _WAITING_K)
+        time.sleep(SLICE * (0.4 + 1.2 * first) * np.random.default_rng(part.start).uniform(0.85, 1.15))
         counts = {"looked_up": 0, "valued": 0, "evaluated": 0, "accepted": 0}
         result = SliceResult((), (), part.stop, counts)
         return TaskResult((result,), time.perf_counter() - start)
@@ -228,17 +233,17 @@ class WaitingSlices:
 def waiting(cluster: Cluster) -> dict[int, float]:
     """Return the efficiency on simulated workers, threads of two processes that wait for a slice's time.
 
-    The archive has a subset of each size up to 2k - 1 for k = 50, as snapshots do.
+    The archive has a subset of each size up to 2k - 1, as snapshots do.
     """
     X, y = regression_data(400, 200)
     objective = regression(X, y)
-    subsets, speeds = _warm(objective, 50), {}
+    subsets, speeds = _warm(objective, _WAITING_K), {}
     for workers in SIMULATED:
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
-            number = 40 * workers
+            number = MOST_SLICES * max(40 * workers // MOST_SLICES, 1)  # whole generations
             stop = Stop(iterations=1000 * number)
-            search = SlicedSearch(objective, SliceRules(50, 1), SliceSize(MOST_SLICES, 1000), stop)
+            search = SlicedSearch(objective, SliceRules(_WAITING_K, 1), SliceSize(MOST_SLICES, 1000), stop)
             for members in subsets:
                 search.offer(members)
             start = time.perf_counter()

@@ -19,6 +19,7 @@ from dsel.search.pareto.kernel import (
     BAND,
     exchange_search,
     flipped_size,
+    list_parents,
     missing_inputs,
     offspring_value,
     try_insert,
@@ -35,7 +36,6 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     refuse, the number of flips, its size, its columns, and the flips.
     """
     count = int_vector(P, archive.COUNT)
-    order = int_vector(P, archive.ORDER)
     best = matrix(P, archive.BEST)
     flips = int_vector(P, archive.FLIPS)
     status, position, trace = int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION), matrix(P, archive.TRACE)
@@ -48,13 +48,14 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     most = int_vector(P, archive.FREE).shape[0]
     members_at, flips_at = 2, 2 + 2 * k
+    parents = int_vector(P, archive.PARENTS)
     while count[archive.ITERATION] < until:
         if count[archive.TRACED] + 2 * processors > trace.shape[0]:
             return archive.FULL
         if rules[archive.MIN_INDEX] and count[archive.MEMBERS] + 2 * processors + 2 > most:
             return archive.FULL
         t = count[archive.ITERATION]
-        parent = order[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * count[archive.MEMBERS])]
+        parent = parents[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * list_parents(P))]
         parent_size, parent_class = status[parent, layout.SIZE], status[parent, layout.CLASS]
         looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
         found = 0

@@ -15,6 +15,7 @@ ArchiveTables = NewType("ArchiveTables", SubsetTables)
 ARCHIVE = Layout[ArchiveTables]("ArchiveTables", base=TABLES)
 
 ORDER = ARCHIVE.int_vector("ORDER", "(slots,) slots in use, oldest first; COUNT[MEMBERS] of them")
+PARENTS = ARCHIVE.int_vector("PARENTS", "(slots,) scratch: slots of the subsets that may be drawn as parents")
 FREE = ARCHIVE.int_vector("FREE", "(slots,) a queue of the slots not in use")
 #: CLASS of a slot without a subset. Others that are not in use still have the tables of the subset that left them.
 NO_SUBSET = -1
@@ -27,10 +28,10 @@ ITERATION, MEMBERS, TRACED, LOOKED_UP, VALUED, EVALUATED, ACCEPTED, REBUILT, LAS
 CDF = ARCHIVE.vector("CDF", "distribution of the number of flips, see dsel._lib.rng.binomial_cdf")
 FLIPS = ARCHIVE.int_vector("FLIPS", "(max(n, 4k),) scratch: columns to flip")
 CANDIDATE = ARCHIVE.int_vector("CANDIDATE", "(4k + 1,) scratch: a subset in ascending order; last, on demand, its size")
-RULES = ARCHIVE.int_vector("RULES", "(4,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY")
+RULES = ARCHIVE.int_vector("RULES", "(6,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES")
 #: LIMIT: k. MIN_INDEX: 1 where only subsets with the same least index compete. EXCHANGE_EVERY: iterations between
-#: exchange searches, 0 for none.
-LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY = range(4)
+#: exchange searches, 0 for none. FIRST_SIZE, SIZES: parents have one of so many sizes from the first one on, modulo 2k.
+LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES = range(6)
 STOP_AT = ARCHIVE.vector("STOP_AT", "(1,) stop when f of some subset of size <= k is at or below this")
 
 #: Why a kernel returned. FULL: there is no room in the archive or its trace. ROWS_NEEDED: rows of the columns in

@@ -263,6 +263,28 @@ def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) ->
     return archive.REFUSED if value > limit or rank < size else archive.ROWS_NEEDED
 
 
+@compiled("i8(i8[::1])", inner=True)
+def list_parents(P: ArchiveTables) -> int:
+    """List the archived subsets that may be drawn as parents, oldest first, and return how many there are.
+
+    All may where none has an allowed size.
+    """
+    rules, order = int_vector(P, archive.RULES), int_vector(P, archive.ORDER)
+    parents, status = int_vector(P, archive.PARENTS), int_matrix(P, layout.STATUS)
+    members, modulus = int_vector(P, archive.COUNT)[archive.MEMBERS], 2 * rules[archive.LIMIT]
+    listed = 0
+    for i in range(members):
+        if (status[order[i], layout.SIZE] - rules[archive.FIRST_SIZE] + modulus) % modulus < rules[archive.SIZES]:
+            parents[listed] = order[i]
+            listed += 1
+    if listed > 0:
+        return listed
+    for i in range(members):
+        parents[i] = order[i]
+        listed += 1
+    return listed
+
+
 @compiled("UniTuple(i8, 2)(i8[::1], i8, i8, i8[::1], i8[::1])", allocates=True)
 def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wanted: Ints) -> tuple[int, int]:
     """Find the inputs that the next rounds would ask for, if the archive's subsets stayed the same until `until`.
@@ -273,7 +295,6 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     search ends sooner if an array is full.
     """
     count = int_vector(P, archive.COUNT)
-    order = int_vector(P, archive.ORDER)
     best = matrix(P, archive.BEST)
     flips = int_vector(P, archive.FLIPS)
     status, position, table = int_matrix(P, layout.STATUS), int_matrix(P, layout.POSITION), cube(P, layout.NEIGHBOURS)
@@ -288,10 +309,11 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
     found = 0
     columns = 0
     t = count[archive.ITERATION]
+    parents, number = int_vector(P, archive.PARENTS), list_parents(P)
     full = False
     while t < until and not full:
         state = stream(rules[archive.SEED], t, np.int64(0))
-        parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
+        parent = parents[np.int64(uniform(state, np.int64(0)) * number)]
         for slot in range(processors):
             full = pairs.shape[0] > 0 and found + layout.MOST_FLIPS * layout.MOST_FLIPS > pairs.shape[0]
             full = full or (wanted.shape[0] > 0 and columns + layout.MOST_FLIPS > wanted.shape[0])
@@ -398,6 +420,7 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
     k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
     slots = int_vector(P, archive.FREE).shape[0]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
+    parents, number = int_vector(P, archive.PARENTS), list_parents(P)
     used = 0
     while count[archive.ITERATION] < until:
         iteration = count[archive.ITERATION]
@@ -413,7 +436,7 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
             used += 2 + n_flips
         else:
             state = stream(seed, iteration, np.int64(0))
-            parent = order[np.int64(uniform(state, np.int64(0)) * count[archive.MEMBERS])]
+            parent = parents[np.int64(uniform(state, np.int64(0)) * number)]
             n_flips = draw_flips(state, np.int64(1), n, cdf, flips)
         traced = count[archive.TRACED]
         size = flipped_size(status, position, parent, flips, n_flips)
@@ -434,9 +457,11 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
                     if needed == archive.REFUSED:
                         count[archive.ITERATION] = iteration + 1
                         continue
-                try_insert(P, parent, n_flips)
+                if try_insert(P, parent, n_flips):
+                    number = list_parents(P)
         if exchanging:
             exchange_search(P, iteration, np.int64(1))
+            number = list_parents(P)
         count[archive.ITERATION] = iteration + 1
         if count[archive.TRACED] > traced and trace[count[archive.TRACED] - 1, 2] <= stop_at:
             return archive.TARGET_REACHED

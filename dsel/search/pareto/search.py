@@ -136,6 +136,7 @@ class Poss:
         self._memory = memory = objective.subset_tables(self._s_max, slots).extended(archive.ARCHIVE)
         classes = n + 1 if isolation == "min-index" else 1
         memory.put(archive.ORDER, np.zeros(slots, np.int64))
+        memory.put(archive.PARENTS, np.zeros(slots, np.int64))
         memory.put(archive.FREE, np.arange(slots, dtype=np.int64))
         memory[layout.STATUS][:, layout.CLASS] = archive.NO_SUBSET
         memory.put(archive.SLOT, np.full((classes, 2 * k), -1, np.int64))
@@ -145,7 +146,7 @@ class Poss:
         memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(archive.FLIPS, np.zeros(max(n, 4 * k), np.int64))
         memory.put(archive.CANDIDATE, np.zeros(4 * k + 1, np.int64))
-        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every], np.int64))
+        memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, 2 * k], np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
         self._start()
 
@@ -284,7 +285,11 @@ class Poss:
         before = memory[layout.F].shape[0]
         layout.resize(memory, self._s_max, slots)
         memory[layout.STATUS][before:, layout.CLASS] = archive.NO_SUBSET
-        for name, values in ((archive.ORDER, memory[archive.ORDER]), (archive.FREE, [*range(before, slots), *free])):
+        for name, values in (
+            (archive.ORDER, memory[archive.ORDER]),
+            (archive.PARENTS, []),
+            (archive.FREE, [*range(before, slots), *free]),
+        ):
             whole = np.zeros(slots, np.int64)
             whole[: len(values)] = values
             memory.put(name, whole)
@@ -317,8 +322,13 @@ class Poss:
         self._flush_trace()
         return archived
 
-    def restart(self, iteration: int, solutions: Sequence[Sequence[int]]) -> None:
+    def restart(
+        self, iteration: int, solutions: Sequence[Sequence[int]], parents: tuple[int, int] | None = None
+    ) -> None:
         """Make the archive hold exactly these subsets, oldest first, and continue from an iteration.
+
+        parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on,
+        modulo 2k; by default all sizes.
 
         Subsets are of ascending columns, and none dominates another. The empty set is not among them. Tables that still
         exist are used again: those of subsets that are archived, and of those that left the archive lately. Others are
@@ -340,6 +350,7 @@ class Poss:
         count[archive.TRACED] = 0
         self._trace = []
         count[archive.ITERATION] = count[archive.LAST_GAIN] = iteration // self._offspring
+        memory[archive.RULES][[archive.FIRST_SIZE, archive.SIZES]] = parents or (0, 2 * self.k)
 
     def _slot_of(self, members: Sequence[int]) -> int:
         """Return the slot of an archived subset, or -1."""

@@ -96,7 +96,7 @@ def run_slice(search: Poss, part: Slice) -> SliceResult:
     """
     needed = None
     try:
-        search.restart(part.start, [S for S, _ in part.solutions])
+        search.restart(part.start, [S for S, _ in part.solutions], part.parents)
     except MissingInputs as missing:
         return SliceResult(part.solutions, (), part.start, dict.fromkeys(COUNTED, 0), missing.needed)
     before = search.counts()

@@ -1,10 +1,12 @@
 """POSS and PPOSS by slices: the archive on the client, slices of iterations on any workers, the same bits.
 
 Slice q runs the iterations q L to (q + 1) L - 1 from the archive that slices 0 to q - W have left (W slices may be out
-at the same time). Iteration t draws from (seed, t). Slices may end in any order; their solutions are offered to the
+at the same time). Iteration t draws from (seed, t). W slices in a row share the sizes of the parents: each draws its
+parents from subsets of some sizes. Slices may end in any order; their solutions are offered to the
 archive in the order of the slices. So the archive is a function of the problem, the seed, W and L. The number of
 workers, their speed and interruptions have no part in it. With W = 1 the search is POSS, iteration by iteration. With
-L = 1 it is PPOSS-asy (Qian et al., IJCAI 2016, end of section 3.4) on W processors of equal speed.
+L = 1 slices draw from all sizes, and it is PPOSS-asy (Qian et al., IJCAI 2016, end of section 3.4) on W processors of
+equal speed.
 """
 
 from __future__ import annotations
@@ -128,11 +130,12 @@ class SlicedSearch(ClientArchive):
         if not self._snapshots:  # the first slices all start from the archive as it was offered
             self._snapshots = dict.fromkeys(range(self.size.slices), self._solutions())
         inputs = None if self._publisher is None else PublishedInputs(self._publisher.rows)
-        if q not in self._partial:
-            return Slice(start, stop, self._snapshots[q], target=self.stop.target, inputs=inputs)
-        so_far = self._partial[q]
-        inputs = replace(self._inputs[q], rows=self._publisher.rows) if self._publisher is not None else None
-        return Slice(so_far.iteration, stop, so_far.solutions, target=self.stop.target, inputs=inputs)
+        solutions = self._snapshots[q]
+        if q in self._partial:
+            start, solutions = self._partial[q].iteration, self._partial[q].solutions
+            inputs = replace(self._inputs[q], rows=self._publisher.rows) if self._publisher is not None else None
+        parents = self.size.parents(q, self.k, self.size.iterations // max(self.rules.processors, 1))
+        return Slice(start, stop, solutions, target=self.stop.target, parents=parents, inputs=inputs)
 
     def tell(self, task: Task, found: Sequence[SliceResult]) -> None:
         """Merge the result of a slice, and those that waited for it, in the order of the slices."""

@@ -6,6 +6,7 @@ request gives the same slices everywhere.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 #: Seconds of a slice on the reference core: of most searches, and of long ones. Sending and merging takes about 5 ms.
@@ -18,6 +19,8 @@ LEAST_SECONDS = 5.0
 #: A search has at least this many generations: slices that follow each other because each needs the one before.
 #: Without exchange searches, fewer generations found worse subsets in as many iterations.
 GENERATIONS, WITH_EXCHANGE = 128, 32
+#: The borders between the sizes of slices move by this share of their distance.
+_GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 #: Slices that may be out at the same time, at most: enough for 32 workers with two tasks each.
 MOST_SLICES = 64
 #: The same for single iterations that evaluate a custom criterion, and iterations of the search for each of them.
@@ -38,6 +41,35 @@ class SliceSize:
 
     slices: int
     iterations: int
+
+    def parents(self, q: int, k: int, draws: int) -> tuple[int, int] | None:
+        """Return the sizes of the subsets from which a slice draws its parents, or None for all.
+
+        Parameters
+        ----------
+        q : int
+            The slice.
+        k : int
+            The size limit. Subsets have fewer than 2k columns.
+        draws : int
+            How often a slice draws a parent. With fewer draws than sizes, it draws from all.
+
+        Returns
+        -------
+        tuple of int
+            The first size, and how many sizes there are from it on, modulo 2k.
+
+        Notes
+        -----
+        Slices that run at the same time do not know what the others find. With parents of different sizes they rarely
+        find the same. `slices` slices in a row have each size once, so that each subset is a parent as often as in
+        POSS. The borders move from one generation to the next.
+        """
+        if self.slices == 1 or draws < 2 * k:
+            return None
+        generation, place = divmod(q, self.slices)
+        first, end = (int((x + generation * _GOLDEN_RATIO) * 2 * k / self.slices) for x in (place, place + 1))
+        return first % (2 * k), max(end - first, 1)
 
 
 def least_generations(exchange_every: int) -> int:

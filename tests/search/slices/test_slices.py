@@ -12,13 +12,15 @@ import pytest
 from dsel.search.anytime import Stop
 from dsel.search.method import SearchTask
 from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import SerialExecutor
+from dsel.search.parallel.executor import SerialExecutor, Slice
 from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.archive import ParetoArchive
+from dsel.search.pareto.evaluation_memo import draw_parent
 from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.search import Poss, paper_iterations
 from dsel.search.registry import METHODS
-from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from dsel.search.slices.criterion import OverlappingPoss
+from dsel.search.slices.runner import RunSnapshotSlices, SliceRules, run_slice
 from dsel.search.slices.search import SlicedSearch
 from dsel.search.slices.size import (
     LEAST_SECONDS,
@@ -221,6 +223,55 @@ class TestTheDivision:
         assert evaluations_at_a_time(880) == 8
         assert evaluations_at_a_time(10) == 1
         assert evaluations_at_a_time(10**6) == 128
+
+
+class OfSomeSizes(OverlappingPoss):
+    """POSS that draws its parents from subsets of some sizes, in Python."""
+
+    def __init__(self, objective, rules, solutions, first, sizes) -> None:
+        super().__init__(objective.n, rules.k, slices=1, stop=STOP, seed=rules.seed)
+        for S, f in solutions:
+            self.archive.offer(S, f)
+        self.sizes = {size % (2 * rules.k) for size in range(first, first + sizes)}
+        self.objective = objective
+
+    def run(self, start: int, stop: int) -> None:
+        for t in range(start, stop):
+            allowed = [z for z in self.archive.points if len(z.members) in self.sizes] or self.archive.points
+            S = self._offspring_of(allowed[int(draw_parent(self.seed, t, len(allowed)))].members, t)
+            if S is not None and self.objective.rank(S) == len(S):
+                self.archive.offer(S, self.objective.value(S))
+
+
+@pytest.mark.parametrize("parents", [(2, 1), (6, 4), (0, 2), (5, 3), (0, 8)])
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_a_slice_draws_its_parents_from_some_sizes(objective, parents) -> None:
+    rules = RULES["poss"]
+    solutions = calm(begun(objective, rules, slices=1, stop=Stop(iterations=500))).archived
+    pairs = tuple((z.members, z.value) for z in solutions if z.size and z.size != 5)
+    expected = OfSomeSizes(objective, rules, pairs, *parents)
+    expected.run(500, 3000)
+    search = rules.search(objective, 1 << 30)
+    run_slice(search, Slice(500, 3000, pairs, parents=parents))
+    assert [z.members for z in search.archived] == [z.members for z in expected.archive.points]
+
+
+@pytest.mark.parametrize("slices", [2, 3, 8, 20])
+def test_slices_at_the_same_time_have_parents_of_different_sizes(slices: int) -> None:
+    size = SliceSize(slices, 96)
+    for generation in range(30):
+        found = [size.parents(generation * slices + place, K, 96) for place in range(slices)]
+        sizes = [(first + i) % (2 * K) for first, number in found for i in range(number)]
+        assert set(sizes) == set(range(2 * K))
+        assert slices > 2 * K or len(sizes) == 2 * K
+    assert len({size.parents(slices * generation, K, 96) for generation in range(30)}) > 1
+
+
+def test_short_slices_and_single_ones_have_all_parents() -> None:
+    assert SliceSize(1, 96).parents(5, K, 96) is None
+    assert SliceSize(4, 1).parents(5, K, 1) is None
+    search = begun(OBJECTIVES["one target"], replace(RULES["pposs"], processors=48))
+    assert search.ask(1, 1, T).payload.parents is None  # two rounds
 
 
 def test_a_restart_computes_no_table_that_still_exists() -> None:
