@@ -76,7 +76,7 @@ def run(site: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(site), str(Path(dsel.__file__).parents[1])])
     return subprocess.run(
         [sys.executable, "-m", "dsel", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path}, cwd=site, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": path}, cwd=site, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
 
 
@@ -152,4 +152,4 @@ def test_a_package_that_is_wrong_is_named(tmp_path: Path, code: str, name: str, 
         "dsel.plan(X, k=2, method='forward', calibrate=False)  # others are not affected\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(dsel.__file__).parents[1])])
-    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True, timeout=600)

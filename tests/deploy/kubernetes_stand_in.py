@@ -191,8 +191,10 @@ class StandIn:
                 self.running[key] = asyncio.get_running_loop().create_task(self.run_pod(key))
             return
         if kind.plural == "services":
-            await asyncio.sleep(1)  # a status at once would overtake the operator's own first one
-            if key in kind.objects and "status" not in value:
+            cluster = (key[0], value["metadata"].get("labels", {}).get("dask.org/cluster-name", ""))
+            while key in kind.objects and self.is_beginning(cluster):
+                await asyncio.sleep(0.05)
+            if key in kind.objects and "status" not in kind.objects[key]:
                 self.patch(kind, key, {"status": {"loadBalancer": {}}}, "status")
             return
         pods = self.kinds["", "pods"]
@@ -204,6 +206,11 @@ class StandIn:
             pod["metadata"].update(generateName=f"{key[1]}-", ownerReferences=[owner])
             pod["spec"].setdefault("restartPolicy", "Always")
             self.create(pods, key[0], pod)
+
+    def is_beginning(self, cluster: Key) -> bool:
+        """Whether the operator has yet to write the first states of a cluster, which would replace "Running"."""
+        found = self.kinds["kubernetes.dask.org", "daskclusters"].objects.get(cluster)
+        return found is not None and found.get("status", {}).get("phase") in (None, "Created")
 
     async def run_pod(self, key: Key) -> None:
         """What a node does."""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_site_is_built_without_a_warning_a_broken_link_or_a_misspelled_word(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines.docs", "--out", str(tmp_path)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert found.returncode == 0, found.stdout + found.stderr
     first = (tmp_path / "html" / "index.html").read_text()
     for page in ("tutorial", "how-to/index", "reference/index", "explanation/index", "changelog"):

@@ -266,13 +266,13 @@ def test_without_a_penalty_the_note_says_what_would_bound_a_wide_store(monkeypat
     request = SelectionRequest(k=3, method="forward")
     selection = run_selection(dataset, request)
     assert selection.counts["representation"] == "column-blocks"
-    found = certify_selection(dataset, request, selection, ProofBudget(seconds=5.0))
+    found = certify_selection(dataset, request, selection, ProofBudget(seconds=6000.0))
     assert found.certificate[-1]["bound"] == 0.0
     assert any("for one target and lam > 0" in note for note in found.notes)
     unsupervised = as_dataset(X, unsupervised=True)
     selection = run_selection(unsupervised, request)
     assert selection.counts["representation"] == "row-gram"
-    found = certify_selection(unsupervised, request, selection, ProofBudget(seconds=5.0))
+    found = certify_selection(unsupervised, request, selection, ProofBudget(seconds=6000.0))
     z = (X - X.mean(axis=0)) / X.std(axis=0)
     assert found.certificate[-1]["bound"] == pytest.approx(np.sort(np.linalg.eigvalsh(z.T @ z))[:-3].sum())
 

@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 import dsel
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.executors.dask_futures import DaskExecutor
-from dsel.errors import ClusterError, CriterionError
+from dsel.errors import ClusterError, CriterionError, Interrupted
 from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
@@ -103,13 +103,21 @@ class TestWorkers:
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
         assert replayed(journal.path, 4).points[1:] == search.archive.points[1:]
 
-    @pytest.mark.parametrize("rules", [{"iterations": 200_000}, {"iterations": 10**9, "seconds": 1.0}], ids=str)
-    def test_workers_release_all_memory_at_the_end(self, client, tmp_path, rules) -> None:
+    @pytest.mark.parametrize("interrupted", [False, True])
+    def test_workers_release_all_memory_at_the_end(self, client, tmp_path, interrupted) -> None:
         objective, memory = regression(*random_data(7, m=80, n=25)), []
         work = RunSlices(save_objective(objective, tmp_path), 4, 2)
         search = SlicedPposs(objective, 4, seed=2)
         executor = DaskExecutor(client, work, ExecutorOptions())
-        Dispatcher(search, executor, Stop(**rules)).run(lambda _: memory.append(in_memory(client)))
+
+        def look(search) -> None:
+            memory.append(in_memory(client))
+            if interrupted and memory[-1] > (0, 0, 0):
+                raise Interrupted("Stopped.")
+
+        stop = Stop(iterations=10**9 if interrupted else 200_000)
+        with pytest.raises(Interrupted) if interrupted else nullcontext():
+            Dispatcher(search, executor, stop).run(look)
         assert max(memory) > (0, 0, 0)
         wait_until_idle(client)  # a cancelled slice still runs to its end
         assert in_memory(client) == (0, 0, 0)

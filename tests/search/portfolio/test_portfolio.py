@@ -124,13 +124,13 @@ def test_an_interrupted_run_continues_with_the_same_result(cut: int) -> None:
 
 @pytest.mark.parametrize("seconds", [0.05, 0.6])
 def test_the_time_limit_holds_and_the_time_is_used(seconds: float) -> None:
-    METHOD.run(task(seconds=0.01))
+    whole = METHOD.run(task(certify=False))  # compiles everything that the next call needs
     began, worked = time.monotonic(), time.process_time()
     found = METHOD.run(task(seconds=seconds, certify=False))
     assert found.ended == "seconds"
     assert time.monotonic() - began >= 0.9 * seconds
     assert time.process_time() - worked < seconds + 1.5  # however busy the machine is
-    assert found.best(4).value <= METHOD.run(task(certify=False)).best(4).value * 1.05
+    assert found.best(4).value <= whole.best(4).value * 1.05
 
 
 def test_on_wide_data_it_starts_from_forward_selection(monkeypatch: pytest.MonkeyPatch) -> None:

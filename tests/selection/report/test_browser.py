@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli_runner import LIMIT
 from tests.selection.report.pages import report_of
 
 WIDTHS = {"phone": 390, "desktop": 1280}
@@ -29,7 +30,7 @@ def browser() -> Iterator[Any]:
     if program is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
     with playwright.sync_playwright() as running:
-        started = running.chromium.launch(executable_path=program, args=ARGUMENTS)
+        started = running.chromium.launch(executable_path=program, args=ARGUMENTS, timeout=1000 * LIMIT)
         yield started
         started.close()
 
@@ -46,11 +47,18 @@ def address(tmp_path: Path) -> Callable[[str], str]:
     return write
 
 
+def opened(browser: Any, **options: Any) -> Any:
+    """Return a new page, which waits as long as a busy machine needs."""
+    page = browser.new_page(**options)
+    page.set_default_timeout(1000 * LIMIT)
+    return page
+
+
 @pytest.mark.parametrize("kind", ["half certified", "several targets", "hostile", "many columns"])
 def test_a_browser_shows_it_whole_and_loads_nothing_else(browser: Any, address: Any, kind: str) -> None:
     file = address(kind)
     for width in WIDTHS.values():
-        page = browser.new_page(viewport={"width": width, "height": 900})
+        page = opened(browser, viewport={"width": width, "height": 900})
         complaints: list[str] = []
         requests: list[str] = []
         page.on("console", lambda message, to=complaints: to.append(message.text))
@@ -70,14 +78,14 @@ def test_a_checker_of_accessibility_finds_no_fault(browser: Any, address: Any, s
     """The rules of axe-core: contrast, names of regions, heads of tables, order of headings, the keyboard."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     size = {"width": width, "height": 900}
-    page = browser.new_page(viewport=size, color_scheme=scheme, bypass_csp=True)  # the checker is a script
+    page = opened(browser, viewport=size, color_scheme=scheme, bypass_csp=True)  # the checker is a script
     page.goto(address("half certified"))
     assert axe.Axe().run(page).response["violations"] == []
     page.close()
 
 
 def test_tables_scroll_by_keyboard(browser: Any, address: Any) -> None:
-    page = browser.new_page(viewport={"width": WIDTHS["phone"], "height": 900})
+    page = opened(browser, viewport={"width": WIDTHS["phone"], "height": 900})
     page.goto(address("several targets"))
     page.get_by_role("region", name="Table of chosen columns").focus()
     page.keyboard.press("ArrowRight")
@@ -86,7 +94,7 @@ def test_tables_scroll_by_keyboard(browser: Any, address: Any) -> None:
 
 
 def test_it_prints_every_row(browser: Any, address: Any) -> None:
-    page = browser.new_page(viewport={"width": 700, "height": 900})
+    page = opened(browser, viewport={"width": 700, "height": 900})
     page.goto(address("many columns"))
     page.emulate_media(media="print")
     cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
