@@ -34,6 +34,7 @@ from dsel.planning.representations.base import (
     gib,
 )
 from dsel.planning.representations.choice import candidates, choose
+from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
@@ -289,10 +290,11 @@ def make_plan(
         If a cache of rows is requested and the workers share no folder for it.
     """
     shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.sketch)
-    found = candidates(shape, available)
+    gram_is_saved = cache is not None and GramMatrix(shape, available).saved(dataset, validated, cache).statistics
+    found = candidates(shape, available, gram_is_saved=gram_is_saved)
     lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:
-        chosen = choose(shape, available)
+        chosen = choose(shape, available, gram_is_saved=gram_is_saved)
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))

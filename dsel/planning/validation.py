@@ -136,6 +136,8 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         dataset.m, n, dataset.n_targets, request.limit, count(include), exclude.size, request.lam, criterion is not None
     )
     requirements = method.requirements(summary, size.options(options))
+    if request.polish != "none":  # exchanges need rows of many columns
+        requirements = replace(requirements, few_columns=False)
     partition, held_out, training = size.partition, size.held_out, None
     scored = requirements.cross_validation
     if scored is not None:

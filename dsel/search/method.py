@@ -181,6 +181,8 @@ class Requirements:
         Bytes of the parts of the rows, which every worker holds.
     columns_entered : int, optional
         How many columns enter a subset at least, where that is more than k.
+    few_columns : bool
+        Only about k columns enter a subset, so that few rows of K are needed.
     notes : tuple of str
         Remarks for the user of the plan.
     """
@@ -195,12 +197,18 @@ class Requirements:
     gram_sums: int = 1
     row_bytes: int = 0
     columns_entered: int | None = None
+    few_columns: bool = False
     notes: tuple[str, ...] = ()
 
 
 def no_requirements(problem: ProblemSummary, options: Any) -> Requirements:
     """Return the requirements of a method that runs on any representation of the Gram matrix."""
     return Requirements()
+
+
+def few_columns(problem: ProblemSummary, options: Any) -> Requirements:
+    """Return the requirements of a method that needs about k rows of the Gram matrix."""
+    return Requirements(few_columns=True)
 
 
 def in_this_process(problem: ProblemSummary, options: Any, site: Site) -> Placement:

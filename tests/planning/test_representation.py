@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dsel.errors import CapacityError
@@ -50,6 +52,19 @@ def test_what_fits_nothing_is_refused_with_the_numbers_of_each() -> None:
     words = r"7450\.\d\d GiB a partial Gram.* As column-blocks: A worker needs .* As sketch:"
     with pytest.raises(CapacityError, match=words):
         chosen(100_000, 1_000_000, 0, (500, 20_000), GIB // 8)
+
+
+def test_a_method_that_needs_few_rows_of_a_large_gram_matrix_does_without_it() -> None:
+    few = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), few_columns=True, in_memory=True)
+    resources = Resources(1, None, 64 * GIB)
+    assert choose(few, resources).name == "column-blocks"
+    assert "needs few rows of the Gram matrix (20000 x 20000)" in choose(few, resources).reason
+    assert choose(few, resources, gram_is_saved=True).name == "gram"
+    for other in (
+        replace(few, few_columns=False), replace(few, n=1000, chunk=(1000, 1000)), replace(few, gram_sums=5),
+        replace(few, N=0), replace(few, k=500), replace(few, whole_gram=True),
+    ):  # fmt: skip
+        assert choose(other, resources).name == "gram"
 
 
 def test_a_method_that_needs_the_gram_matrix_gets_nothing_else() -> None:

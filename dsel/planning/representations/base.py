@@ -39,6 +39,9 @@ SMALL_ARRAYS = 64 << 20
 FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 #: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
 LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
+#: Bytes per second from memory and from a store, flops per second, and the passes besides those for Gram rows, of which
+#: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less.
+_MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH = 5e9, 5e8, 2e10, 2, 4.0
 #: Bytes of a manifest and the headers of saved arrays.
 HEADER_BYTES = 4096
 
@@ -73,6 +76,10 @@ class ProblemShape:
         Columns that enter a subset of the search at least, where these are more than k.
     sketch : SketchRule, optional
         The sketch that the request asks for.
+    few_columns : bool
+        The method needs about k rows of K.
+    in_memory : bool
+        X is in the memory of this process.
     """
 
     m: int
@@ -89,6 +96,8 @@ class ProblemShape:
     eigen_factor: bool = False
     columns_entered: int | None = None
     sketch: SketchRule | None = None
+    few_columns: bool = False
+    in_memory: bool = False
 
     @property
     def least_entered(self) -> int:
@@ -105,6 +114,7 @@ class ProblemShape:
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
             requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
             requirements.eigen_factor, requirements.columns_entered, sketch,
+            requirements.few_columns, dataset.in_memory,
         )  # fmt: skip
 
     @property
@@ -150,6 +160,15 @@ class ProblemShape:
         while rows < MOST_ROWS and 2 * rows * self.gram_row_bytes <= ROW_BYTES_PER_PASS:
             rows *= 2
         return rows
+
+    @property
+    def rows_beat_gram(self) -> bool:
+        """Return whether passes for the Gram rows of k columns take much less time than one for all of K."""
+        if not self.few_columns or not self.N or self.whole_gram or self.eigen_factor or self.gram_sums > 1:
+            return False
+        reading = self.x_bytes / (_MEMORY_SPEED if self.in_memory else _STORE_SPEED)
+        one_pass = reading + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS
+        return self.m * self.n**2 / _FLOPS > _MUCH * (self.k + _OTHER_PASSES) * one_pass
 
     @property
     def leading_rows(self) -> int:

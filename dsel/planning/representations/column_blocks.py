@@ -181,8 +181,13 @@ class InColumnBlocks(ColumnRepresentation):
         """Return why one would choose it."""
         p = self.shape
         where = "kept in the workers' memory" if self.keeps_blocks else "read from the store in each pass"
+        why = (
+            f"the method needs few rows of the Gram matrix ({p.n} x {p.n})"
+            if p.rows_beat_gram
+            else f"the Gram matrix ({p.n} x {p.n}) does not fit"
+        )
         return (
-            f"the Gram matrix ({p.n} x {p.n}) does not fit; columns stay in blocks of {p.chunk[1]}, {where}, and a "
+            f"{why}; columns stay in blocks of {p.chunk[1]}, {where}, and a "
             f"pass computes the Gram rows of {p.rows_per_pass} columns"
         )
 

@@ -16,7 +16,7 @@ from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.omp import correlation
 from dsel.search.greedy.path import NO_GAIN, Path, cheapest, largest, rebuilt
-from dsel.search.method import Method, SearchTask
+from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
@@ -98,5 +98,6 @@ METHOD = Method(
     "Insert columns as omp does, and delete those that cost little (FoBa).",
     run,
     options=FobaOptions,
+    requirements=few_columns,
     every_size=True,
 )

@@ -12,7 +12,7 @@ from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.path import grow
 from dsel.search.grouped import greedy
 from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.method import Method, SearchTask
+from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.outcome import SearchOutcome
 
 
@@ -30,5 +30,10 @@ def run(task: SearchTask) -> SearchOutcome:
 
 
 METHOD = Method(
-    "forward", "Insert the column that lowers the error most, k times.", run, every_size=True, takes_groups=True
+    "forward",
+    "Insert the column that lowers the error most, k times.",
+    run,
+    requirements=few_columns,
+    every_size=True,
+    takes_groups=True,
 )

@@ -15,7 +15,7 @@ from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.greedy.path import grow
 from dsel.search.grouped import greedy
 from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.method import Method, SearchTask
+from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.outcome import SearchOutcome
 
 
@@ -46,6 +46,7 @@ METHOD = Method(
     "omp",
     "Insert the column that correlates most with the residuals, k times.",
     run,
+    requirements=few_columns,
     every_size=True,
     takes_groups=True,
 )

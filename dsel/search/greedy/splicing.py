@@ -16,7 +16,7 @@ from dsel.objective.base import Objective
 from dsel.objective.subset_state import SubsetState, load_subset_kernels
 from dsel.search.anytime import Deadline
 from dsel.search.greedy.path import NO_GAIN, Path, best_replacement, largest, rebuilt
-from dsel.search.method import Method, SearchTask
+from dsel.search.method import Method, SearchTask, few_columns
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
 from dsel.search.validation import check_size
@@ -153,5 +153,6 @@ METHOD = Method(
     "Exchange several columns at once for better ones, for each size (ABESS).",
     run,
     options=SplicingOptions,
+    requirements=few_columns,
     every_size=True,
 )
