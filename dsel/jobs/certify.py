@@ -23,6 +23,7 @@ from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, covered, nothing_to_choose
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Proof, Runner
 from dsel.search.exact.starting_subset import extended
 from dsel.search.exact.wide.choice import is_wide
@@ -236,13 +237,14 @@ def _prove(
     found: dict[int, Certificate] = {}
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
+    setup = CommonSetup(objective, guided=len(incumbents) > 1)
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
             objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base,
-            budget.coefficients,
+            budget.coefficients, setup,
         )  # fmt: skip
         if len(incumbents) > 1:
             log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")

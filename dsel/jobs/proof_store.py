@@ -11,6 +11,7 @@ from typing import Any
 from dsel.errors import DselError
 from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Deadline
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.grouped.objective import GroupedObjective
@@ -31,7 +32,8 @@ class ProofStore:
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
     proof keeps none. grouped: the objective over groups of columns; then size counts groups, and `included` of them are
-    always chosen. coefficients: a limit for them, see `dsel.search.exact.wide.search.WideTree`.
+    always chosen. coefficients: a limit for them, see `dsel.search.exact.wide.search.WideTree`. setup: what the proofs
+    for other sizes share.
     """
 
     objective: Objective
@@ -43,6 +45,7 @@ class ProofStore:
     grouped: GroupedObjective | None = None
     included: int = 0
     coefficients: float | None = None
+    setup: CommonSetup | None = None
 
     def _identity(self) -> dict[str, Any]:
         objective = self.objective
@@ -73,7 +76,7 @@ class ProofStore:
         proof_log = self._continued_log({})
         return Proof.begin(
             self.objective, self.size, incumbent, seed=seed, deadline=deadline, log=proof_log,
-            coefficients=self.coefficients,
+            coefficients=self.coefficients, setup=self.setup,
         )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
@@ -84,7 +87,7 @@ class ProofStore:
     def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof | GroupProof:
         if self.grouped is not None:
             return GroupProof.resume(self.grouped, saved["proof"], incumbent, included=self.included)
-        return Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved))
+        return Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved), self.setup)
 
     def save(self, proof: Proof | GroupProof) -> None:
         """Write the proof, unless it has no file or too many open nodes."""

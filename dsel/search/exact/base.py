@@ -10,7 +10,8 @@ from typing import Any
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
-from dsel.search.exact.guarantee import Guarantee, guarantee_of, limit_notes
+from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.guarantee import Guarantee, limit_notes
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome
 from dsel.search.validation import check_size
 
@@ -57,16 +58,20 @@ class ExactSearch:
     best: the members of the best subset so far (local indices), ascending. best_value: its f. last_gain: the iteration
     that found it. contradicted: whether a subset was found that a bound had excluded. The bounds are then wrong by more
     than rounding, and the search continues but proves nothing. deadline: of what comes before the first node, and of
-    `guarantee`.
+    `guarantee`. setup: what proofs for other sizes of the objective share.
 
     Raises OptionError if k is not between 1 and n, and OutOfTime if the first bound would end after the deadline.
     """
 
     kind: str
 
-    def __init__(self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None) -> None:
+    def __init__(
+        self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None,
+        setup: CommonSetup | None = None,
+    ) -> None:  # fmt: skip
         check_size(k, objective.n)
         self.objective, self.k, self.bound_name = objective, k, bound_name
+        self.setup = setup or CommonSetup(objective)
         self.deadline = deadline or Deadline(None)
         self.best: tuple[int, ...] = ()
         self.best_value = objective.c
@@ -121,7 +126,7 @@ class ExactSearch:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What rounding and the dependence tolerance may hide. O(n^3)."""
-        return guarantee_of(self.objective, self.k, deadline=self.deadline)
+        return self.setup.guarantee(self.k, self.deadline)
 
     def _know_guarantee(self) -> None:
         """Compute `guarantee` now if there is a deadline, after which it would be too late."""

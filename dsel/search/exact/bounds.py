@@ -20,7 +20,7 @@ incumbent (dsel.search.exact.branch_and_bound.disjoint_cores).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -83,6 +83,12 @@ class BoundProblem:
             return cls(K, objective.cross, objective.c, objective.floor, T, deadline)
         B = np.ascontiguousarray(few_targets(objective, deadline))
         return cls(K, B, objective.c, objective.floor, deadline=deadline)
+
+    def until(self, deadline: Deadline | None) -> BoundProblem:
+        """Return the problem with another deadline, and with all that was computed of it."""
+        found = replace(self, deadline=deadline)
+        found.__dict__.update({**self.__dict__, "deadline": deadline})
+        return found
 
     @property
     def n(self) -> int:

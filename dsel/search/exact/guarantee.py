@@ -34,6 +34,8 @@ _WORTH_A_NOTE = 1e-8
 _ROWS = 512
 #: A coefficient below the first is 0 up to rounding, and one above the second is not.
 _ZERO = (1e-8, 1e-5)
+#: All subsets of at most this many columns are compared.
+_PAIRS = 2
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,43 @@ def guarantee_of(
 
     steps: how many columns the bounds eliminate; by default all. Raises OutOfTime if this would end after the deadline.
     """
-    n = objective.n
-    most = 1.0 / objective.tolerance
-    share = perturbation(n if steps is None else min(steps, n))
-    by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
-    if by_penalty < most and (error := share * k * by_penalty * objective.c / objective.total) <= _WORTH_A_NOTE:
-        return Guarantee(error)  # a penalty bounds the v_j well enough
-    factors = np.full(n, most)
-    near = False
-    if objective.has_gram and n <= _MOST_COLUMNS:
-        factors, near = _inflation(_correlations(objective), k, most, deadline)
-    error = share * float(np.sort(factors)[-k:].sum()) * objective.c / objective.total
-    return Guarantee(min(error, 1.0), _explained_share(objective, deadline) if near else 0.0)
+    return Limits(objective).guarantee(k, steps, deadline)
+
+
+class Limits:
+    """The limits of proofs about subsets of one or more sizes. What does not depend on the size is computed once."""
+
+    def __init__(self, objective: Objective) -> None:
+        self._objective = objective
+        self._inflation: tuple[Floats, bool] | None = None
+        self._explained: float | None = None
+
+    def guarantee(self, k: int, steps: int | None = None, deadline: Deadline | None = None) -> Guarantee:
+        """Return the limits for subsets of at most k columns, see `guarantee_of`."""
+        objective, n = self._objective, self._objective.n
+        most = 1.0 / objective.tolerance
+        share = perturbation(n if steps is None else min(steps, n))
+        by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
+        if by_penalty < most and (error := share * k * by_penalty * objective.c / objective.total) <= _WORTH_A_NOTE:
+            return Guarantee(error)  # a penalty bounds the v_j well enough
+        factors, near = np.full(n, most), False
+        if objective.has_gram and n <= _MOST_COLUMNS:
+            factors, near = self._factors(k, most, deadline)
+        error = share * float(np.sort(factors)[-k:].sum()) * objective.c / objective.total
+        return Guarantee(min(error, 1.0), self._explained_by_all(deadline) if near else 0.0)
+
+    def _factors(self, k: int, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
+        """Return upper bounds on v_j in independent subsets of k columns; see `_inflation`."""
+        if k <= _PAIRS:
+            return _inflation_of_pairs(_correlations(self._objective), k, most, deadline)
+        if self._inflation is None:
+            self._inflation = _inflation(_correlations(self._objective), most, deadline)
+        return self._inflation
+
+    def _explained_by_all(self, deadline: Deadline | None) -> float:
+        if self._explained is None:
+            self._explained = _explained_share(self._objective, deadline)
+        return self._explained
 
 
 def _correlations(objective: Objective) -> ScaledMatrix:
@@ -102,8 +129,8 @@ def _correlations(objective: Objective) -> ScaledMatrix:
     return ScaledMatrix.of(K, np.sqrt(scale), objective.lam / scale)
 
 
-def _inflation(C: ScaledMatrix, k: int, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
-    """Return upper bounds on v_j in independent subsets of k columns, and whether some subsets are nearly dependent.
+def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
+    """Return upper bounds on v_j in independent subsets of any size, and whether some subsets are nearly dependent.
 
     C: the columns' correlations. Copies of a column do not count, because no independent subset has both. The columns
     are factored in the order of the largest pivot. If pivots are rounding, there are dependent columns. With three
@@ -111,8 +138,6 @@ def _inflation(C: ScaledMatrix, k: int, most: float, deadline: Deadline | None) 
     """
     if C.n == 0:
         return np.zeros(0), False
-    if k <= 2:
-        return _inflation_of_pairs(C, k, most, deadline)
     factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
     if factor.rank < C.n and not _more_than(factor.rank, C):
         first = _without_copies(C)
@@ -170,6 +195,8 @@ def _inflation_of_pairs(
     C: ScaledMatrix, k: int, most: float, deadline: Deadline | None
 ) -> tuple[Floats, bool]:  # fmt: skip
     """Return the largest v_j in independent subsets of one or two columns, and whether other pairs are no copies."""
+    if C.n == 0:
+        return np.zeros(0), False
     diagonal, least = C.diagonal, 1.0 / most
     if k == 1:
         return np.asarray(1.0 / diagonal), False

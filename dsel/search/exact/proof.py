@@ -14,9 +14,9 @@ from dsel.objective.base import Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.base import consistent_bound
-from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
 from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
@@ -59,13 +59,15 @@ class Proof:
     def begin(
         cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
         deadline: Deadline | None = None, log: ProofLog | None = None, coefficients: float | None = None,
+        setup: CommonSetup | None = None,
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
         deadline: of the proof. The quick search takes a part of the time. Raises OutOfTime if the first bound would
-        take longer. log: where to write the tree, so that it can be checked. coefficients: see `WideTree`.
+        take longer. log: where to write the tree, so that it can be checked. coefficients: see `WideTree`. setup: what
+        proofs for other sizes share.
         """
-        deadline = deadline or Deadline(None)
+        deadline, setup = deadline or Deadline(None), setup or CommonSetup(objective)
         known = tuple(incumbent)
         value = objective.value(known) if known else float("inf")
         if is_wide(objective, coefficients):
@@ -73,19 +75,21 @@ class Proof:
             return cls(wide_proof(objective, k, start, memory_limit, coefficients), value)
 
         def usual(start: Iterable[int]) -> BranchAndBound:
-            return BranchAndBound(objective, k, incumbent=start, memory_limit=memory_limit, log=log, deadline=deadline)
+            return BranchAndBound(
+                objective, k, incumbent=start, memory_limit=memory_limit, log=log, deadline=deadline, setup=setup
+            )  # fmt: skip
 
         try:
             if log is None and takes_part(objective):
                 start = starting_subset(objective, k, seed, deadline.share(_START), known)
                 start = min((one for one in (start, known) if one), key=objective.value)
-                limits: dict[str, Any] = {"memory_limit": memory_limit, "deadline": deadline}
+                limits: dict[str, Any] = {"memory_limit": memory_limit, "deadline": deadline, "setup": setup}
                 return cls(better_tree(objective, k, usual, incumbent=start, **limits), value)
             search = usual(known)
         except CapacityError as error:
             logger.info("%s The certificate is the bound of the whole problem.", error)
             found = known or forward(objective, k).best(k).members
-            return cls(RootBound(objective, k, incumbent=found, deadline=deadline), value, log=log)
+            return cls(RootBound(objective, k, incumbent=found, deadline=deadline, setup=setup), value, log=log)
         if len(known) == k and is_small(objective, k) and not search.done:
             with deadline.paused():
                 search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
@@ -94,16 +98,19 @@ class Proof:
 
     @classmethod
     def resume(
-        cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (), log: ProofLog | None = None
-    ) -> Proof:
-        """Return a saved proof; it uses the incumbent if that is better."""
+        cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (),
+        log: ProofLog | None = None, setup: CommonSetup | None = None,
+    ) -> Proof:  # fmt: skip
+        """Return a saved proof; it uses the incumbent if that is better. setup: what proofs for other sizes share."""
         search: BranchAndBound | PerspectiveTree | WideTree | RootBound
         saved = dict(state["search"])
-        kinds = {kind.kind: kind for kind in (RootBound, TargetBound, PerspectiveTree, WideTree)}
-        if saved["kind"] in kinds:
+        kinds = {kind.kind: kind for kind in (RootBound, TargetBound, WideTree)}
+        if saved["kind"] == PerspectiveTree.kind:
+            search = PerspectiveTree.restore(objective, saved, setup=setup)
+        elif saved["kind"] in kinds:
             search = kinds[saved["kind"]].restore(objective, saved)
         else:
-            search = BranchAndBound.restore(objective, saved, log=log)
+            search = BranchAndBound.restore(objective, saved, log=log, setup=setup)
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
@@ -145,7 +152,7 @@ class Proof:
         search, start = self.search, time.monotonic()
         if not self._relaxable:
             return Relaxation(0.0)
-        problem = search.problem if isinstance(search, BranchAndBound) else BoundProblem.of(search.objective)
+        problem = search.problem if isinstance(search, BranchAndBound) else search.setup.problem()
         found = relaxation_of(problem, search.k, deadline)
         self.seconds += time.monotonic() - start
         return found

@@ -9,7 +9,7 @@ from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
-from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.common_setup import CommonSetup
 
 
 class RootBound(ExactSearch):
@@ -23,15 +23,15 @@ class RootBound(ExactSearch):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None,
-        deadline: Deadline | None = None,
+        deadline: Deadline | None = None, setup: CommonSetup | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, "combined", deadline)
+        super().__init__(objective, k, "combined", deadline, setup)
         self.offer(incumbent)
         self._root = self._bound() if lower is None else lower
         self._know_guarantee()
 
     def _bound(self) -> float:
-        return BoundProblem.of(self.objective, deadline=self.deadline).root(self.k)
+        return self.setup.problem(self.deadline).root(self.k)
 
     @property
     def iteration(self) -> int:

@@ -27,6 +27,7 @@ from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
 from dsel.search.exact.branch_and_bound.subtrees import SubtreeWork
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof_log import ProofLog, SegmentLog
 
 #: With this many open nodes, a subtree is finished before the next one begins.
@@ -64,6 +65,8 @@ class BranchAndBound(ExactSearch):
         Where to write the tree, so that it can be checked.
     deadline : Deadline, optional
         When the first bound must be known. OutOfTime is raised if it would take longer.
+    setup : CommonSetup, optional
+        What proofs for other sizes share.
 
     Notes
     -----
@@ -80,11 +83,12 @@ class BranchAndBound(ExactSearch):
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
         problem: BoundProblem | None = None, memory_limit: int = 8 << 30, most_open: int = MAX_OPEN,
         pairs: bool = True, log: ProofLog | None = None, deadline: Deadline | None = None,
+        setup: CommonSetup | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, bound, deadline)
+        super().__init__(objective, k, bound, deadline, setup)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
-        self.problem = problem or BoundProblem.of(objective, deadline=deadline)
+        self.problem = problem or self.setup.problem(deadline)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None)
         self.log = log
         self._most_open = most_open
@@ -330,13 +334,14 @@ class BranchAndBound(ExactSearch):
     @classmethod
     def restore(
         cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30,
-        problem: BoundProblem | None = None, log: ProofLog | None = None,
+        problem: BoundProblem | None = None, log: ProofLog | None = None, setup: CommonSetup | None = None,
     ) -> BranchAndBound:  # fmt: skip
         """Return the search as it was when `state` was taken."""
         check_saved(objective, state)
         search = cls(
             objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit,
             most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log,
+            setup=setup,
         )  # fmt: skip
         search._restore_shared(state)
         search._heap = []

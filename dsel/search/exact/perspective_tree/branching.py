@@ -13,6 +13,7 @@ import numpy as np
 
 from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
+from dsel.search.exact.perspective_tree.guide import Guide, Known, Path, step
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective_tree.rows import sizes
@@ -50,11 +51,18 @@ class Branching:
         What the empty subset leaves, f of it.
     own_diagonals : bool
         Whether each node gets its own diagonal.
+    guide : Guide, optional
+        Advice from the tree for a smaller size with the same diagonal.
+    record : Guide, optional
+        Where to keep the advice for the next size.
     """
 
-    def __init__(self, problem: Problem, k: int, c: float, own_diagonals: bool) -> None:
+    def __init__(
+        self, problem: Problem, k: int, c: float, own_diagonals: bool, guide: Guide | None = None,
+        record: Guide | None = None,
+    ) -> None:  # fmt: skip
         self.problem, self.k, self.own_diagonals = problem, k, own_diagonals
-        self._c = c
+        self._c, self._guide, self._record = c, guide, record
         #: About how long the relaxations took so far, which does not depend on the machine.
         self.seconds = 0.0
 
@@ -70,9 +78,19 @@ class Branching:
         if q <= 0 or int(free.sum()) <= q:
             incumbent.take(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), bound)
             return []
-        j = node.branch if node.branch >= 0 else self._column(free, q, b)
-        children = [self._child(bound, fixed, out, j, inside, b, incumbent) for inside in (True, False)]
+        j = self._advised_column(node) if node.branch < 0 else node.branch
+        j = self._column(free, q, b) if j < 0 else j
+        if self._record is not None:
+            self._record.branched(node.path, j)
+        children = [
+            self._child(bound, fixed, out, j, inside, b, incumbent, step(node.path, j, inside))
+            for inside in (True, False)
+            if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
+        ]
         return [child for child in children if child is not None and child[0] > incumbent.enough]
+
+    def _advised_column(self, node: Node) -> int:
+        return -1 if self._guide is None or node.path is None else self._guide.column(node.path)
 
     def _column(self, free: Mask, q: int, b: Floats) -> int:
         """Return the free column with the most fractional weight."""
@@ -82,7 +100,7 @@ class Branching:
         return int(columns[fraction.argmax() if fraction.max() > _WHOLE else z.argmax()])
 
     def _child(
-        self, bound: float, fixed: Mask, out: Mask, j: int, inside: bool, b: Floats, incumbent: Incumbent
+        self, bound: float, fixed: Mask, out: Mask, j: int, inside: bool, b: Floats, incumbent: Incumbent, path: Path
     ) -> Bounded | None:  # fmt: skip
         """Bound a child, and take the subset of its largest weights. Return None if it is a single subset."""
         fixed, out = fixed.copy(), out.copy()
@@ -93,12 +111,24 @@ class Branching:
             return None
         if self.own_diagonals:
             return self._child_with_diagonal(bound, fixed, out, q, incumbent)
+        known = self._guide.coefficients(path) if self._guide is not None and path is not None else None
+        if known is not None and self._record is not None and known.k == self.k - 1:
+            self._record.keep(path, known)
+            node = Node(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), known.support, known.b, path=path)
+            self.seconds += self.problem.bound_seconds(known.support.size)
+            return min(self.problem.bound(node.coefficients(b.shape), fixed, free, q), bound), node
+        if known is not None:
+            b = np.zeros_like(b)
+            b[known.support] = known.b
         found = relaxed(self.problem, fixed, free, q, b, incumbent.enough)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
         incumbent.take(np.argpartition(-weight, self.k - 1)[: self.k], bound)
-        return min(found.bound, bound), Node.of(fixed, out, found.b)
+        node = Node.of(fixed, out, found.b, path=path)
+        if self._record is not None:
+            self._record.keep(path, Known(self.k, node.support, node.b))
+        return min(found.bound, bound), node
 
     def _child_with_diagonal(
         self, bound: float, fixed: Mask, out: Mask, q: int, incumbent: Incumbent

@@ -10,6 +10,7 @@ from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS
@@ -35,13 +36,13 @@ def takes_part(objective: Objective) -> bool:
 
 def better_tree(
     objective: Objective, k: int, other: Callable[[Iterable[int]], BranchAndBound], *, incumbent: Iterable[int] = (),
-    memory_limit: int = 8 << 30, deadline: Deadline | None = None,
+    memory_limit: int = 8 << 30, deadline: Deadline | None = None, setup: CommonSetup | None = None,
 ) -> BranchAndBound | PerspectiveTree:  # fmt: skip
     """Return the tree of the better bound.
 
     The one of relaxations has a head start, which proves easy problems before the other one has its first bound. If
     there are too many subsets for the other tree to try, it may also first find better diagonals, unless the deadline
-    is near. other: returns the other tree for an incumbent.
+    is near. other: returns the other tree for an incumbent. setup: what proofs for other sizes share.
     """
     deadline = deadline or Deadline(None)
     known = tuple(incumbent)
@@ -50,7 +51,7 @@ def better_tree(
     with deadline.paused():
         load_kernels(*RELAXATION_KERNELS)
     try:
-        tree = PerspectiveTree(objective, k, incumbent=known, memory_limit=memory_limit)
+        tree = PerspectiveTree(objective, k, incumbent=known, memory_limit=memory_limit, setup=setup)
     except ValueError:  # nearly dependent columns
         return other(known)
     _advance(tree, min(max(_SECONDS * objective.n**3, _LEAST), _MOST), deadline)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.types import Floats, Ints
+from dsel.search.exact.perspective_tree.guide import Path
 from dsel.search.exact.perspective_tree.relaxation import Mask
 from dsel.search.exact.perspective_tree.rows import nonzero
 
@@ -17,7 +18,7 @@ class Node:
     """Which of n columns are in and out, as bits, and what was found for its children.
 
     support, b: the rows of coefficients of the relaxation, none if the node has its own diagonal. branch: the column to
-    branch on, -1 if the coefficients say it.
+    branch on, -1 if the coefficients say it. path: the branchings that led here, for a guide. It is not saved.
     """
 
     fixed: bytes
@@ -25,17 +26,18 @@ class Node:
     support: Ints
     b: Floats
     branch: int = -1
+    path: Path = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A message with bytes is one frame. With arrays it would have two frames for each of its many nodes.
         return _unpickle, (self.fixed, self.out, self.support.tobytes(), self.b.tobytes(), self.branch)
 
     @classmethod
-    def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1) -> Node:
+    def of(cls, fixed: Mask, out: Mask, b: Floats | None, branch: int = -1, path: Path = None) -> Node:
         """Return the node with these columns in and out, (n,) each."""
         support = np.zeros(0, np.int64) if b is None else np.flatnonzero(nonzero(b))
         values = np.zeros(0) if b is None else b[support]
-        return cls(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), support, values, branch)
+        return cls(np.packbits(fixed).tobytes(), np.packbits(out).tobytes(), support, values, branch, path)
 
     def masks(self, n: int) -> tuple[Mask, Mask]:
         """Return which of the n columns are in, and which are out."""
@@ -52,7 +54,8 @@ class Node:
     @property
     def nbytes(self) -> int:
         """The bytes of memory, about."""
-        return 400 + len(self.fixed) + len(self.out) + 8 * (self.support.size + self.b.size)
+        path = 0 if self.path is None else len(self.path)
+        return 400 + len(self.fixed) + len(self.out) + 8 * (self.support.size + self.b.size + path)
 
     def as_list(self) -> list[Any]:
         """Return the node as JSON holds it."""

@@ -81,6 +81,15 @@ class Problem:
         Qb[S] -= scaled(self.d[S], b[S])
         return inner(b[S], Qb[S]), squares(self.c - Qb) / self.d
 
+    def bound(self, b: Floats, fixed: Mask, free: Mask, q: int) -> float:
+        """Return what no subset of a node explains more than, by coefficients b that need not be its own."""
+        fitted, g = self.dual(b, fixed)
+        return fitted + float(g[fixed].sum()) + largest(g[free], q)
+
+    def bound_seconds(self, rows: int) -> float:
+        """Return about how long `bound` takes for this many rows of coefficients."""
+        return _STEP_SECONDS + _SECONDS[1] * rows * self.c.size
+
 
 @dataclass(frozen=True, eq=False)
 class Relaxed:

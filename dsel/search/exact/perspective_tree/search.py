@@ -26,18 +26,18 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.exact.base import check_saved
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.diagonal import (
     MOST_OUTSIDE,
-    diagonal_outside,
     diagonals,
     ridge_diagonal,
     seconds_outside,
 )
+from dsel.search.exact.perspective_tree.guide import Guide, Known
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
-from dsel.search.exact.perspective_tree.scaling import scaled_columns
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork
 from dsel.search.exact.relaxation_tree import RelaxationTree
@@ -65,6 +65,9 @@ class PerspectiveTree(RelaxationTree):
         Bytes that open nodes may take.
     diagonal_after : float, optional
         After about this many seconds the best diagonal is computed; by default as many as that takes.
+    setup : CommonSetup, optional
+        What proofs for other sizes share. If the tree for a smaller size left a guide, this one begins with its
+        diagonal, and follows it.
 
     Raises
     ------
@@ -78,18 +81,20 @@ class PerspectiveTree(RelaxationTree):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
-        diagonal_after: float | None = None,
+        diagonal_after: float | None = None, setup: CommonSetup | None = None,
     ) -> None:  # fmt: skip
-        self._begin(objective, k, memory_limit, diagonal_after)
+        self._begin(objective, k, memory_limit, diagonal_after, setup)
         self.offer(incumbent)
         with one_blas_thread():
             if not self._use_first_diagonal():
                 raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
 
-    def _begin(self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None) -> None:
+    def _begin(
+        self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None, setup: CommonSetup | None
+    ) -> None:  # fmt: skip
         """Begin without a diagonal and without a node."""
-        super().__init__(objective, k, "perspective")
-        self._K, self._c, self._ridge = scaled_columns(objective)
+        super().__init__(objective, k, "perspective", setup=setup)
+        self._K, self._c, self._ridge = self.setup.scaled
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
         self._memory_limit = memory_limit
@@ -104,31 +109,51 @@ class PerspectiveTree(RelaxationTree):
 
     def _use_first_diagonal(self) -> bool:
         """Bound the root by the first diagonal, and return whether there is one."""
+        guide = self.setup.guide
+        if guide is not None and guide.k < self.k:
+            self._stages = list(guide.stages)
+            self._begin_with(guide.d, *self._relaxed_root(guide.d, guide.coefficients(())), guide=guide)
+            return True
         d = ridge_diagonal(self._ridge)
         if d is None and self._stages:
             self._stages.pop(0)
-            d = diagonal_outside(self._K)
+            d = self.setup.diagonal_outside
         if d is None:
             return False
         self._begin_with(d, *self._relaxed_root(d))
         return True
 
-    def _relaxed_root(self, d: Floats) -> tuple[float, Node]:
-        """Return the root and its bound by a diagonal."""
+    def _relaxed_root(self, d: Floats, known: Known | None = None) -> tuple[float, Node]:
+        """Return the root and its bound by a diagonal. known: coefficients of the root for a smaller size."""
         n = self.objective.n
         nothing, everything = np.zeros(n, np.bool_), np.ones(n, np.bool_)
         problem, b = Problem(self._K, self._c, d), np.zeros_like(self._c)
-        if self.best:
+        if known is not None:
+            b[known.support] = known.b
+        elif self.best:
             S = np.asarray(self.best, np.int64)
             b[S] = np.linalg.lstsq(self._K[np.ix_(S, S)], self._c[S], rcond=None)[0]
         found = relaxed(problem, nothing, everything, min(self.k, n), b, self.enough)
         self._other_seconds += found.seconds
-        return found.bound, Node.of(nothing, nothing, found.b)
+        return found.bound, self._root(found.b)
 
-    def _begin_with(self, d: Floats, bound: float, root: Node, own_diagonals: bool = False) -> None:
-        """Begin with a diagonal, with the root as the only node."""
+    def _root(self, b: Floats) -> Node:
+        """Return the root with the coefficients of its relaxation."""
+        nothing = np.zeros(self.objective.n, np.bool_)
+        return Node.of(nothing, nothing, b, path=() if self.setup.guided else None)
+
+    def _begin_with(
+        self, d: Floats, bound: float, root: Node, own_diagonals: bool = False, guide: Guide | None = None
+    ) -> None:  # fmt: skip
+        """Begin with a diagonal, with the root as the only node. guide: advice for this diagonal."""
         self._other_seconds += self._branching.seconds
-        self._branching = Branching(Problem(self._K, self._c, d), self.k, self.objective.c, own_diagonals)
+        record = None
+        if self.setup.guided:
+            stages = ("best",) if own_diagonals else tuple(self._stages)  # nodes with their own leave nothing to follow
+            record = self.setup.guide = Guide(self.k, d, stages)
+            record.keep(root.path, Known(self.k, root.support, root.b))
+        problem = Problem(self._K, self._c, d)
+        self._branching = Branching(problem, self.k, self.objective.c, own_diagonals, guide, record)
         self._work = None
         self._heap, self._bytes = [], 0
         self._push(bound, root)
@@ -215,7 +240,7 @@ class PerspectiveTree(RelaxationTree):
         if stage == "best":
             self._try_best_diagonal()
             return
-        d = diagonal_outside(self._K)
+        d = self.setup.diagonal_outside
         self._other_seconds += self._seconds_outside
         if d is not None:
             bound, root = self._relaxed_root(d)
@@ -234,7 +259,7 @@ class PerspectiveTree(RelaxationTree):
             return
         own = self._own_diagonals_pay(found)
         j = int(np.minimum(found.z, 1.0 - found.z).argmax())
-        root = Node.of(nothing, nothing, None, j) if own else Node.of(nothing, nothing, found.b)
+        root = Node.of(nothing, nothing, None, j) if own else self._root(found.b)
         self._begin_with(found.d, found.bound, root, own)
 
     def _own_diagonals_pay(self, root: Solved) -> bool:
@@ -366,11 +391,13 @@ class PerspectiveTree(RelaxationTree):
         self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"])
 
     @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> PerspectiveTree:
+    def restore(
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30, setup: CommonSetup | None = None
+    ) -> PerspectiveTree:  # fmt: skip
         """Return the search as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, state)
         search = cls.__new__(cls)
-        search._begin(objective, state["k"], memory_limit, state["diagonal_after"])
+        search._begin(objective, state["k"], memory_limit, state["diagonal_after"], setup)
         search._restore_shared(state)
         search._restore_diagonal(state)
         search._visited, search._made, search._other_seconds = state["visited"], state["made"], state["seconds"]
