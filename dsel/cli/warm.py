@@ -23,8 +23,9 @@ def warm(
     from dsel.jobs.warm import warm as compile_methods
 
     began = perf_counter()
-    with Reporter.for_terminal().showing():
-        names = compile_methods(method or [])
+    reporter = Reporter.for_terminal()
+    with reporter.showing():
+        names = compile_methods(method or [], lambda name: reporter.stage(f"compile {name}"))
     seconds = round(perf_counter() - began, 1)
     if json:
         print_json({"methods": names, "seconds": seconds})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -19,18 +21,22 @@ from dsel.search.pareto.kernel import run as run_pareto
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 
+log = logging.getLogger("dsel")
+
 _ROWS, _COLUMNS, _CHOSEN = 40, 6, 2
 #: Options that make a search as short as can be, for the methods that have them.
 _SHORT = {"iterations": 100, "seconds": 1.0}
 
 
-def warm(methods: Sequence[str] = ()) -> list[str]:
+def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = None) -> list[str]:
     """Compile what methods need, and return their names.
 
     Parameters
     ----------
     methods : sequence of str, optional
         Names of methods. By default, all that need no extra, and the proof of a certificate.
+    on_method : callable, optional
+        Called with the name of each method before it is compiled.
 
     Returns
     -------
@@ -52,6 +58,8 @@ def warm(methods: Sequence[str] = ()) -> list[str]:
         load_kernels(run_pareto, run_rounds, look_ahead, merge_external, begin, explore, *DELETION_KERNELS)
         Proof.begin(_objective(), _CHOSEN).run(nodes=10)
     for name in names:
+        if on_method is not None:
+            on_method(name)
         for targets in (1, 3, 0):
             if targets == 0 or not METHODS[name].unsupervised_only:
                 _select(name, targets)
@@ -77,4 +85,16 @@ def _select(name: str, targets: int) -> None:
     options = {key: value for key, value in _SHORT.items() if key in method.options.model_fields}
     X, Y = _data(targets)
     request = SelectionRequest.of(k=_CHOSEN, method=name, options=options)
-    run_selection(as_dataset(X, Y), request)
+    with _without_lines():
+        run_selection(as_dataset(X, Y), request)
+
+
+@contextmanager
+def _without_lines() -> Iterator[None]:
+    """Leave out what a selection logs below warnings: nobody asked for this one."""
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
