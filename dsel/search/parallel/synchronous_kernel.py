@@ -48,14 +48,16 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     most = int_vector(P, archive.FREE).shape[0]
     members_at, flips_at = 2, 2 + 2 * k
-    parents = int_vector(P, archive.PARENTS)
+    parents, number, listed_at = int_vector(P, archive.PARENTS), list_parents(P), count[archive.ACCEPTED]
     while count[archive.ITERATION] < until:
         if count[archive.TRACED] + 2 * processors > trace.shape[0]:
             return archive.FULL
         if rules[archive.MIN_INDEX] and count[archive.MEMBERS] + 2 * processors + 2 > most:
             return archive.FULL
         t = count[archive.ITERATION]
-        parent = parents[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * list_parents(P))]
+        if count[archive.ACCEPTED] > listed_at:
+            number, listed_at = list_parents(P), count[archive.ACCEPTED]
+        parent = parents[np.int64(uniform(stream(seed, t, np.int64(0)), np.int64(0)) * number)]
         parent_size, parent_class = status[parent, layout.SIZE], status[parent, layout.CLASS]
         looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
         found = 0
