@@ -58,12 +58,20 @@ def test_a_method_that_needs_few_rows_of_a_large_gram_matrix_does_without_it() -
     few = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), few_columns=True, in_memory=True)
     resources = Resources(1, None, 64 * GIB)
     assert choose(few, resources).name == "column-blocks"
-    assert "needs few rows of the Gram matrix (20000 x 20000)" in choose(few, resources).reason
+    assert "few rows of the Gram matrix (20000 x 20000)" in choose(few, resources).reason
     assert choose(few, resources, gram_is_saved=True).name == "gram"
     for other in (
         replace(few, few_columns=False), replace(few, n=1000, chunk=(1000, 1000)), replace(few, gram_sums=5),
         replace(few, N=0), replace(few, k=500), replace(few, whole_gram=True),
     ):  # fmt: skip
+        assert choose(other, resources).name == "gram"
+
+
+def test_a_search_in_memory_with_a_short_limit_does_without_a_large_gram_matrix() -> None:
+    short = ProblemShape(1000, 20_000, 1, 8, 10, (1000, 20_000), in_memory=True, seconds=5.0)
+    resources = Resources(1, None, 64 * GIB)
+    assert choose(short, resources).name == "column-blocks"
+    for other in (replace(short, seconds=60.0), replace(short, in_memory=False), replace(short, n=5000)):
         assert choose(other, resources).name == "gram"
 
 

@@ -80,6 +80,8 @@ class ProblemShape:
         The method needs about k rows of K.
     in_memory : bool
         X is in the memory of this process.
+    seconds : float, optional
+        The time limit of the search.
     """
 
     m: int
@@ -98,6 +100,7 @@ class ProblemShape:
     sketch: SketchRule | None = None
     few_columns: bool = False
     in_memory: bool = False
+    seconds: float | None = None
 
     @property
     def least_entered(self) -> int:
@@ -114,7 +117,7 @@ class ProblemShape:
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
             requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
             requirements.eigen_factor, requirements.columns_entered, sketch,
-            requirements.few_columns, dataset.in_memory,
+            requirements.few_columns, dataset.in_memory, requirements.seconds,
         )  # fmt: skip
 
     @property
@@ -163,12 +166,19 @@ class ProblemShape:
 
     @property
     def rows_beat_gram(self) -> bool:
-        """Return whether passes for the Gram rows of k columns take much less time than one for all of K."""
-        if not self.few_columns or not self.N or self.whole_gram or self.eigen_factor or self.gram_sums > 1:
+        """Return whether passes for the Gram rows of k columns take much less time than one for all of K.
+
+        For data in memory, also whether all of K would take longer than the limit of the search.
+        """
+        if not self.N or self.whole_gram or self.eigen_factor or self.gram_sums > 1:
+            return False
+        gram = self.m * self.n**2 / _FLOPS
+        limited = self.in_memory and self.seconds is not None and gram > self.seconds
+        if not (self.few_columns or limited):
             return False
         reading = self.x_bytes / (_MEMORY_SPEED if self.in_memory else _STORE_SPEED)
         one_pass = reading + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS
-        return self.m * self.n**2 / _FLOPS > _MUCH * (self.k + _OTHER_PASSES) * one_pass
+        return gram > _MUCH * (self.k + _OTHER_PASSES) * one_pass
 
     @property
     def leading_rows(self) -> int:

@@ -182,7 +182,7 @@ class InColumnBlocks(ColumnRepresentation):
         p = self.shape
         where = "kept in the workers' memory" if self.keeps_blocks else "read from the store in each pass"
         why = (
-            f"the method needs few rows of the Gram matrix ({p.n} x {p.n})"
+            f"few rows of the Gram matrix ({p.n} x {p.n}) take much less time than all"
             if p.rows_beat_gram
             else f"the Gram matrix ({p.n} x {p.n}) does not fit"
         )
