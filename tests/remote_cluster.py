@@ -13,7 +13,7 @@ from time import sleep
 with LocalCluster(n_workers={workers}, threads_per_worker=1, processes=False, protocol="tcp://",
                   dashboard_address=None) as cluster:
     print(cluster.scheduler_address, flush=True)
-    sleep(600)
+    sleep(3600)
 """
 
 

@@ -19,7 +19,7 @@ from dsel.storage.log_handler import log_handler as handler_of
 from dsel.storage.object_store import ObjectPath
 from dsel.storage.paths import as_path
 from pipelines.s3_faults import FaultProxy, Request
-from tests.cli_runner import call
+from tests.cli_runner import LIMIT, call
 from tests.cloud.conftest import forget_connections
 from tests.jobs.test_series import run_here
 from tests.stores import regression
@@ -40,13 +40,13 @@ def test_lines_of_a_log_do_not_wait_for_its_upload(url: str, proxy: FaultProxy, 
 
     def hang(request: Request) -> None:
         begun.set()
-        answers.wait(30)
+        answers.wait(LIMIT)
         uploaded.append(request)
 
     proxy.after = hang
     handler = handler_of(as_path(f"{url}/run.log"), is_new=True)
     handler.handle(logging.makeLogRecord({"msg": "first"}))
-    assert begun.wait(60)
+    assert begun.wait(LIMIT)
     handler.handle(logging.makeLogRecord({"msg": "second"}))
     assert not uploaded
     answers.set()
@@ -80,7 +80,7 @@ def test_a_job_whose_server_hangs_ends_with_74_and_waits_for_it_once(
 
     def hang(request: Request) -> None:
         if hanging:
-            answers.wait(60)
+            answers.wait(LIMIT)
 
     monkeypatch.setattr(ObjectPath, "write_bytes", soon_impatient)
     proxy.rule, proxy.after = arrived, hang

@@ -72,7 +72,7 @@ def test_tasks_that_run_while_another_one_fails_end_before_the_error_is_raised()
         ended.set()
 
     def failing() -> None:
-        begun.wait(10)
+        begun.wait(600)
         raise ValueError("a block is damaged")
 
     with dask.config.set(num_workers=2), pytest.raises(ValueError, match="damaged"):

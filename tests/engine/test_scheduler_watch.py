@@ -26,7 +26,7 @@ from dsel.engine.dask_engine import DaskEngine
 from dsel.errors import ClusterError
 from dsel.jobs.checkpoint import Checkpoints
 from dsel.search.parallel.executor import ExecutorOptions, Task
-from tests.cli_runner import call, wait_for
+from tests.cli_runner import LIMIT, call, wait_for
 from tests.remote_cluster import remote_cluster
 from tests.stores import make_store, regression
 
@@ -42,7 +42,7 @@ class Sleeping:
     """Work of a search that takes long."""
 
     def __call__(self, task: Task) -> Any:
-        time.sleep(60)
+        time.sleep(LIMIT)
 
     def cleanup(self) -> tuple[Any, ...]:
         return ()
@@ -50,7 +50,7 @@ class Sleeping:
 
 def a_pass(engine: DaskEngine, begun: Callable[[], None]) -> None:
     begun()
-    engine.run([delayed(time.sleep)(60)])
+    engine.run([delayed(time.sleep)(LIMIT)])
 
 
 def kept_blocks(engine: DaskEngine, begun: Callable[[], None]) -> None:

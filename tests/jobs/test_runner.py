@@ -37,7 +37,7 @@ from dsel.passes.gram import gram_statistics
 from dsel.storage.json_files import write_json
 from dsel.storage.leftovers import machine
 from dsel.storage.locks import Lock, is_free
-from tests.cli_runner import call, run, start, start_held, wait_for
+from tests.cli_runner import LIMIT, call, run, start, start_held, wait_for
 from tests.stores import count_reads, make_store, reads_so_far, regression
 
 X, Y = regression(m=3000)
@@ -237,7 +237,7 @@ class TestTheFolderOfAResult:
         assert finished_job(job, Reporter()) is not None
         assert {path.name for path in self.out(job).iterdir()} == expected
 
-        process = subprocess.Popen(["sleep", "60"])
+        process = subprocess.Popen(["sleep", "3600"])
         owner = {"run": "killed", "host": machine(), "pid": process.pid}
         write_json(self.out(job) / ".lock", {**owner, "started": psutil.Process(process.pid).create_time()})
         left = {".lock", "checkpoint.json", ".selection.zarr-0123ab-p1-01234567", "passes"}
@@ -348,7 +348,7 @@ class TestSignals:
             interrupts.deferred = True
             signal.raise_signal(signal.SIGTERM)
             threading.Timer(0.1, on_force[-1]).start()
-            time.sleep(30)
+            time.sleep(LIMIT)
             pytest.fail("went on")
 
         with pytest.raises(Interrupted, match="SIGTERM"), Interrupts() as interrupts:
@@ -368,7 +368,7 @@ class TestSignals:
 
         def work() -> None:
             compiler.finalize_object()
-            time.sleep(30)
+            time.sleep(LIMIT)
             pytest.fail("went on")
 
         before = signal.signal(signal.SIGTERM, _handle)
