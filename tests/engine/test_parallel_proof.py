@@ -34,16 +34,22 @@ def here():
     return search
 
 
+def nodes_of_a_task(monkeypatch, number):
+    """Have tasks visit at most this many nodes, however fast the workers are."""
+    monkeypatch.setattr(SubtreeEstimate, "budget", lambda self, workers: number)
+
+
 @pytest.fixture
 def tree(monkeypatch):
-    """A tree of relaxations whose nodes go to workers at once."""
+    """A tree of 220 relaxations whose nodes go to workers at once, a few at a time."""
     monkeypatch.setattr("dsel.search.exact.perspective_tree.search._ALONE_SECONDS", 0.0)
-    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.02)
+    nodes_of_a_task(monkeypatch, 8)
     objective = hard_case(1, n=24)
     return PerspectiveTree(objective, 3, diagonal_after=1e9)
 
 
-def test_two_workers_prove_what_one_process_proves(client, here):
+def test_two_workers_prove_what_one_process_proves(client, here, monkeypatch):
+    nodes_of_a_task(monkeypatch, 1000)
     proof = Proof(BranchAndBound(here.objective, 7), float("inf"))
     runner = DaskProofRunner(client)
     assert proof.run(runner=runner)
@@ -53,7 +59,8 @@ def test_two_workers_prove_what_one_process_proves(client, here):
     assert runner.lost == 0
 
 
-def test_a_stopped_proof_can_be_saved_and_continued(client, here):
+def test_a_stopped_proof_can_be_saved_and_continued(client, here, monkeypatch):
+    nodes_of_a_task(monkeypatch, 300)
     search = BranchAndBound(here.objective, 7)
     saved = []
     ended = DaskProofRunner(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
@@ -92,8 +99,7 @@ def test_relaxations_on_workers_that_are_stopped_can_be_saved_and_continued(clie
         assert again.best == here.best
 
 
-def test_workers_get_a_better_diagonal_when_it_is_found(client, tree, monkeypatch):
-    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.0)
+def test_workers_get_a_better_diagonal_when_it_is_found(client, tree):
     search = PerspectiveTree(tree.objective, 3, diagonal_after=tree.seconds)
     runner, first = DaskProofRunner(client), search.work()
     assert runner(search, Stop(iterations=NO_LIMIT)) == "proven"

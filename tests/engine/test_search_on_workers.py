@@ -13,6 +13,7 @@ from distributed import Client, LocalCluster
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
+from dsel.engine.parallel_proof import SubtreeEstimate
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -151,7 +152,7 @@ def test_subtrees_of_relaxations_are_explored_on_workers(
     client: Client, counted: CountTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsel.search.exact.perspective_tree.search._ALONE_SECONDS", 0.0)
-    monkeypatch.setattr("dsel.engine.parallel_proof.FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(SubtreeEstimate, "budget", lambda self, workers: 8)
     rng = np.random.default_rng(2)
     columns = rng.standard_normal((60, 20)) @ (np.eye(20) + rng.standard_normal((20, 20)) / 2)
     data = columns, columns[:, :8].sum(axis=1) + 30 * rng.standard_normal(60)
