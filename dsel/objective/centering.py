@@ -17,13 +17,15 @@ and by what the mean of a block is wrong in both, (m eps)^2 for m rows times bot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dsel._lib.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
+#: If rounding changes included columns by at most this share, it changes their coefficients by at most a factor of 2.
+_MILD = 0.25
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,15 @@ class CenteringError:
     """By how much computed inner products of centered columns may differ from exact ones.
 
     gram: of two columns, as a share of their norms. cross: of a column and a target. targets: of ||Y||^2, as a share of
-    it. largest: the largest squared norm of a preprocessed column.
+    it. largest: the largest squared norm of a preprocessed column. included: the largest sum of |b_j| ||x_j|| over the
+    included columns, for a fit of a column or of Y of norm 1; None if that is not known.
     """
 
     gram: float = 0.0
     cross: float = 0.0
     targets: float = 0.0
     largest: float = 0.0
+    included: float | None = None
 
     @classmethod
     def of(cls, ratios: Floats, of_targets: Floats, *, rows: int, blocks: int, largest: float, filled: bool = False,
@@ -70,6 +74,22 @@ class CenteringError:
         coefficients: the largest sum of |b_j| ||x_j|| / ||Y|| over the columns of a subset.
         """
         return self.targets + 2.0 * self.cross * coefficients + self.gram * coefficients**2
+
+    def given(self, K: Floats, columns: Floats, targets: Floats) -> CenteringError:
+        """Return the errors once some columns are included.
+
+        Parameters
+        ----------
+        K : ndarray of shape (i, i)
+            Inner products of the included columns, for norm 1.
+        columns, targets : ndarray of shape (i, n) and (i,)
+            Sizes of the coefficients of the fits of the other columns and of Y, for norm 1.
+        """
+        inflation = float(np.trace(np.linalg.inv(K)))
+        more = float("inf")  # coefficients of nearly dependent columns are rounding themselves
+        if self.gram * K.shape[0] * inflation < _MILD:
+            more = 2.0 * max(float(columns.sum(axis=0).max(initial=0.0)), float(targets.sum()))
+        return replace(self, included=(1.0 + (self.included or 0.0)) * (1.0 + more) - 1.0)
 
 
 @dataclass(frozen=True)

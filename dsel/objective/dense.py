@@ -264,8 +264,23 @@ class DenseObjective(SharedMethods):
             tolerance=self.tolerance,
             moments=moments,
             load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
-            centering=self.centering,
+            centering=self._centering_given(I, rest, A_I),
         )
+
+    def _centering_given(self, I: Ints, rest: Ints, A_I: Floats) -> CenteringError:
+        """Return the rounding of means once the columns I are included; A_I: their coefficients for the rest."""
+        if not max(self.centering.gram, self.centering.cross):
+            return self.centering
+        norms = np.sqrt(np.maximum(self.scale - self.lam, 0.0))
+        K_I = self.K[np.ix_(I, I)] + self.lam * np.eye(I.size)
+        columns = np.abs(A_I) * norms[I, None] / np.where(norms[rest] > 0.0, norms[rest], np.inf)
+        if self.moments is not None:
+            squares = np.diag(np.linalg.solve(K_I, np.linalg.solve(K_I, self.moments[np.ix_(I, I)]).T))
+        else:
+            B = self.K if self.cross is None else self.cross
+            squares = np.square(np.linalg.solve(K_I, B[I])).sum(axis=1)
+        targets = np.sqrt(np.maximum(squares, 0.0)) * norms[I] / np.sqrt(self.total)
+        return self.centering.given(K_I / np.outer(norms[I], norms[I]), columns, targets)
 
     def _left_of_targets(self, I: Ints) -> Callable[[], Floats]:
         """Return a function that returns Y'Y of what the local columns I leave of the targets."""

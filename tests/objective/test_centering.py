@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 
@@ -18,6 +19,7 @@ from dsel.passes.columns.column_blocks import ColumnBlocks
 from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.gram import gram_statistics
+from dsel.search.exact.guarantee import guarantee_of
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.wide.search import WideTree
 
@@ -85,18 +87,22 @@ def test_the_error_is_small_unless_means_are_much_larger_than_deviations():
     assert CenteringError().share(10.0) == 0.0
 
 
-def least_error(X, y, k, lam):
-    """The least error of k columns about exact means, in exact arithmetic."""
-    products, n = exact(np.hstack([X, y])), X.shape[1]
-    best = products[n][n]
-    for S in combinations(range(n), k):
-        A = [[products[i][j] + (Fraction(lam) if i == j else 0) for j in (*S, n)] for i in (*S, n)]
-        A[k][k] = products[n][n]
-        for p in range(k):  # eliminate the subset; what is left of y'y is the error
-            for i in range(p + 1, k + 1):
+def least_error(X, Y, k, lam, included=()):
+    """The least error of k columns and the included ones about exact means, in exact arithmetic. No targets: Y = X."""
+    n, products = X.shape[1], exact(X if Y is None else np.hstack([X, Y]))
+    targets = range(n) if Y is None else range(n, n + Y.shape[1])
+    best = None
+    for T in combinations([j for j in range(n) if j not in included], k):
+        S, s = (*included, *T), k + len(included)
+        A = [[products[i][j] + (Fraction(lam) if i == j else 0) for j in S] for i in S]
+        A = [row + [products[i][t] for t in targets] for row, i in zip(A, S, strict=True)]
+        rest = [products[t][t] for t in targets]
+        for p in range(s):  # eliminate the subset; what is left of Y'Y is the error
+            for i in range(p + 1, s):
                 factor = A[i][p] / A[p][p]
                 A[i] = [a - factor * b for a, b in zip(A[i], A[p], strict=True)]
-        best = min(best, A[k][k])
+            rest = [left - A[p][s + t] ** 2 / A[p][p] for t, left in enumerate(rest)]
+        best = sum(rest) if best is None else min(best, sum(rest))
     return best
 
 
@@ -115,3 +121,62 @@ def test_a_proof_holds_for_columns_whose_means_are_large(rows):
         assert Fraction(found.bound) <= least
         above += Fraction(found.bound + found.error * found.total) > least
     assert above > 0  # without the error some bounds would be false
+
+
+def in_memory(X, Y, rows, lam):
+    """The objective of a proof with the Gram matrix, centered. Y None: Y = X."""
+    dataset = as_dataset(da.from_array(X, chunks=(rows, X.shape[1])), Y)
+    statistics = gram_statistics(dataset)
+    error = statistics.centering_error("center", len(dataset.blocks), filled=False)
+    return replace(statistics.objective("center", lam), centering=error)
+
+
+@pytest.mark.parametrize("kind", ["no penalty", "penalty", "relaxation", "included", "several targets", "Y = X"])
+def test_a_proof_in_memory_holds_for_columns_whose_means_are_large(kind):
+    above, k, lam = 0, 2, 0.0 if kind in ("no penalty", "included") else 3.0
+    included = (4,) if kind == "included" else ()
+    for seed in range(5):
+        X, Y = far_from_zero(seed, 1e7, m=24, n=5)
+        if kind == "several targets":
+            Y = np.hstack([Y, Y[::-1]])
+        Y = None if kind == "Y = X" else Y
+        objective = in_memory(X, Y, 3, lam).condition(included)
+        with pytest.MonkeyPatch.context() as patch:
+            if kind == "relaxation":
+                patch.setattr("dsel.search.exact.perspective_tree.choice.MANY_COLUMNS", 1)
+            proof = Proof.begin(objective, k, (0, 1))
+        proof.run()
+        found, least = proof.certificate(), least_error(X, Y, k, lam, included)
+        assert found.proven
+        assert found.error < 1e-2
+        assert Fraction(found.bound) <= least
+        above += Fraction(found.bound + found.error * found.total) > least
+    assert above > 0  # without the error some bounds would be false
+
+
+def test_one_block_of_rows_and_means_near_zero_cost_a_proof_nothing():
+    X, y = far_from_zero(0, 1.0)
+    near, exactly = in_memory(X, y, 12, 0.0), in_memory(X, y, 48, 0.0)
+    uncounted = guarantee_of(replace(near, centering=CenteringError()), 3).error
+    assert guarantee_of(exactly, 3).error == pytest.approx(uncounted, rel=1e-6)
+    assert uncounted < guarantee_of(near, 3).error < 1e-11
+    assert guarantee_of(in_memory(*far_from_zero(0, 1e7), 12, 0.0), 3).error > 1e-7
+
+
+@pytest.mark.parametrize("targets", [1, 30, 0])
+def test_the_coefficients_of_included_columns_are_known(targets):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 8)) @ (np.eye(8) + 0.3 * rng.standard_normal((8, 8))) + 1.0
+    Y = rng.standard_normal((40, targets)) + X[:, :1] if targets else None
+    once = in_memory(X, Y, 10, 0.0).condition((0, 3))
+    twice = in_memory(X, Y, 10, 0.0).condition((0,)).condition((2,))
+    assert once.columns.tolist() == twice.columns.tolist()
+    x = (X - X.mean(axis=0)) / np.linalg.norm(X - X.mean(axis=0), axis=0)
+    y = x if Y is None else (Y - Y.mean(axis=0)) / np.linalg.norm(Y - Y.mean(axis=0))
+    if Y is None:  # the columns as they are, not those of norm 1
+        y = (X - X.mean(axis=0)) / np.linalg.norm(X - X.mean(axis=0))
+    for T in combinations([1, 2, 4, 5, 6, 7], 2):
+        b = np.linalg.norm(np.linalg.lstsq(x[:, [0, 3, *T]], y, rcond=None)[0], axis=1)
+        for found in (once.centering.included, twice.centering.included):
+            assert found < 100.0
+            assert b[:2].sum() <= found * (1.0 + b[2:].sum())

@@ -8,12 +8,16 @@ The other columns of T leave the share 1 / v_j of the square of column j, so tha
 
 with v_j <= 1e7 for independent subsets, and v_j at most the variance inflation factor of column j on all others. With a
 penalty, v_j is at most 1 over its share of the largest column's square.
+
+The rounding of means (`dsel.objective.centering`) changes f(T) by an amount that depends on the sum of |b_j| ||x_j||.
+That is at most ||Y|| times the sum of sqrt(v_j), and with a penalty at most ||Y|| sqrt(k ||x||^2 / (4 lam)) for the
+largest column x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -23,6 +27,7 @@ from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_choles
 from dsel._lib.tolerances import MARGIN, perturbation, ridge
 from dsel._lib.types import Bools, Floats
 from dsel.objective.base import Objective
+from dsel.objective.centering import CenteringError
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import require_time
 
@@ -62,8 +67,8 @@ def limit_notes(error: float, excluded: float, tolerance: float) -> Iterator[str
     """Yield notes for users on what a proof does not guarantee: see `Guarantee.error` and `Guarantee.hidden`."""
     if error > _WORTH_A_NOTE:
         yield (
-            f"columns may be nearly dependent: rounding in the proof is worth up to {error:.0e} of ||Y||^2, for "
-            "subsets with large coefficients of opposite signs"
+            "columns may be nearly dependent, or have means much larger than their deviations: rounding in the proof "
+            f"is worth up to {error:.0e} of ||Y||^2, for subsets with large coefficients of opposite signs"
         )
     if excluded:
         yield (
@@ -96,13 +101,43 @@ class Limits:
         most = 1.0 / objective.tolerance
         share = perturbation(n if steps is None else min(steps, n))
         by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
-        if by_penalty < most and (error := share * k * by_penalty * objective.c / objective.total) <= _WORTH_A_NOTE:
-            return Guarantee(error)  # a penalty bounds the v_j well enough
+        if by_penalty < most:
+            error = share * k * by_penalty * objective.c / objective.total
+            error += self._centering.share(self._coefficients_by_penalty(k))
+            if error <= _WORTH_A_NOTE:
+                return Guarantee(error)  # a penalty bounds the v_j well enough
         factors, near = np.full(n, most), False
         if objective.has_gram and n <= _MOST_COLUMNS:
             factors, near = self._factors(k, most, deadline)
-        error = share * float(np.sort(factors)[-k:].sum()) * objective.c / objective.total
+        largest = np.sort(factors)[-k:]
+        coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
+        error = share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
         return Guarantee(min(error, 1.0), self._explained_by_all(deadline) if near else 0.0)
+
+    @property
+    def _centering(self) -> CenteringError:
+        """The rounding of means. Without cross products, that of the columns counts for the targets, too."""
+        found = self._objective.centering
+        if self._objective.cross is not None:
+            return found
+        return replace(found, cross=max(found.gram, found.cross), targets=max(found.gram, found.targets))
+
+    def _coefficients(self, chosen: float) -> float:
+        """Return the most that the sum of |b_j| ||x_j|| / ||Y|| can be with included columns; chosen: without them.
+
+        What the chosen columns leave of Y has a norm of at most 1 + chosen times that of Y.
+        """
+        objective, known = self._objective, self._objective.centering.included
+        most = len(objective.included) / objective.tolerance**0.5  # they are independent
+        return chosen + (most if known is None else min(known, most)) * (1.0 + chosen)
+
+    def _coefficients_by_penalty(self, k: int) -> float:
+        """Return the most that the sum of |b_j| ||x_j|| / ||Y|| can be because of the penalty; infinity without one."""
+        objective = self._objective
+        if not objective.lam > 0.0:
+            return float("inf")
+        columns = k + len(objective.included)
+        return float(0.5 * (columns * objective.centering.largest / objective.lam) ** 0.5)
 
     def _factors(self, k: int, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
         """Return upper bounds on v_j in independent subsets of k columns; see `_inflation`."""
