@@ -16,6 +16,7 @@ largest column x.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -128,7 +129,7 @@ class Limits:
         What the chosen columns leave of Y has a norm of at most 1 + chosen times that of Y.
         """
         objective, known = self._objective, self._objective.centering.included
-        most = len(objective.included) / objective.tolerance**0.5  # they are independent
+        most = len(objective.included) / math.sqrt(objective.tolerance)  # they are independent
         return chosen + (most if known is None else min(known, most)) * (1.0 + chosen)
 
     def _coefficients_by_penalty(self, k: int) -> float:
