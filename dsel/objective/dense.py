@@ -238,7 +238,9 @@ class DenseObjective(SharedMethods):
         if not len(include):
             return self
         I, rest = self._partition(include)
-        A_I: Floats = np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)])
+        A_I = np.asarray(
+            np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)]), np.float64
+        )
         K = self.K[np.ix_(rest, rest)] - self.K[np.ix_(rest, I)] @ A_I
         cross, moments = None, None
         if self.moments is None and self.cross is None:
