@@ -42,7 +42,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
-        def choose(problem: ProblemShape, available: Resources) -> Representation:
+        def choose(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
             found = candidates(problem, replace(available, worker_memory=memory, client_memory=1 << 60))
             return next(c for c in found if c.name == name)
 
