@@ -16,7 +16,7 @@ from numpy.lib.npyio import NpzFile
 _PARSER_IS_SHARED = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info < (3, 12, 2)
 
 header_lock: AbstractContextManager[object] = RLock() if _PARSER_IS_SHARED else nullcontext()
-"""Must be held while a header is read."""
+"""Must be held while a header, or anything else, is parsed."""
 
 
 @contextmanager

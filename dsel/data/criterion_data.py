@@ -26,8 +26,7 @@ _lock = threading.Lock()
 
 
 def _forget(key: str) -> None:
-    with _lock:
-        _kept.pop(key, None)
+    _kept.pop(key, None)  # without the lock: a worker calls this where it must not wait for a file
 
 
 class ColumnData:

@@ -52,8 +52,7 @@ class ObjectiveFile:
 
 def unload(digest: str) -> None:
     """Release the memory of an objective that this process has read, if it has."""
-    with _lock:
-        _loaded.pop(digest, None)
+    _loaded.pop(digest, None)  # without the lock: a worker calls this where it must not wait for a file
 
 
 def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from dsel._lib.npz import header_lock
 from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
@@ -41,7 +42,8 @@ def running() -> dict[str, tuple[Subset, float]]:
 def takes_data(criterion: Callable[..., Any]) -> bool:
     """Return whether a criterion is f(S, data): it has at least two parameters without a default."""
     try:
-        parameters = inspect.signature(criterion).parameters.values()
+        with header_lock:  # Python parses the signature of a function that is written in C
+            parameters = inspect.signature(criterion).parameters.values()
     except (TypeError, ValueError):
         return False
     plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
