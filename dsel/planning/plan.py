@@ -290,11 +290,12 @@ def make_plan(
         If a cache of rows is requested and the workers share no folder for it.
     """
     shape = ProblemShape.of(dataset, validated.request.limit, validated.requirements, validated.request.sketch)
-    gram_is_saved = cache is not None and GramMatrix(shape, available).saved(dataset, validated, cache).statistics
-    found = candidates(shape, available, gram_is_saved=gram_is_saved)
+    if cache is not None and GramMatrix(shape, available).saved(dataset, validated, cache).statistics:
+        shape = replace(shape, few_columns=False, seconds=None)  # the Gram matrix costs nothing
+    found = candidates(shape, available)
     lack, rewrite_every, row_cache_bytes = ("", ""), None, 0
     try:
-        chosen = choose(shape, available, gram_is_saved=gram_is_saved)
+        chosen = choose(shape, available)
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))

@@ -40,8 +40,9 @@ FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 #: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
 LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
 #: Bytes per second from memory and from a store, flops per second, and the passes besides those for Gram rows, of which
-#: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less.
-_MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH = 5e9, 5e8, 2e10, 2, 4.0
+#: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less, unless it
+#: takes less than these seconds.
+_MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.5
 #: Bytes of a manifest and the headers of saved arrays.
 HEADER_BYTES = 4096
 
@@ -174,7 +175,7 @@ class ProblemShape:
             return False
         gram = self.m * self.n**2 / _FLOPS
         limited = self.in_memory and self.seconds is not None and gram > self.seconds
-        if not (self.few_columns or limited):
+        if gram < _SHORT or not (self.few_columns or limited):
             return False
         reading = self.x_bytes / (_MEMORY_SPEED if self.in_memory else _STORE_SPEED)
         one_pass = reading + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS

@@ -19,14 +19,14 @@ from dsel.search.registry import METHODS
 REPRESENTATIONS: tuple[type[Representation], ...] = (GramMatrix, TiledGram, RowGram, InColumnBlocks, Sketch)
 
 
-def candidates(shape: ProblemShape, resources: Resources, *, gram_is_saved: bool = False) -> tuple[Representation, ...]:
+def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representation, ...]:
     """Return all representations, the most preferred first.
 
     The tiled Gram matrix comes after exact ones that read less. Columns in blocks come first where the method needs few
-    rows of a large Gram matrix that is not saved.
+    rows of a large Gram matrix.
     """
     gram, tiled, *others, sketch = (kind(shape, resources) for kind in REPRESENTATIONS)
-    if shape.rows_beat_gram and not gram_is_saved:
+    if shape.rows_beat_gram:
         others.sort(key=lambda one: one.name != InColumnBlocks.name)
         return (*others, gram, tiled, sketch)
     if any(not other.obstacle and other.bytes_read < tiled.bytes_read for other in others):
@@ -34,12 +34,12 @@ def candidates(shape: ProblemShape, resources: Resources, *, gram_is_saved: bool
     return (gram, tiled, *others, sketch)
 
 
-def choose(shape: ProblemShape, resources: Resources, *, gram_is_saved: bool = False) -> Representation:
+def choose(shape: ProblemShape, resources: Resources) -> Representation:
     """Return the first candidate that can be used.
 
     A requested sketch is the only one. Errors: CapacityError with the numbers of each where none can.
     """
-    found = candidates(shape, resources, gram_is_saved=gram_is_saved)
+    found = candidates(shape, resources)
     for one in found:
         if not one.obstacle and (one.name == Sketch.name or shape.sketch is None):
             return one

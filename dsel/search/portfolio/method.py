@@ -16,10 +16,12 @@ from pydantic import Field
 from dsel.config.types import Bool, Float, Int
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import load_subset_kernels
-from dsel.search.anytime import Deadline, Stop
+from dsel.search.anytime import Deadline, OutOfTime, Stop
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.perspective_tree.choice import takes_part
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange
@@ -47,10 +49,13 @@ _PROOF_FIRST, _PROOF_LAST = 0.1, 0.3
 _AFTER_PROOF = 0.2
 #: With more subsets of k columns than this, the proof is not continued after its first part.
 _PROVABLE = 10**12
-#: Operations of a proof for each n^3, and in a second.
-_PROOF_WORK, _OPERATIONS_PER_SECOND = 30.0, 2e9
-#: Without a time limit: the most columns that a proof is tried for, and its nodes.
-_PROOF_COLUMNS, _PROOF_NODES = 300, 200_000
+#: A proof by relaxations is continued, too, if this share of the error is open.
+_SMALL_GAP = 0.1
+#: Operations for each n^3 before branch and bound, and before the tree of relaxations; and operations in a second.
+_PROOF_WORK, _TREE_WORK, _OPERATIONS_PER_SECOND = 30.0, 0.1, 2e9
+#: Without a time limit: the most columns that a proof is tried for, its nodes, and those of a tree of relaxations times
+#: n^2. Both take seconds.
+_PROOF_COLUMNS, _PROOF_NODES, _TREE_NODES = 300, 200_000, 10**6
 #: With a time limit, the most steps at a time.
 _MOST_TASKS = 1000
 #: The largest share of the time for a greedy search, and the share for the subsets of other sizes at the end.
@@ -59,6 +64,7 @@ _GREEDY_SHARE, _POLISH_SHARE = 0.05, 0.05
 _FOBA_SECONDS, _BACKWARD_SECONDS = 4e-7, 6e-8
 #: Backward elimination starts from all columns, in O(n^3).
 _BACKWARD_COLUMNS = 500
+_NO_TIME = "there was no time for a proof: the answer has no certificate"
 
 
 class PortfolioOptions(Options):
@@ -144,7 +150,7 @@ def run(task: SearchTask) -> SearchOutcome:
     certificates = () if proof is None else proof.certificates()
     notes = () if proof is None else proof.notes
     if options.certify and not certify:
-        notes = ("there was no time for a proof: the answer has no certificate",)
+        notes = (_NO_TIME,)
     found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
     return (
         replace(polish(objective, task.k, found, deadline=deadline), certificates=certificates)
@@ -187,7 +193,8 @@ def affordable(objective: Objective, seconds: float | None) -> bool:
     """Return whether a proof can begin in its part of the time."""
     if not objective.has_gram or seconds is None:
         return objective.has_gram and objective.n <= _PROOF_COLUMNS
-    return _PROOF_WORK * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND <= _PROOF_FIRST * seconds
+    work = _TREE_WORK if takes_part(objective) else _PROOF_WORK
+    return work * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND <= _PROOF_FIRST * seconds
 
 
 class _Proof:
@@ -211,8 +218,10 @@ class _Proof:
                 )  # fmt: skip
             self._proof.search.offer(best)
             on_slice = None if self._task.on_slice is None else self._look
-            nodes = _PROOF_NODES if part.seconds is None else None
-            self._proof.run(part.left if part.seconds is not None else None, nodes, on_slice)
+            self._proof.run(part.left, None if part.left is not None else self._nodes, on_slice)
+        except OutOfTime:
+            self.notes = (_NO_TIME,)
+            return
         except FAILURES as error:
             self._proof = None
             self.notes = (f"no proof is possible ({type(error).__name__}: {error})",)
@@ -231,7 +240,18 @@ class _Proof:
     @property
     def promising(self) -> bool:
         """Whether it is worth continuing."""
-        return self._proof is not None and comb(self._search.objective.n, self._search.k) <= _PROVABLE
+        if self._proof is None:
+            return False
+        if isinstance(self._proof.search, PerspectiveTree) and self._proof.certificate().relative_gap <= _SMALL_GAP:
+            return True
+        return comb(self._search.objective.n, self._search.k) <= _PROVABLE
+
+    @property
+    def _nodes(self) -> int:
+        """The nodes of a part of the proof where there is no time limit."""
+        assert self._proof is not None
+        is_tree = isinstance(self._proof.search, PerspectiveTree)
+        return max(_TREE_NODES // self._search.objective.n**2, 1) if is_tree else _PROOF_NODES
 
     def certificates(self) -> tuple[Certificate, ...]:
         """Return what is proved about the best subset."""
