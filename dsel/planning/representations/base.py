@@ -40,8 +40,8 @@ FEWEST_ROWS, MOST_ROWS, ROW_BYTES_PER_PASS = 8, 32, 128 << 20
 #: Leading rows of X that this process keeps for bounds on inner products: at most, and bytes of them at most.
 LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
 #: Bytes per second from memory and from a store, flops per second, and the passes besides those for Gram rows, of which
-#: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less, unless it
-#: takes less than these seconds.
+#: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less, unless
+#: it takes less than these seconds.
 _MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.5
 #: Bytes of a manifest and the headers of saved arrays.
 HEADER_BYTES = 4096
