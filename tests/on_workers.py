@@ -43,7 +43,7 @@ class CountTasks(SchedulerPlugin):
 def hold_column_blocks(replace: Callable[[Any, str, Any], None]) -> None:
     """Have data kept in blocks of columns, as wide data are."""
 
-    def choose(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+    def choose(problem: ProblemShape, available: Resources) -> Representation:
         return next(one for one in candidates(problem, available) if one.name == "column-blocks")
 
     replace(planning, "choose", choose)

@@ -89,7 +89,7 @@ def test_a_sparse_store_is_read(url: str, zarr_format: int) -> None:
 def test_an_eigendecomposition_is_complete_or_absent(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rows(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+    def rows(problem: ProblemShape, available: Resources) -> Representation:
         found = candidates(problem, replace(available, worker_memory=None, client_memory=1 << 60))
         return next(one for one in found if one.name == "row-gram")
 

@@ -56,7 +56,7 @@ REPRESENTATIONS = ("gram", "tiled-gram", "row-gram", "column-blocks")
 def using(name: str) -> Any:
     """Have a representation used where it is possible, whatever fits."""
 
-    def choose(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+    def choose(problem: ProblemShape, available: Resources) -> Representation:
         found = candidates(problem, replace(available, worker_memory=1 << 30, client_memory=1 << 60))
         return next((c for c in found if c.name == name and not c.obstacle), found[0])
 

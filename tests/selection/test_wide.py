@@ -42,7 +42,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Force:
     monkeypatch.setattr(on_demand, "FEW_COLUMNS", 8)
 
     def to(name: str, memory: int | None = None) -> None:
-        def choose(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+        def choose(problem: ProblemShape, available: Resources) -> Representation:
             found = candidates(problem, replace(available, worker_memory=memory, client_memory=1 << 60))
             return next(c for c in found if c.name == name)
 
@@ -165,9 +165,7 @@ def test_best_first_search_goes_by_the_reduced_matrix(force: Force, gamma: float
     assert found.counts["row_passes"] <= 40
 
 
-def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_same_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_same_answer(tmp_path: Path) -> None:
     """Nothing is forced here but the workers' limit."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4000)).astype("float32")
@@ -185,7 +183,6 @@ def test_what_does_not_fit_the_workers_is_searched_in_column_blocks_with_the_sam
             )
             for method, options in {**asked, "astar": {"gamma": float("inf")}}.items()
         }
-    monkeypatch.setattr(ProblemShape, "rows_beat_gram", False)  # the answers are compared with those of a Gram matrix
     for method, options in asked.items():
         expected = dsel.select(X, Y, k=3, method=method, **options)
         assert expected.plan is not None

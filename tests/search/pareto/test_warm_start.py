@@ -58,7 +58,7 @@ def test_the_improvements_of_the_start_are_those_of_iteration_0(form: dict[str, 
 def test_where_columns_take_passes_a_limited_search_is_not_below_it_and_says_what_it_left_out(
     form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def column_blocks(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+    def column_blocks(problem: ProblemShape, available: Resources) -> Representation:
         found = candidates(problem, replace(available, client_memory=1 << 60))
         return next(c for c in found if c.name == "column-blocks")
 

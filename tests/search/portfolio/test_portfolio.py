@@ -142,7 +142,7 @@ def test_on_wide_data_it_starts_from_forward_selection(monkeypatch: pytest.Monke
     assert any("no time for a proof" in note for note in found.notes)
 
 
-def _column_blocks(problem: ProblemShape, available: Resources, **_: Any) -> Representation:
+def _column_blocks(problem: ProblemShape, available: Resources) -> Representation:
     found = candidates(problem, replace(available, client_memory=1 << 60))
     return next(c for c in found if c.name == "column-blocks")
 
