@@ -13,6 +13,7 @@ from math import comb
 
 from pydantic import Field
 
+from dsel._lib.kernel_loading import load_kernels
 from dsel.config.types import Bool, Float, Int
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import load_subset_kernels
@@ -21,8 +22,11 @@ from dsel.search.exact.base import FAILURES
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective_tree.choice import takes_part
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
+from dsel.search.exact.wide.choice import relaxable
+from dsel.search.exact.wide.search import WideTree
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
@@ -64,6 +68,8 @@ _GREEDY_SHARE, _POLISH_SHARE = 0.05, 0.05
 _FOBA_SECONDS, _BACKWARD_SECONDS = 4e-7, 6e-8
 #: Backward elimination starts from all columns, in O(n^3).
 _BACKWARD_COLUMNS = 500
+#: Numbers of the data that a pass reads in a second.
+_NUMBERS_PER_SECOND = 2e8
 _NO_TIME = "there was no time for a proof: the answer has no certificate"
 
 
@@ -80,7 +86,8 @@ class PortfolioOptions(Options):
         Wall time of all searches and the proof. Compilation, the first time on a machine, does not count.
     certify : bool
         Spend a tenth of the time, four tenths on small problems, on a proof of how far the answer can be from the best
-        one. It is tried where the Gram matrix is in memory and there is time for it.
+        one. It is tried where there is time for it: with the Gram matrix in memory, or in passes for one target and
+        a ridge penalty.
     memory : int
         Bytes that the tables of one search may take, in each thread of each worker.
     processes : int
@@ -152,11 +159,9 @@ def run(task: SearchTask) -> SearchOutcome:
     if options.certify and not certify:
         notes = (_NO_TIME,)
     found = SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=notes)
-    return (
-        replace(polish(objective, task.k, found, deadline=deadline), certificates=certificates)
-        if objective.has_gram
-        else found
-    )
+    if objective.has_gram:
+        found = polish(objective, task.k, found, deadline=deadline)
+    return replace(found, certificates=certificates)
 
 
 def _start(search: PortfolioSearch, deadline: Deadline) -> None:
@@ -185,14 +190,19 @@ def _greedy(objective: Objective, k: int, deadline: Deadline) -> Iterator[Callab
 
 def _load_proof_kernels(objective: Objective) -> None:
     """Compile what a proof needs, by one on a few columns, before any clock runs."""
+    if not objective.has_gram:
+        load_kernels(*RELAXATION_KERNELS)
+        return
     with suppress(*FAILURES):
         BranchAndBound(objective.restrict(range(min(3, objective.n))), 1).warm_up()
 
 
 def affordable(objective: Objective, seconds: float | None) -> bool:
     """Return whether a proof can begin in its part of the time."""
-    if not objective.has_gram or seconds is None:
+    if seconds is None:
         return objective.has_gram and objective.n <= _PROOF_COLUMNS
+    if not objective.has_gram:  # it makes passes over the data
+        return relaxable(objective) and objective.fetch_cost / _NUMBERS_PER_SECOND <= _PROOF_FIRST * seconds
     work = _TREE_WORK if takes_part(objective) else _PROOF_WORK
     return work * float(objective.n) ** 3 / _OPERATIONS_PER_SECOND <= _PROOF_FIRST * seconds
 
@@ -242,6 +252,8 @@ class _Proof:
         """Whether it is worth continuing."""
         if self._proof is None:
             return False
+        if isinstance(self._proof.search, WideTree):
+            return True
         if isinstance(self._proof.search, PerspectiveTree) and self._proof.certificate().relative_gap <= _SMALL_GAP:
             return True
         return comb(self._search.objective.n, self._search.k) <= _PROVABLE

@@ -142,6 +142,18 @@ def test_on_wide_data_it_starts_from_forward_selection(monkeypatch: pytest.Monke
     assert any("no time for a proof" in note for note in found.notes)
 
 
+def test_on_wide_data_with_one_target_and_a_penalty_it_proves_in_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = data(3, n=90)
+    y = Y[:, :1]
+    best = dsel.select(X, y, k=2, method="branch-and-bound", lam=20.0)
+    monkeypatch.setattr(planning, "choose", _column_blocks)
+    found = dsel.select(X, y, k=2, method="portfolio", lam=20.0, seconds=4.0)
+    for proof in found.certificate:  # on a busy machine there may be none
+        assert proof["method"].startswith("wide-tree")
+        assert proof["bound"] <= best.error * (1.0 + 1e-9) <= proof["value"] * (1.0 + 2e-9)
+    assert found.certificate or found.notes
+
+
 def _column_blocks(problem: ProblemShape, available: Resources) -> Representation:
     found = candidates(problem, replace(available, client_memory=1 << 60))
     return next(c for c in found if c.name == "column-blocks")
