@@ -175,10 +175,10 @@ def _proofs(objective: DenseObjective, k: int, n: int, findings: Findings) -> It
 
 
 def _relaxed(objective: DenseObjective, k: int) -> Iterator[PerspectiveTree]:
-    """Yield trees of relaxations, with the usual diagonal and with the best one, if the columns allow them."""
-    for after in (None, 0.0):
+    """Yield trees of relaxations: with the usual diagonal, with the best one, and with nodes that are handed over."""
+    for after, hands_over in ((None, False), (0.0, False), (None, True)):
         with contextlib.suppress(ValueError):
-            yield PerspectiveTree(objective, k, diagonal_after=after)
+            yield PerspectiveTree(objective, k, diagonal_after=after, hands_over=hands_over)
 
 
 def _compare(problem: Problem, proof: Certificate, known: Subsets, findings: Findings) -> None:

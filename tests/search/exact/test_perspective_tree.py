@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dsel.search.anytime import Deadline
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.choice import better_tree
 from dsel.search.exact.perspective_tree.diagonal import diagonals
+from dsel.search.exact.perspective_tree.enumeration import enumerated
 from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
 from dsel.search.exact.perspective_tree.relaxation import Problem, relax
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
@@ -23,6 +25,7 @@ from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL = 10**9
+HANDOVER = "dsel.search.exact.perspective_tree.handover."
 
 
 def tree_of(objective, k, **arguments):
@@ -55,6 +58,75 @@ def test_the_answer_is_that_of_enumeration(case, known):
     assert search.proven
     assert search.best_value == pytest.approx(best, abs=1e-7 * objective.c)
     assert search.proved <= best + 1e-9 * objective.c
+
+
+@given(problems(), st.booleans(), st.integers(0, 4))
+@settings(max_examples=40, deadline=None)
+def test_with_nodes_handed_over_the_answer_is_that_of_enumeration(case, only_branch_and_bound, nodes):
+    objective, k = case
+    with pytest.MonkeyPatch.context() as patch:
+        if only_branch_and_bound:
+            patch.setattr(HANDOVER + "_ENUMERATION", (0.0,))
+        patch.setattr(HANDOVER + "_WASTED", 10.0)  # attempts are made at once, and may fail
+        patch.setattr(HANDOVER + "_SHARE", 0.3)
+        search = tree_of(objective, k, hands_over=True)
+        search.advance(nodes)
+        best = exhaustive(objective, k)
+        assert search.lower <= best + 1e-9 * objective.c
+        again = PerspectiveTree.restore(objective, json.loads(json.dumps(search.state())))
+        for one in (search, again):
+            one.advance(ALL)
+            assert one.proven
+            assert one.best_value == pytest.approx(best, abs=1e-7 * objective.c)
+        assert (again.best, again.iteration) == (search.best, search.iteration)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3), st.integers(1, 4), st.integers(1, 3))
+@settings(max_examples=80, deadline=None)
+def test_an_enumeration_finds_the_best_subset_of_a_node(seed, fixed_columns, q, targets):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(fixed_columns + q + 1, 13))
+    X = rng.standard_normal((40, n)) @ (np.eye(n) + 0.3 * rng.standard_normal((n, n)))
+    X /= np.linalg.norm(X, axis=0)
+    Y = rng.standard_normal((40, targets)) + X[:, :2].sum(axis=1, keepdims=True)
+    K, B, fixed = X.T @ X, X.T @ Y, np.arange(n) < fixed_columns
+    some = diagonals(K, np.zeros(n))
+    assume(some)
+    problem, b = Problem(K, B, some[0]), rng.standard_normal((n, targets)) * (rng.random((n, 1)) < 0.5)
+    base, g = problem.dual(b, fixed)  # any coefficients give a valid bound
+    S, J = np.flatnonzero(fixed), np.flatnonzero(~fixed)
+    best = float(np.vdot(Y, Y)) - exhaustive(regression(X, Y), fixed_columns + q, tuple(S))
+    for enough, better in ((0.0, True), (0.999 * best, True), (1.001 * best, False)):
+        found = enumerated(K, B, S, J, q, base + g[S].sum(), g, enough, 1.0)
+        assert found.finished
+        assert (found.best is not None) == better
+        if better:
+            T = found.best
+            assert np.vdot(B[T], np.linalg.solve(K[np.ix_(T, T)], B[T])) == pytest.approx(best)
+    assert not enumerated(K, B, S, J, q, base + g[S].sum(), g, 0.0, 1e-9).finished  # it has no time
+
+
+def test_handing_nodes_over_proves_what_neither_tree_proves_as_quickly():
+    X, y, _ = planted(40, m=80, k=6, noise=1.5, seed=3)
+    objective = regression(X, y)
+    alone, both = (PerspectiveTree(objective, 6, diagonal_after=0.05, hands_over=x) for x in (False, True))
+    for search in (alone, both):
+        search.advance(ALL)
+    assert (both.proven, both.best) == (True, alone.best)
+    assert both.seconds < 0.5 * alone.seconds
+    assert both.iteration < 0.5 * alone.iteration
+
+
+def test_tasks_that_hand_nodes_over_depend_on_their_arguments_only():
+    X, y, _ = planted(40, m=80, k=6, noise=1.5, seed=3)
+    tree = PerspectiveTree(regression(X, y), 6, hands_over=True)
+    tree.advance(4)
+    work = pickle.loads(pickle.dumps(tree.work()))
+    explorer, (_, nodes) = work.explorer(), tree.checkout(100, 100.0, tree.subtree_size)
+    first, again = (work.explore(explorer, nodes, tree.best_value, 50) for _ in range(2))
+    assert (first.nodes, first.best) == (again.nodes, again.best)
+    assert [bound for bound, _ in first.left] == [bound for bound, _ in again.left]
+    assert first.seconds > 0.0
 
 
 @given(problems())

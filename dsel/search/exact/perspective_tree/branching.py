@@ -14,6 +14,7 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.search.exact.perspective_tree.group_relaxation import relax_rows
 from dsel.search.exact.perspective_tree.guide import Guide, Known, Path, step
+from dsel.search.exact.perspective_tree.handover import NOTHING, Handover
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Mask, Problem, Relaxed, relax
 from dsel.search.exact.perspective_tree.rows import sizes
@@ -25,6 +26,8 @@ _WHOLE = 1e-6
 
 #: A node, and what its subsets explain at most.
 Bounded = tuple[float, Node]
+#: a and g (n,): no set T of columns explains more than a and the sum of g over T.
+Reduced = tuple[float, Floats]
 
 
 class Incumbent(Protocol):
@@ -39,7 +42,7 @@ class Incumbent(Protocol):
 
 
 class Branching:
-    """Splits nodes. The result depends on the node and the incumbent only.
+    """Splits nodes. The result depends on the node, the incumbent, and what the handover learned.
 
     Parameters
     ----------
@@ -55,13 +58,15 @@ class Branching:
         Advice from the tree for a smaller size with the same diagonal.
     record : Guide, optional
         Where to keep the advice for the next size.
+    handover : Handover, optional
+        Visits nodes below which there is little to do.
     """
 
     def __init__(
         self, problem: Problem, k: int, c: float, own_diagonals: bool, guide: Guide | None = None,
-        record: Guide | None = None,
+        record: Guide | None = None, handover: Handover | None = None,
     ) -> None:  # fmt: skip
-        self.problem, self.k, self.own_diagonals = problem, k, own_diagonals
+        self.problem, self.k, self.own_diagonals, self.handover = problem, k, own_diagonals, handover
         self._c, self._guide, self._record = c, guide, record
         #: About how long the relaxations took so far, which does not depend on the machine.
         self.seconds = 0.0
@@ -71,13 +76,15 @@ class Branching:
         n = self.problem.n
         fixed, out = node.masks(n)
         b = node.coefficients(self.problem.c.shape)
-        if node.branch < 0:
-            screen(self.problem, fixed, out, b, self.k, incumbent.enough)
+        reduced = screen(self.problem, fixed, out, b, self.k, incumbent.enough) if node.branch < 0 else None
         free = ~(fixed | out)
         q = self.k - int(fixed.sum())
         if q <= 0 or int(free.sum()) <= q:
             incumbent.take(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), bound)
             return []
+        if self._is_closed(fixed, free, q, bound, reduced, incumbent):
+            return []
+        before = self.seconds
         j = self._advised_column(node) if node.branch < 0 else node.branch
         j = self._column(free, q, b) if j < 0 else j
         if self._record is not None:
@@ -87,10 +94,27 @@ class Branching:
             for inside in (True, False)
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
+        if self.handover is not None:
+            self.handover.count(self.seconds - before)
         return [child for child in children if child is not None and child[0] > incumbent.enough]
 
     def _advised_column(self, node: Node) -> int:
         return -1 if self._guide is None or node.path is None else self._guide.column(node.path)
+
+    def _is_closed(
+        self, fixed: Mask, free: Mask, q: int, bound: float, reduced: Reduced | None, incumbent: Incumbent
+    ) -> bool:  # fmt: skip
+        """Visit all of a node without more relaxations if that does not take long, and return whether it was done."""
+        if self.handover is None:
+            return False
+        S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.handover.seconds
+        found = self.handover.enumerate(S, J, q, *reduced, incumbent.enough) if reduced is not None else NOTHING
+        if not found.closed:
+            found = self.handover.attempt(S, J, q, bound, incumbent.enough)
+        self.seconds += self.handover.seconds - before
+        if found.best is not None:
+            incumbent.take(found.best, bound)
+        return found.closed
 
     def _column(self, free: Mask, q: int, b: Floats) -> int:
         """Return the free column with the most fractional weight."""
@@ -167,16 +191,20 @@ def relaxed(problem: Problem, fixed: Mask, free: Mask, q: int, b: Floats, enough
     return (relax if problem.c.ndim == 1 else relax_rows)(problem, fixed, free, q, b, enough)
 
 
-def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: float) -> None:
-    """Fix the columns in place whose other choice explains no more than `enough`, by their reduced costs."""
+def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: float) -> Reduced:
+    """Fix the columns in place whose other choice explains no more than `enough`, by their reduced costs.
+
+    Returns what the bounds follow from.
+    """
     free = np.flatnonzero(~(fixed | out))
     q = k - int(fixed.sum())
-    if not 0 < q < free.size:
-        return
     fitted, g = problem.dual(b, fixed)
+    if not 0 < q < free.size:
+        return fitted, g
     order = free[np.argsort(-g[free], kind="stable")]
     inside, last, first_out = order[:q], g[order[q - 1]], g[order[q]]
     bound = fitted + float(g[fixed].sum() + g[inside].sum())
     outside = order[q:]
     out[outside[bound - last + g[outside] <= enough]] = True
     fixed[inside[bound - g[inside] + first_out <= enough]] = True
+    return fitted, g

@@ -51,7 +51,9 @@ def better_tree(
     with deadline.paused():
         load_kernels(*RELAXATION_KERNELS)
     try:
-        tree = PerspectiveTree(objective, k, incumbent=known, memory_limit=memory_limit, setup=setup)
+        tree = PerspectiveTree(
+            objective, k, incumbent=known, memory_limit=memory_limit, setup=setup, hands_over=True, deadline=deadline
+        )  # fmt: skip
     except ValueError:  # nearly dependent columns
         return other(known)
     _advance(tree, min(max(_SECONDS * objective.n**3, _LEAST), _MOST), deadline)

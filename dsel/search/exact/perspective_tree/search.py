@@ -25,6 +25,7 @@ from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
 from dsel.search.exact.base import check_saved
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
@@ -39,7 +40,7 @@ from dsel.search.exact.perspective_tree.guide import Guide, Known
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
-from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork
+from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork, handover_of
 from dsel.search.exact.relaxation_tree import RelaxationTree
 
 #: The best diagonal is not computed for more columns.
@@ -68,6 +69,10 @@ class PerspectiveTree(RelaxationTree):
     setup : CommonSetup, optional
         What proofs for other sizes share. If the tree for a smaller size left a guide, this one begins with its
         diagonal, and follows it.
+    hands_over : bool
+        Whether branch and bound visits nodes below which there is little to do.
+    deadline : Deadline, optional
+        Does not count compilation.
 
     Raises
     ------
@@ -81,20 +86,23 @@ class PerspectiveTree(RelaxationTree):
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
-        diagonal_after: float | None = None, setup: CommonSetup | None = None,
+        diagonal_after: float | None = None, setup: CommonSetup | None = None, hands_over: bool = False,
+        deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
-        self._begin(objective, k, memory_limit, diagonal_after, setup)
+        self._begin(objective, k, memory_limit, diagonal_after, setup, hands_over, deadline)
         self.offer(incumbent)
         with one_blas_thread():
             if not self._use_first_diagonal():
                 raise ValueError("columns are nearly dependent, so that the perspective relaxation is useless")
 
     def _begin(
-        self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None, setup: CommonSetup | None
+        self, objective: Objective, k: int, memory_limit: int, diagonal_after: float | None, setup: CommonSetup | None,
+        hands_over: bool, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
         """Begin without a diagonal and without a node."""
         super().__init__(objective, k, "perspective", setup=setup)
         self._K, self._c, self._ridge = self.setup.scaled
+        self._handover = handover_of(objective, k, self._K, self._c, deadline) if hands_over else None
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
         self._memory_limit = memory_limit
@@ -153,7 +161,9 @@ class PerspectiveTree(RelaxationTree):
             record = self.setup.guide = Guide(self.k, d, stages)
             record.keep(root.path, Known(self.k, root.support, root.b))
         problem = Problem(self._K, self._c, d)
-        self._branching = Branching(problem, self.k, self.objective.c, own_diagonals, guide, record)
+        self._branching = Branching(
+            problem, self.k, self.objective.c, own_diagonals, guide, record, self._handover
+        )  # fmt: skip
         self._work = None
         self._heap, self._bytes = [], 0
         self._push(bound, root)
@@ -315,7 +325,10 @@ class PerspectiveTree(RelaxationTree):
         """Return what explores subtrees of this tree elsewhere: another object after a better diagonal is found."""
         if self._work is None:
             branching = self._branching
-            self._work = SubtreeWork(self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals)
+            learned = None if self._handover is None else self._handover.learned()
+            self._work = SubtreeWork(
+                self.objective, self.k, self._c, branching.problem.d, branching.own_diagonals, learned
+            )  # fmt: skip
         return self._work
 
     def advance_alone(self, workers: int, until: int) -> bool:
@@ -378,6 +391,7 @@ class PerspectiveTree(RelaxationTree):
             **self._shared_state(), "nodes": open_, "visited": self._visited, "made": self._made + len(leased),
             "seconds": self.seconds, "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
+            "handover": None if self._handover is None else self._handover.learned(),
         }  # fmt: skip
 
     def _restore_diagonal(self, state: dict[str, Any]) -> None:
@@ -388,7 +402,7 @@ class PerspectiveTree(RelaxationTree):
             self._stages = [stage for stage in self._stages if stage == "best" and not state["tried"]]
             found = diagonals(self._K, self._ridge)[state["diagonal"]] if found is None else found
         problem = Problem(self._K, self._c, np.array(found, np.float64))
-        self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"])
+        self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"], handover=self._handover)
 
     @classmethod
     def restore(
@@ -397,7 +411,10 @@ class PerspectiveTree(RelaxationTree):
         """Return the search as it was when `state` was taken; it continues with the same nodes."""
         check_saved(objective, state)
         search = cls.__new__(cls)
-        search._begin(objective, state["k"], memory_limit, state["diagonal_after"], setup)
+        learned = state.get("handover")
+        search._begin(objective, state["k"], memory_limit, state["diagonal_after"], setup, learned is not None)
+        if search._handover is not None and learned is not None:
+            search._handover.restore(learned)
         search._restore_shared(state)
         search._restore_diagonal(state)
         search._visited, search._made, search._other_seconds = state["visited"], state["made"], state["seconds"]

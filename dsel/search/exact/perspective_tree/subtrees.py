@@ -11,10 +11,21 @@ import numpy as np
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
+from dsel.search.exact.bounds import column_norms
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching
+from dsel.search.exact.perspective_tree.handover import Handover
 from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
 from dsel.search.exact.perspective_tree.scaling import scaled_gram
+
+
+def handover_of(
+    objective: Objective, k: int, K: Floats, c: Floats, deadline: Deadline | None = None
+) -> Handover:  # fmt: skip
+    """Return the handover of a tree over an objective. K, c: see `Problem`."""
+    floor = objective.floor / column_norms(np.diag(objective.K) + objective.lam) ** 2
+    return Handover(K, c, floor, objective.c, k, deadline)
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,8 @@ class Explored:
 class SubtreeWork:
     """What tasks need to know of a tree.
 
-    c, d: see `Problem`. own_diagonals: see `Branching`.
+    c, d: see `Problem`. own_diagonals: see `Branching`. learned: what the tree's `Handover` has learned, None without
+    one.
     """
 
     objective: Objective
@@ -43,14 +55,17 @@ class SubtreeWork:
     c: Floats
     d: Floats
     own_diagonals: bool
+    learned: list[float] | None = None
 
     def explorer(self) -> NodeExplorer:
         """Return what explores nodes, one task after another."""
         problem, objective = Problem(scaled_gram(self.objective), self.c, self.d), self.objective
-        return NodeExplorer(objective, Branching(problem, self.k, objective.c, self.own_diagonals))
+        handover = None if self.learned is None else handover_of(objective, self.k, problem.K, self.c)
+        return NodeExplorer(objective, Branching(problem, self.k, objective.c, self.own_diagonals, handover=handover))
 
     def explore(self, explorer: NodeExplorer, nodes: Sequence[Bounded], incumbent: float, budget: int) -> Explored:
         """Explore up to `budget` nodes."""
+        explorer.learn(self.learned)
         return explorer.explore(nodes, incumbent, budget)
 
 
@@ -61,6 +76,11 @@ class NodeExplorer:
         self._objective, self._branching = objective, branching
         self._value = np.inf
         self._best: tuple[int, ...] | None = None
+
+    def learn(self, learned: Sequence[float] | None) -> None:
+        """Forget what earlier tasks learned, so that the next one depends on its arguments only."""
+        if learned is not None and self._branching.handover is not None:
+            self._branching.handover.restore(learned)
 
     @property
     def enough(self) -> float:

@@ -1,0 +1,145 @@
+"""Hand nodes of the tree of relaxations over to branch and bound, where that takes less time.
+
+Branch and bound by the fit of all columns that are left visits a node a thousand times as fast as relaxations bound
+one, but has more nodes to visit: few where few columns are to be chosen, many near the root. How many is not known
+before. So it may visit a limited number of nodes. If these do not suffice, the node is split by relaxations instead.
+Attempts that failed take at most a fixed share of the whole time, and are made where others succeeded. All times are
+estimated by counts, so that the tree does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.tolerances import MARGIN
+from dsel._lib.types import Floats, Ints
+from dsel.search.anytime import Deadline
+from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
+from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS, enumerated
+
+#: Most seconds to try all subsets with 1, 2 and more columns to add, about.
+_ENUMERATION = (0.1, 0.02, 0.004)
+#: An attempt takes as long as a visit of a node by relaxations, or this share of the time so far.
+_SHARE = 0.05
+#: Attempts that failed take this share of the time so far at most.
+_WASTED = 0.15
+#: After this many attempts that succeeded, as many may fail.
+_MOST_SCORE = 3
+#: Seconds of a node of branch and bound with t columns left, about: a constant, and the factors of t^2 and, if it has
+#: children, t^3. Those of the first node: a constant, and the same factors.
+_NODE_SECONDS = (3e-6, 1.5e-9, 1e-11)
+_START_SECONDS, _SECONDS = 2e-4, (8e-9, 6e-11)
+#: With this many columns left or more, branch and bound takes too long for a node.
+_MOST_LEFT = 1000
+
+
+@dataclass(frozen=True)
+class Visited:
+    """What was found below a node. closed: whether all of it was visited. best: a better subset, or None."""
+
+    closed: bool
+    best: Ints | None
+
+
+#: Nothing was visited.
+NOTHING = Visited(False, None)
+
+
+class Handover:
+    """Visits nodes below which there is little to do.
+
+    Parameters
+    ----------
+    K, B, floor : arrays (n, n), (n,) or (n, N), (n,)
+        See `BoundProblem`, for columns of norm 1.
+    c : float
+        f of the empty subset.
+    k : int
+        The most columns to choose.
+    deadline : Deadline, optional
+        Does not count compilation.
+    """
+
+    def __init__(
+        self, K: Floats, B: Floats, floor: Floats, c: float, k: int, deadline: Deadline | None = None
+    ) -> None:  # fmt: skip
+        self._K, self._B, self._floor, self._c, self._k = K, B, floor, c, k
+        self._deadline = deadline or Deadline(None)
+        self._loaded = False
+        #: Seconds of all nodes so far, how many were split, and the seconds of attempts that failed, about.
+        self.seconds, self._visits, self._wasted = 0.0, 0, 0.0
+        #: The fewest columns to add so far.
+        self._least = k
+        #: By the number of columns to add: attempts that closed a node, less those that did not.
+        self._score = [0] * (k + 1)
+
+    def learned(self) -> list[float]:
+        """Return what decides the next attempts."""
+        return [self.seconds, self._visits, self._wasted, self._least, *self._score]
+
+    def restore(self, learned: Sequence[float]) -> None:
+        """Continue as after `learned`."""
+        self.seconds, self._visits, self._wasted = float(learned[0]), int(learned[1]), float(learned[2])
+        self._least, *self._score = (int(x) for x in learned[3:])
+
+    def count(self, seconds: float) -> None:
+        """Count the time that relaxations took to split a node."""
+        self.seconds += seconds
+        self._visits += 1
+
+    def enumerate(
+        self, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float
+    ) -> Visited:  # fmt: skip
+        """Try all subsets of a node if that does not take long, see `enumerated`."""
+        with self._deadline.paused():
+            load_kernels(*ENUMERATION_KERNELS)
+        most = _ENUMERATION[min(q, len(_ENUMERATION)) - 1]
+        found = enumerated(self._K, self._B, fixed, free, q, base + float(g[fixed].sum()), g, enough, most)
+        self.seconds += found.seconds
+        return Visited(found.finished, found.best)
+
+    def attempt(self, fixed: Ints, free: Ints, q: int, bound: float, enough: float) -> Visited:
+        """Visit a node by branch and bound if that promises to close it.
+
+        fixed: the columns that are in. free: those that may be added, q of them. Its subsets explain at most `bound`,
+        those that are looked for more than `enough`.
+        """
+        visit = self.seconds / max(self._visits, 1)
+        t = free.size
+        start = _START_SECONDS + _SECONDS[0] * t**2 + (_SECONDS[1] * t**3 if q > 2 else 0.0)
+        node = _NODE_SECONDS[0] + _NODE_SECONDS[1] * t**2 + (_NODE_SECONDS[2] * t**3 if q > 3 else 0.0)
+        nodes = int((max(visit, _SHARE * self.seconds) - start) / node)
+        near = q <= min(self._least + 1, max(self._k // 2, 3)) or self._score[q - 1] > 0
+        self._least = min(self._least, q)
+        promising = self._score[q] > 0 or (near and self._wasted + start + nodes * node <= _WASTED * self.seconds)
+        if nodes < 1 or t >= _MOST_LEFT or not promising:
+            return NOTHING
+        self._load_branch_and_bound()
+        S = np.concatenate([fixed, free])
+        B = self._B[S] if self._B.ndim == 2 else self._B[S, None]
+        explorer = Explorer(BoundProblem(self._K[np.ix_(S, S)], B, self._c, self._floor[S]), self._k)
+        places = np.arange(S.size, dtype=np.int32)
+        explorer.start(Subproblem(self._c - bound, tuple(range(fixed.size)), places[fixed.size :]))
+        found = explorer.explore(nodes, self._c - enough + MARGIN * self._c)
+        self.seconds += start + explorer.nodes * node
+        if explorer.idle:
+            self._score[q] = min(self._score[q] + 1, _MOST_SCORE)
+        else:
+            self._score[q] -= 1
+            self._wasted += start + explorer.nodes * node
+        return Visited(explorer.idle, None if found is None else S[list(found)])
+
+    def _load_branch_and_bound(self) -> None:
+        """Compile branch and bound, the first time on a machine."""
+        if self._loaded:
+            return
+        targets = 2 if self._B.ndim == 2 and self._B.shape[1] > 1 else 1
+        small = BoundProblem(np.eye(2), np.zeros((2, targets)), 1.0, np.full(2, 1e-7))
+        with self._deadline.paused():
+            Explorer(small, self._k).warm_up()
+        self._loaded = True
