@@ -109,11 +109,12 @@ def test_workers_get_a_better_diagonal_when_it_is_found(client, tree):
     assert (search.best, search.lower) == (here.best, here.lower)
 
 
-def test_the_subtrees_of_a_lost_worker_are_explored_again(here, tree):
+def test_the_subtrees_of_a_lost_worker_are_explored_again(here, tree, monkeypatch):
     expected = PerspectiveTree.restore(tree.objective, tree.state())
     expected.advance(NO_LIMIT)
     with local_cluster(2, "1GiB") as client:
-        for search, found in ((BranchAndBound(here.objective, 7), here), (tree, expected)):
+        for search, found, nodes in ((BranchAndBound(here.objective, 7), here, 1000), (tree, expected, 8)):
+            nodes_of_a_task(monkeypatch, nodes)
             killed: list[int] = []
 
             def kill_one(search, killed=killed):
