@@ -70,8 +70,9 @@ class Certificate:
     does not cover them. `excluded` says how much better one of them may be.
 
     The bound holds in floating point: `error` was subtracted. It covers the ridge that keeps rounding small, and
-    rounding itself, taken as 8 n eps of a column's squared norm for n columns (`dsel.search.exact.guarantee`). It is
-    negligible unless columns are nearly dependent, or more columns than rows make it impossible to exclude that.
+    rounding itself, taken as 8 n eps of a column's squared norm for n columns (`dsel.search.exact.guarantee`), and that
+    of means (`dsel.objective.centering`). It is negligible unless columns are nearly dependent, more columns than rows
+    make it impossible to exclude that, or means are much larger than deviations.
 
     `proven` means that the gap is at most 2e-10 of ||Y||_F^2 and `error`.
     """
