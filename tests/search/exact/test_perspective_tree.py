@@ -129,6 +129,19 @@ def test_tasks_that_hand_nodes_over_depend_on_their_arguments_only():
     assert first.seconds > 0.0
 
 
+def test_a_time_limit_ends_a_slice_between_nodes_and_the_proof_continues(monkeypatch):
+    X, y, _ = planted(40, m=80, k=6, noise=1.5, seed=3)
+    search = PerspectiveTree(regression(X, y), 6, diagonal_after=0.0)
+    search.advance(0)
+    monkeypatch.setattr("dsel.search.exact.perspective_tree.search.Deadline", lambda seconds: Deadline(seconds and 0.0))
+    with search.time_limit(1.0):
+        assert not search.advance(ALL)
+    assert search.iteration == 0
+    assert not search.done
+    search.advance(5)
+    assert search.iteration == 5
+
+
 @given(problems())
 @settings(max_examples=40, deadline=None)
 def test_the_bound_covers_better_subsets_within_the_margin(case):

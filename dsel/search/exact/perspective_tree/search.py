@@ -105,7 +105,7 @@ class PerspectiveTree(RelaxationTree):
         self._handover = handover_of(objective, k, self._K, self._c, deadline) if hands_over else None
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
-        self._memory_limit = memory_limit
+        self._memory_limit, self._limit = memory_limit, Deadline(None)
         self._heap: list[tuple[float, int, Node]] = []
         self._leased: dict[int, list[Bounded]] = {}
         self._visited = self._made = self._leases = 0
@@ -204,8 +204,12 @@ class PerspectiveTree(RelaxationTree):
 
     @contextmanager
     def time_limit(self, seconds: float | None) -> Iterator[None]:
-        """Do nothing: slices of single nodes keep the time."""
-        yield
+        """Make `advance` return between nodes when these seconds of the block are over."""
+        self._limit = Deadline(seconds)
+        try:
+            yield
+        finally:
+            self._limit = Deadline(None)
 
     def warm_up(self) -> None:
         """Compile the relaxation and the value of a subset, the first time on a machine."""
@@ -218,7 +222,7 @@ class PerspectiveTree(RelaxationTree):
             while not (self.done or self.memory_full):
                 if target is not None and self.best_value <= target:
                     return True
-                if self.iteration >= until:
+                if self.iteration >= until or self._limit.passed:
                     return False
                 self._visit()
         return True
@@ -261,13 +265,15 @@ class PerspectiveTree(RelaxationTree):
         n, k, nothing = self.objective.n, self.k, np.zeros(self.objective.n, np.bool_)
         if not k < n:
             return
-        found = solve(self._K, self._c, nothing, k, self.objective.c, self.enough)
+        found = solve(self._K, self._c, nothing, k, self.objective.c, self.enough, self._limit)
+        if self._limit.passed:  # a run that continues tries again
+            self._stages.insert(0, "best")
         if found is None:
             return
         self._other_seconds += found.seconds
         if not found.bound < self._most:
             return
-        own = self._own_diagonals_pay(found)
+        own = not self._limit.passed and self._own_diagonals_pay(found)
         j = int(np.minimum(found.z, 1.0 - found.z).argmax())
         root = Node.of(nothing, nothing, None, j) if own else self._root(found.b)
         self._begin_with(found.d, found.bound, root, own)
