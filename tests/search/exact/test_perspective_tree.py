@@ -25,6 +25,7 @@ from dsel.search.exact.proof import Proof
 from tests.search.exact.cases import exhaustive, problems, regression
 
 ALL = 10**9
+CHOICE = "dsel.search.exact.perspective_tree.choice."
 HANDOVER = "dsel.search.exact.perspective_tree.handover."
 
 
@@ -311,6 +312,25 @@ def test_branch_and_bound_and_certificates_use_it_where_it_is_better():
     assert again.run()
     assert again.certificate().method == "perspective-tree, perspective bound"
     assert again.certificate().bound == pytest.approx(found.error)
+
+
+@given(problems(), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_branch_and_bound_keeps_the_bound_and_the_screening_of_the_other_tree(case, known):
+    objective, k = case
+    tree = tree_of(objective, k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CHOICE + "MANY_COLUMNS", 1)
+        patch.setattr(CHOICE + "_advance", lambda tree, seconds, deadline: tree.advance(2))
+        patch.setattr(CHOICE + "_is_better", lambda tree, other, deadline: False)
+        search = better_tree(objective, k, usual(objective, k), incumbent=range(k) if known else ())
+    best = exhaustive(objective, k)
+    assert min(tree.lower, search.best_value) <= search.lower + 1e-9 * objective.c
+    assert search.lower <= best + 1e-9 * objective.c
+    assert search.advance(ALL)
+    assert search.proven
+    assert search.best_value == pytest.approx(best, abs=1e-7 * objective.c)
+    assert search.proved <= best + 1e-9 * objective.c
 
 
 def test_with_too_many_subsets_to_try_the_tree_finds_its_diagonals_before_it_is_compared(monkeypatch):

@@ -20,6 +20,7 @@ import numpy as np
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
+from dsel._lib.types import Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
@@ -114,6 +115,17 @@ class BranchAndBound(ExactSearch):
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset that was found elsewhere, and return whether it is better than the best."""
         return self._accept(S, self.best_value if self.done else self._root)
+
+    def narrow(self, lower: float, columns: Ints) -> None:
+        """Begin with a bound on all subsets from elsewhere, and with these columns: no better subset has another one.
+
+        Nothing must have been visited.
+        """
+        self._root = max(self._root, lower)
+        self._heap.clear()
+        self._push(Subproblem(self._root, (), columns.astype(np.int32)))
+        if columns.size < self.objective.n:  # others may be better by the margin
+            self._other_pruned = min(self._other_pruned, max(self.best_value - MARGIN * self.total, 0.0))
 
     def _accept(self, S: Iterable[int], claim: float) -> bool:
         """Take a subset from a subtree with the bound `claim`."""

@@ -183,6 +183,13 @@ class PerspectiveTree(RelaxationTree):
         """The number of open nodes that no worker has."""
         return len(self._heap)
 
+    def open_columns(self) -> Ints:
+        """Return the columns of open nodes: no better subset has another one."""
+        found = np.zeros(self.objective.n, np.bool_)
+        for _, _, node in self._heap:
+            found |= ~node.masks(found.size)[1]
+        return np.flatnonzero(found)
+
     @property
     def saved_numbers(self) -> int:
         """How many numbers `state` holds, about."""
