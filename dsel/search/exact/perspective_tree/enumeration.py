@@ -25,6 +25,8 @@ from dsel.search.exact.perspective_tree.rows import squares
 _LEAST_PIVOT = 1e-8
 #: Seconds of an element of a row, and to begin, about.
 _SECONDS, _START_SECONDS = 1e-9, 1e-4
+#: If all pairs take this many times too long, the order of g is not looked at, which takes a while.
+_HOPELESS = 4.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ def enumerated(
     K (n, n), B (n,) or (n, N): the columns, of norm 1. fixed: those that are in. free: those that may be added, q > 0
     of them. base: what a subset explains at most, less the sum of g (n,) over the added columns. most: seconds, about.
     """
+    s, t = fixed.size, free.size
+    if q > 1 and (s + q + 4) * t**2 * _SECONDS > _HOPELESS * most:
+        return Enumerated(False, None, 0.0)
     J = free[np.argsort(-g[free], kind="stable")]
-    s, t = fixed.size, J.size
     if _expected_elements(g[J], q, s, enough - base) * _SECONDS > most:
         return Enumerated(False, None, 0.0)
     B = B[:, None] if B.ndim == 1 else B

@@ -22,10 +22,11 @@ from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explorer, Subproblem
 from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS, enumerated
 
-#: Most seconds to try all subsets with 1, 2 and more columns to add, about.
-_ENUMERATION = (0.1, 0.02, 0.004)
-#: An attempt takes as long as a visit of a node by relaxations, or this share of the time so far.
-_SHARE = 0.05
+#: Most seconds to try all subsets with 1, 2 and more columns to add, about, and those that are never too long.
+_ENUMERATION, _ALWAYS = (0.1, 0.02, 0.004), 1e-3
+#: An attempt takes as long as a visit of a node by relaxations, or this share of the time so far, but not longer than
+#: this many visits: an open node may need no more of them.
+_SHARE, _MOST_VISITS = 0.05, 8
 #: Attempts that failed take this share of the time so far at most.
 _WASTED = 0.15
 #: After this many attempts that succeeded, as many may fail.
@@ -92,13 +93,18 @@ class Handover:
         self.seconds += seconds
         self._visits += 1
 
+    @property
+    def _visit(self) -> float:
+        """The seconds of a node that was split, about."""
+        return self.seconds / max(self._visits, 1)
+
     def enumerate(
         self, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float
     ) -> Visited:  # fmt: skip
         """Try all subsets of a node if that does not take long, see `enumerated`."""
         with self._deadline.paused():
             load_kernels(*ENUMERATION_KERNELS)
-        most = _ENUMERATION[min(q, len(_ENUMERATION)) - 1]
+        most = min(_ENUMERATION[min(q, len(_ENUMERATION)) - 1], max(_MOST_VISITS * self._visit, _ALWAYS))
         found = enumerated(self._K, self._B, fixed, free, q, base + float(g[fixed].sum()), g, enough, most)
         self.seconds += found.seconds
         return Visited(found.finished, found.best)
@@ -109,11 +115,12 @@ class Handover:
         fixed: the columns that are in. free: those that may be added, q of them. Its subsets explain at most `bound`,
         those that are looked for more than `enough`.
         """
-        visit = self.seconds / max(self._visits, 1)
+        visit = self._visit
         t = free.size
         start = _START_SECONDS + _SECONDS[0] * t**2 + (_SECONDS[1] * t**3 if q > 2 else 0.0)
         node = _NODE_SECONDS[0] + _NODE_SECONDS[1] * t**2 + (_NODE_SECONDS[2] * t**3 if q > 3 else 0.0)
-        nodes = int((max(visit, _SHARE * self.seconds) - start) / node)
+        most = min(max(visit, _SHARE * self.seconds), _MOST_VISITS * visit)
+        nodes = int((most - start) / node)
         near = q <= min(self._least + 1, max(self._k // 2, 3)) or self._score[q - 1] > 0
         self._least = min(self._least, q)
         promising = self._score[q] > 0 or (near and self._wasted + start + nodes * node <= _WASTED * self.seconds)
