@@ -22,7 +22,7 @@ on_compilation: ContextVar[Callable[[str], None] | None] = ContextVar("on_compil
 
 #: Kernels for each process that helps. It costs about two seconds of a processor, to import and to compile what both
 #: need. So one process compiles the kernels of a default search, and several those of larger ones.
-KERNELS_OF_A_HELPER = 26
+KERNELS_OF_A_HELPER = 28
 #: Most processes that compile at a time, this one included.
 _MOST_PROCESSES = 4
 
