@@ -14,6 +14,8 @@ from dsel.data.dataset import as_dataset
 from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.exact.branch_and_bound.kernel import begin, explore
+from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
+from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
 from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto.kernel import look_ahead, merge_external
@@ -55,7 +57,8 @@ def warm(methods: Sequence[str] = (), on_method: Callable[[str], None] | None = 
     """
     names = [find_method(name).name for name in methods] or [name for name in METHODS if not METHODS[name].extra]
     if not methods:
-        load_kernels(run_pareto, run_rounds, look_ahead, merge_external, begin, explore, *DELETION_KERNELS)
+        pareto = (run_pareto, run_rounds, look_ahead, merge_external)
+        load_kernels(*pareto, begin, explore, *DELETION_KERNELS, *RELAXATION_KERNELS, *ENUMERATION_KERNELS)
         Proof.begin(_objective(), _CHOSEN).run(nodes=10)
     for name in names:
         if on_method is not None:
