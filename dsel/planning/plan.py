@@ -39,7 +39,7 @@ from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
 #: The speed of a search on a worker, over that in this process: slices find again what others have found meanwhile.
-_WORKER_SPEED = 0.75
+_WORKER_SPEED = 0.9
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     earlier = _searched(objective, replace(rules, seed=2), path, iterations)
     later = [point.members for point in earlier.archived if point.size]
     taken: dict[str, dict[int, float]] = {"whole": {0: 0.0}, "later": {0: 0.0}}
-    busy = 0.0
+    busy = available = 0.0
     starts = (("whole", path, iterations), ("later", later, iterations // 2))
     # The clock of a virtual machine drifts, so the search in this process is measured before and after.
     for name, subsets, number in starts:
@@ -103,8 +103,10 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     for workers in (1, 2):
         with cluster(workers) as client:
             _sliced(client, objective, stored, rules, size, path, 8 * workers * size.iterations, workers)  # compiles
+            busy = available = 0.0
             for name, subsets, number in starts:
-                taken[name][workers], busy = _sliced(client, objective, stored, rules, size, subsets, number, workers)
+                found = _sliced(client, objective, stored, rules, size, subsets, number, workers)
+                taken[name][workers], busy, available = found[0], busy + found[1], available + found[2]
     for name, subsets, number in starts:
         taken[name][0] += 0.5 * _alone(objective, rules, subsets, number)
     with cluster(2) as client:
@@ -112,7 +114,7 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
         both = max(client.gather(futures))
         single = client.submit(_from_file, stored, rules, later, iterations // 4, pure=False).result()
     stored.place.unlink()
-    return Speed(n, k, taken["whole"], taken["later"], busy, single / both)
+    return Speed(n, k, taken["whole"], taken["later"], busy / available, single / both)
 
 
 def _from_file(
@@ -143,8 +145,8 @@ def _searched(
 def _sliced(
     client: Any, objective: DenseObjective, stored: ObjectiveFile, rules: SliceRules, size: SliceSize,
     subsets: Sequence[tuple[int, ...]], iterations: int, workers: int,
-) -> tuple[float, float]:  # fmt: skip
-    """Return the seconds of all iterations, from when each worker has read the data, and the busy share of workers."""
+) -> tuple[float, float, float]:  # fmt: skip
+    """Return the seconds of all iterations once each worker has read the data, and the workers' busy and whole time."""
     stop = Stop(iterations=iterations)
     search = SlicedSearch(objective, rules, size, stop)
     for members in subsets:
@@ -160,7 +162,7 @@ def _sliced(
     dispatcher.run(at_first)
     done, then, busy, available = first[0]
     seconds = (time.perf_counter() - then) * iterations / (iterations - done)
-    return seconds, (dispatcher.stats.busy - busy) / (dispatcher.stats.available - available)
+    return seconds, dispatcher.stats.busy - busy, dispatcher.stats.available - available
 
 
 def quality(seeds: int) -> dict[str, dict[str, list[float]]]:
@@ -241,7 +243,7 @@ def waiting(cluster: Cluster) -> dict[int, float]:
     for workers in SIMULATED:
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
-            number = MOST_SLICES * max(40 * workers // MOST_SLICES, 1)  # whole generations
+            number = MOST_SLICES * workers  # 32 generations for each of the most workers, as the shortest search has
             stop = Stop(iterations=1000 * number)
             search = SlicedSearch(objective, SliceRules(_WAITING_K, 1), SliceSize(MOST_SLICES, 1000), stop)
             for members in subsets:

@@ -42,6 +42,12 @@ class SliceSize:
     slices: int
     iterations: int
 
+    @property
+    def _stride(self) -> int:
+        """Return a step that visits all places once, near the golden section of them."""
+        wanted = round(self.slices * _GOLDEN_RATIO)
+        return next(step for step in range(wanted, wanted + self.slices) if math.gcd(step, self.slices) == 1)
+
     def parents(self, q: int, k: int, draws: int) -> tuple[int, int] | None:
         """Return the sizes of the subsets from which a slice draws its parents, or None for all.
 
@@ -68,6 +74,7 @@ class SliceSize:
         if self.slices == 1 or draws < 2 * k:
             return None
         generation, place = divmod(q, self.slices)
+        place = place * self._stride % self.slices  # large subsets take longer: spread them evenly
         first, end = (int((x + generation * _GOLDEN_RATIO) * 2 * k / self.slices) for x in (place, place + 1))
         return first % (2 * k), max(end - first, 1)
 
