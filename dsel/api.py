@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from dsel.config.request import Column, Missing, Polish, Preprocess, SelectionRequest
 from dsel.config.size_rule import SizeCriterion, SizeRule
@@ -13,7 +14,7 @@ from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.row_window import select_rows
 from dsel.engine.clusters.connect import active_client, engine_of
 from dsel.engine.clusters.local import worker_memory as memory_of_worker
-from dsel.errors import DataError, OptionError
+from dsel.errors import OptionError
 from dsel.jobs.certify import ProofBudget, Sizes, certify_selection
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.planning.calibration import calibrated
@@ -199,10 +200,8 @@ def select_from(
     validated = validate(dataset, request)
     helps = not dataset.in_memory or validated.placed(Site(cluster=True)).on_workers
     client = active_client() if helps else None
-    with showing_progress(RunContext(cache=cache), progress) as (context, line):
-        on_tasks = None if line is None else line.tasks
-        with engine_of(client, on_tasks) as engine:
-            return run_validated(dataset, validated, replace(context, engine=engine))
+    with _running(client, RunContext(cache=cache), progress) as context:
+        return run_validated(dataset, validated, context)
 
 
 def certify(
@@ -261,39 +260,19 @@ def certify(
     --------
     >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(50, 20))
-    >>> selection = select(X, X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2, k=2)
-    >>> certify(selection, X, X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2).certificate[0]["proven"]
+    >>> y = X[:, 3] - 2 * X[:, 7] + X[:, 1] ** 2
+    >>> certify(select(X, y, k=2), X, y).certificate[0]["proven"]
     True
     """
     if not isinstance(selection, Selection):
-        raise OptionError(
-            f"selection is a {type(selection).__name__}.",
-            "`select` returns one, and `open_selection` reads a saved one.",
-        )
-    if seconds is not None and not seconds > 0.0:
-        raise OptionError(f"seconds is {seconds}.", "It is the time for the proof, above 0, or None.")
-    if nodes is not None and nodes < 1:
-        raise OptionError(f"nodes is {nodes}.", "It is a number of nodes >= 1, or None.")
-    if sizes not in get_args(Sizes):
-        raise OptionError(f"There is no choice of sizes {sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
-    if coefficients is not None and not coefficients >= 1.0:
-        raise OptionError(f"coefficients is {coefficients}.", "It is a multiple of those of the selection, at least 1.")
-    request = selection.request.model_copy(update={"method": "forward", "options": {}, "criterion": None})
-    dataset = select_rows(
-        as_dataset(X, Y, targets=request.targets, unsupervised=request.unsupervised, sample_weight=sample_weight),
-        request.rows,
-    )
-    if dataset.n != selection.shape[1]:
-        raise DataError(
-            f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
-            "Certify with the data that the selection was made from.",
-        )
+        raise OptionError(f"selection is a {type(selection).__name__}.", "Use what select or open_selection returns.")
     budget = ProofBudget(seconds, nodes, sizes, coefficients=coefficients)
-    client = None if dataset.in_memory else active_client()
-    with showing_progress(RunContext(), progress) as (context, line):
-        on_tasks = None if line is None else line.tasks
-        with engine_of(client, on_tasks) as engine:
-            return certify_selection(dataset, request, selection, budget, replace(context, engine=engine))
+    # How the columns were searched does not matter, and recorded options may conflict with each other.
+    asked = {"method": "forward", "options": {}, "criterion": None, "sample_weight": sample_weight}
+    request = selection.request.model_copy(update=asked)
+    dataset = _dataset(X, Y, request)
+    with _running(None if dataset.in_memory else active_client(), RunContext(), progress) as context:
+        return certify_selection(dataset, request, selection, budget, context)
 
 
 def stability(
@@ -494,6 +473,15 @@ def eigh(
         return decompose(
             dataset, rule, method, engine, available, preprocess=preprocess, missing=missing, seed=seed
         )  # fmt: skip
+
+
+@contextmanager
+def _running(client: Any, context: RunContext, progress: bool | None) -> Iterator[RunContext]:
+    """Provide the context on a client's workers, or in this process if it is None, with a line of progress."""
+    with showing_progress(context, progress) as (shown, line):
+        on_tasks = None if line is None else line.tasks
+        with engine_of(client, on_tasks) as engine:
+            yield replace(shown, engine=engine)
 
 
 def _request(**arguments: Any) -> SelectionRequest:

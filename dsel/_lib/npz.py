@@ -15,12 +15,12 @@ from numpy.lib.npyio import NpzFile
 # constructor recursion depth mismatch") while another thread parses, too: https://github.com/python/cpython/issues/106905
 _PARSER_IS_SHARED = sys.version_info < (3, 11, 8) or (3, 12) <= sys.version_info < (3, 12, 2)
 
-header_lock: AbstractContextManager[object] = RLock() if _PARSER_IS_SHARED else nullcontext()
-"""Must be held while a header, or anything else, is parsed."""
+parser_lock: AbstractContextManager[object] = RLock() if _PARSER_IS_SHARED else nullcontext()
+"""Must be held while a header, or a signature of `inspect`, is parsed."""
 
 
 @contextmanager
 def open_npz(file: IO[bytes]) -> Iterator[NpzFile]:
     """Open an .npz archive that holds no Python objects. Errors: ValueError, OSError, zipfile.BadZipFile."""
-    with header_lock, np.load(file, allow_pickle=False) as arrays:
+    with parser_lock, np.load(file, allow_pickle=False) as arrays:
         yield arrays

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
@@ -79,6 +79,19 @@ class ProofBudget:
     log: bool = False
     coefficients: float | None = None
 
+    def __post_init__(self) -> None:
+        """Raise OptionError for limits that make no sense."""
+        if self.seconds is not None and not self.seconds > 0.0:
+            raise OptionError(f"seconds is {self.seconds}.", "It is the time for the proof, above 0, or None.")
+        if self.nodes is not None and self.nodes < 1:
+            raise OptionError(f"nodes is {self.nodes}.", "It is a number of nodes >= 1, or None.")
+        if self.sizes not in get_args(Sizes):
+            raise OptionError(f"There is no choice of sizes {self.sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
+        if self.coefficients is not None and not self.coefficients >= 1.0:
+            raise OptionError(
+                f"coefficients is {self.coefficients}.", "It is a multiple of those of the selection, at least 1."
+            )
+
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
         """Yield each size with its seconds and nodes, when its turn comes.
 
@@ -121,6 +134,8 @@ def certify_selection(
     OptionError
         If the method minimizes another criterion than the quadratic objective, if a log has no folder, or if a limit
         for coefficients is given for several targets or groups.
+    DataError
+        If the data are not those of the selection.
     Interrupted
         If a callback of the context raises it, unless `budget.keep_partial`.
     """
@@ -128,6 +143,11 @@ def certify_selection(
         raise OptionError(
             f"{selection.method} minimizes a custom criterion, which has no certificate.",
             "Certificates are for methods that minimize ||Y - X_S A||^2 + lam ||A||^2.",
+        )
+    if dataset.n != selection.shape[1]:
+        raise DataError(
+            f"X has {dataset.n} columns, and the selection was made from {selection.shape[1]}.",
+            "Certify with the data that the selection was made from.",
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")

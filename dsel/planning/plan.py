@@ -38,7 +38,8 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.placement import HERE, Placement, Site
 
-#: The speed of a search on a worker, over that in this process: slices find again what others have found meanwhile.
+#: The speed of a search on a worker, over that in this process: sending and merging take time, and slices that run at
+#: the same time find some improvements twice.
 _WORKER_SPEED = 0.9
 
 

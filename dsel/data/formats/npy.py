@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from dsel._lib.npz import header_lock
+from dsel._lib.npz import parser_lock
 from dsel.data.formats.base import Array, Format, Reader, Rows, Source, SourceOptions, file_identity
 from dsel.data.formats.values import put, require_real, wanted_dtype
 from dsel.errors import DataError, MissingInputError
@@ -71,7 +71,7 @@ def read_header(path: AnyPath, member: str | None = None) -> NpyArray:
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            with header_lock:
+            with parser_lock:
                 shape, fortran, dtype = read(file)
         except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise DataError(f"{where} is not an array in .npy format: {error}.", "Save it with numpy.save.") from error

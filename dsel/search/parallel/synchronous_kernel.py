@@ -17,6 +17,7 @@ from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto.archive_layout import ArchiveTables
 from dsel.search.pareto.kernel import (
     BAND,
+    class_after_flips,
     exchange_search,
     flipped_size,
     list_parents,
@@ -25,6 +26,19 @@ from dsel.search.pareto.kernel import (
     try_insert,
     write_candidate,
 )
+
+
+@compiled("void(i8[::1], i8, i8, i8[::1])", inner=True)
+def _keep_survivor(P: ArchiveTables, parent: Int, n_flips: Int, survivor: Ints) -> None:
+    """Write the offspring of the flips in FLIPS to its row of `survivors`, see `run_rounds`."""
+    flips, candidate = int_vector(P, archive.FLIPS), int_vector(P, archive.CANDIDATE)
+    k = int_vector(P, archive.RULES)[archive.LIMIT]
+    size = write_candidate(P, parent, n_flips)
+    survivor[0], survivor[1] = n_flips, size
+    for x in range(size):
+        survivor[2 + x] = candidate[x]
+    for x in range(n_flips):
+        survivor[2 + 2 * k + x] = flips[x]
 
 
 @compiled("i8(i8[::1], i8, i8, i8[:, ::1])", nogil=True)
@@ -43,11 +57,10 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
     stop_at = vector(P, archive.STOP_AT)[0]
     cdf = vector(P, archive.CDF)
     n = P[layout.N_COLUMNS]
-    slots, candidate = int_matrix(P, archive.SLOT), int_vector(P, archive.CANDIDATE)
+    slots = int_matrix(P, archive.SLOT)
     k, seed, every = rules[archive.LIMIT], rules[archive.SEED], rules[archive.EXCHANGE_EVERY]
     band = BAND * vector(P, layout.SCALARS)[layout.ERROR_OF_EMPTY]
     most = int_vector(P, archive.FREE).shape[0]
-    members_at, flips_at = 2, 2 + 2 * k
     parents, number, listed_at = int_vector(P, archive.PARENTS), list_parents(P), count[archive.ACCEPTED]
     while count[archive.ITERATION] < until:
         if count[archive.TRACED] + 2 * processors > trace.shape[0]:
@@ -66,10 +79,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
             size = flipped_size(status, position, parent, flips, n_flips)
             if n_flips == 0 or not 0 < size < 2 * k:
                 continue
-            cls = 0
-            if rules[archive.MIN_INDEX]:
-                write_candidate(P, parent, n_flips)
-                cls = candidate[0]
+            cls = class_after_flips(P, parent, n_flips)
             value = offspring_value(P, parent, n_flips, best[cls, size] + band)
             if value > best[cls, size] + band:
                 continue
@@ -80,12 +90,7 @@ def run_rounds(P: ArchiveTables, until: Int, processors: Int, survivors: Ints) -
                     return needed
                 if needed == archive.REFUSED:
                     continue
-            write_candidate(P, parent, n_flips)
-            survivors[found, 0], survivors[found, 1] = n_flips, size
-            for x in range(size):
-                survivors[found, members_at + x] = candidate[x]
-            for x in range(n_flips):
-                survivors[found, flips_at + x] = flips[x]
+            _keep_survivor(P, parent, n_flips, survivors[found])
             found += 1
         traced = count[archive.TRACED]
         archived = np.bool_(True)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from dsel._lib.npz import header_lock
+from dsel._lib.npz import parser_lock
 from dsel.errors import CriterionError
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile, unload
@@ -42,7 +42,7 @@ def running() -> dict[str, tuple[Subset, float]]:
 def takes_data(criterion: Callable[..., Any]) -> bool:
     """Return whether a criterion is f(S, data): it has at least two parameters without a default."""
     try:
-        with header_lock:  # Python parses the signature of a function that is written in C
+        with parser_lock:  # Python parses the signature of a function that is written in C
             parameters = inspect.signature(criterion).parameters.values()
     except (TypeError, ValueError):
         return False

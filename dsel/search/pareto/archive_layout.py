@@ -30,7 +30,7 @@ FLIPS = ARCHIVE.int_vector("FLIPS", "(max(n, 4k),) scratch: columns to flip")
 CANDIDATE = ARCHIVE.int_vector("CANDIDATE", "(4k + 1,) scratch: a subset in ascending order; last, on demand, its size")
 RULES = ARCHIVE.int_vector("RULES", "(6,) LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES")
 #: LIMIT: k. MIN_INDEX: 1 where only subsets with the same least index compete. EXCHANGE_EVERY: iterations between
-#: exchange searches, 0 for none. FIRST_SIZE, SIZES: parents have one of so many sizes from the first one on, modulo 2k.
+#: exchange searches, 0 for none. FIRST_SIZE, SIZES: the first size of parents, and how many sizes, modulo 2k.
 LIMIT, MIN_INDEX, SEED, EXCHANGE_EVERY, FIRST_SIZE, SIZES = range(6)
 STOP_AT = ARCHIVE.vector("STOP_AT", "(1,) stop when f of some subset of size <= k is at or below this")
 

@@ -263,6 +263,16 @@ def missing_inputs(P: ArchiveTables, parent: Int, n_flips: Int, limit: float) ->
     return archive.REFUSED if value > limit or rank < size else archive.ROWS_NEEDED
 
 
+@compiled("i8(i8[::1], i8, i8)", inner=True)
+def class_after_flips(P: ArchiveTables, parent: Int, n_flips: Int) -> int:
+    """Return the isolation class of the subset that differs from slot `parent` by FLIPS."""
+    cls = 0
+    if int_vector(P, archive.RULES)[archive.MIN_INDEX]:
+        write_candidate(P, parent, n_flips)
+        cls = int_vector(P, archive.CANDIDATE)[0]
+    return cls
+
+
 @compiled("i8(i8[::1])", inner=True)
 def list_parents(P: ArchiveTables) -> int:
     """List the archived subsets that may be drawn as parents, oldest first, and return how many there are.
@@ -323,10 +333,7 @@ def look_ahead(P: ArchiveTables, until: Int, processors: Int, pairs: Ints, wante
             size = flipped_size(status, position, parent, flips, n_flips)
             if n_flips == 0 or n_flips > layout.MOST_FLIPS or size <= 0 or size >= 2 * k:
                 continue
-            cls = 0
-            if rules[archive.MIN_INDEX]:
-                write_candidate(P, parent, n_flips)
-                cls = int_vector(P, archive.CANDIDATE)[0]
+            cls = class_after_flips(P, parent, n_flips)
             guessed = np.int64(0)
             if n_flips == 1:
                 value = table[parent, layout.OUTCOME, flips[0]]
@@ -442,10 +449,7 @@ def run(P: ArchiveTables, until: Int, script: Ints) -> int:
         size = flipped_size(status, position, parent, flips, n_flips)
         # The first objective of the paper is +inf for the empty set, which is always archived, and from 2k columns on.
         if n_flips > 0 and 0 < size < 2 * k:
-            cls = 0
-            if rules[archive.MIN_INDEX]:
-                write_candidate(P, parent, n_flips)
-                cls = int_vector(P, archive.CANDIDATE)[0]
+            cls = class_after_flips(P, parent, n_flips)
             looked_up, valued = count[archive.LOOKED_UP], count[archive.VALUED]
             value = offspring_value(P, parent, n_flips, best[cls, size] + band)
             if value <= best[cls, size] + band:

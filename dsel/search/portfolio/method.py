@@ -229,9 +229,10 @@ class _Proof:
             self._proof.search.offer(best)
             on_slice = None if self._task.on_slice is None else self._look
             self._proof.run(part.left, None if part.left is not None else self._nodes, on_slice)
-        except OutOfTime:
-            self.notes = (_NO_TIME,)
-            return
+        except OutOfTime:  # what is proved so far holds
+            if self._proof is None:
+                self.notes = (_NO_TIME,)
+                return
         except FAILURES as error:
             self._proof = None
             self.notes = (f"no proof is possible ({type(error).__name__}: {error})",)

@@ -1,12 +1,11 @@
 """POSS and PPOSS by slices: the archive on the client, slices of iterations on any workers, the same bits.
 
 Slice q runs the iterations q L to (q + 1) L - 1 from the archive that slices 0 to q - W have left (W slices may be out
-at the same time). Iteration t draws from (seed, t). W slices in a row share the sizes of the parents: each draws its
-parents from subsets of some sizes. Slices may end in any order; their solutions are offered to the
-archive in the order of the slices. So the archive is a function of the problem, the seed, W and L. The number of
-workers, their speed and interruptions have no part in it. With W = 1 the search is POSS, iteration by iteration. With
-L = 1 slices draw from all sizes, and it is PPOSS-asy (Qian et al., IJCAI 2016, end of section 3.4) on W processors of
-equal speed.
+at the same time). Iteration t draws from (seed, t). W slices in a row divide the sizes of the parents among them: each
+draws its parents from subsets of some sizes. Slices may end in any order; their solutions are offered to the archive in
+the order of the slices. So the archive is a function of the problem, the seed, W and L. The number of workers, their
+speed and interruptions have no part in it. With W = 1 the search is POSS, iteration by iteration. With L = 1 slices
+draw from all sizes, and it is PPOSS-asy (Qian et al., IJCAI 2016, end of section 3.4) on W processors of equal speed.
 """
 
 from __future__ import annotations

@@ -26,8 +26,6 @@ import numpy as np
 
 #: The relative gap at which the other solvers end.
 GAP = 1e-4
-#: With more columns than this, dsel does not compute the Gram matrix.
-_MOST_DENSE = 5000
 #: Bytes that OKRidge may use for its nodes and caches, in GB.
 _OKRIDGE_MEMORY = 4
 
@@ -53,7 +51,7 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
     import dsel
 
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
-    if X.shape[1] > _MOST_DENSE:
+    if _is_wide(X):
         start = time.monotonic()
         selection = dsel.select(X, y, method="splicing", **usual)
         left = max(options["seconds"] - (time.monotonic() - start), 0.1)
@@ -64,6 +62,13 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
     counts = selection.counts
     found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
+
+
+def _is_wide(X: Any) -> bool:
+    """Return whether dsel proves such a problem in passes, without the Gram matrix."""
+    from dsel.search.exact.wide.choice import MOST_DENSE
+
+    return bool(X.shape[1] > MOST_DENSE)
 
 
 def by_el0ps(X: Any, y: Any, options: Found) -> Found:
@@ -149,8 +154,9 @@ def prepare(name: str, kinds: Iterable[Found]) -> None:
         SOLVERS[name.removesuffix("+M")](X, y, options)
         if name == "dsel":  # it loads another search for few columns
             by_dsel(X[:, :20], y, {**options, "k": 4})
-            if np.load(options["X"], mmap_mode="r").shape[1] > _MOST_DENSE:
-                many = np.random.default_rng(1).standard_normal((50, _MOST_DENSE + 1))
+            real = np.load(options["X"], mmap_mode="r")
+            if _is_wide(real):
+                many = np.random.default_rng(1).standard_normal((50, real.shape[1]))
                 by_dsel(many, y[:50], {**options, "seconds": 1.0})
 
 
