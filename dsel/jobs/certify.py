@@ -17,7 +17,7 @@ from dsel.objective.base import Objective
 from dsel.passes.execution.accounting import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.base import Prepared, ProblemShape
-from dsel.planning.representations.choice import choose_for_proof
+from dsel.planning.representations.choice import choose_for_proof, explains_all
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
@@ -181,7 +181,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
     relaxable = shape.N == 1 and (request.lam > 0.0 or budget.coefficients is not None)
-    chosen = choose_for_proof(shape, resources, relaxable=relaxable, saved=saved)
+    chosen = choose_for_proof(shape, resources, in_passes=relaxable or explains_all(shape, request.lam), saved=saved)
     if isinstance(chosen, GramMatrix):
         return chosen.prepare_whole(dataset, request, engine, cache)
     if not chosen.exact:
@@ -310,8 +310,8 @@ def _limits_of_targets(proof: Proof | GroupProof, size: int) -> list[str]:
     if not isinstance(proof.search, TargetBound) or proof.search.objective.cross is None:
         return []
     return [
-        f"{_FAILED} {size} columns uses the targets alone: passes over columns whose Gram matrix does not fit bound "
-        "all subsets only for one target and lam > 0, or with a limit for coefficients"
+        f"{_FAILED} {size} columns uses the targets alone: with so many columns there is a better bound only for one "
+        "target and lam > 0, or with a limit for coefficients"
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import dsel
 from dsel.errors import DataError, DselError, OptionError
+from dsel.search.exact.wide.choice import MOST_DENSE
 
 RNG = np.random.default_rng(4)
 X = RNG.standard_normal((40, 9)) @ (np.eye(9) + RNG.standard_normal((9, 9)) / 2)
@@ -49,6 +50,18 @@ def test_the_request_says_how_to_read_the_data(how: dict[str, Any]) -> None:
     found = dsel.certify(dsel.select(X, y, **{"k": 3, **how}), X, y)
     assert found.certificate[-1]["proven"]
     assert found.error == pytest.approx(found.certificate[-1]["value"])
+
+
+@pytest.mark.parametrize("targets", [1, 5])
+def test_many_columns_that_explain_everything_need_no_gram_matrix(targets: int) -> None:
+    wide = np.random.default_rng(3).normal(size=(30, MOST_DENSE + 1))
+    several = wide[:, :targets] + np.random.default_rng(4).normal(size=(30, targets))
+    selection = dsel.select(wide, several, k=3, method="forward", preprocess="none")
+    (proof,) = dsel.certify(selection, wide, several).certificate
+    rest = np.linalg.eigvalsh(several.T @ several)[:-3].sum() if targets > 3 else 0.0
+    assert proof["bound"] == pytest.approx(rest, abs=1e-9 * proof["total"])
+    assert (proof["nodes"], proof["passes"]) == (0, 0)
+    assert proof["bound"] < proof["value"] < proof["total"]
 
 
 def test_dask_arrays_and_weights() -> None:

@@ -17,6 +17,8 @@ from dsel.search.registry import METHODS
 
 #: All representations.
 REPRESENTATIONS: tuple[type[Representation], ...] = (GramMatrix, TiledGram, RowGram, InColumnBlocks, Sketch)
+#: A proof tries all subsets of this many columns of a large Gram matrix.
+_TRIED = 2
 
 
 def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representation, ...]:
@@ -50,14 +52,22 @@ def choose(shape: ProblemShape, resources: Resources) -> Representation:
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))
 
 
-def choose_for_proof(shape: ProblemShape, resources: Resources, *, relaxable: bool, saved: bool) -> Representation:
-    """Return the representation for a proof: the Gram matrix, unless it does not fit or passes prove more.
+def explains_all(shape: ProblemShape, lam: float) -> bool:
+    """Return whether all columns explain the targets whatever these are, and there are too many subsets to try.
 
-    relaxable: whether a proof in passes bounds all subsets. saved: whether the Gram matrix is saved. Errors:
-    CapacityError where none can be used.
+    Then the Gram matrix proves no more than the targets alone.
+    """
+    return shape.N > 0 and lam == 0.0 and shape.n >= shape.m and shape.k > _TRIED
+
+
+def choose_for_proof(shape: ProblemShape, resources: Resources, *, in_passes: bool, saved: bool) -> Representation:
+    """Return the representation for a proof: the Gram matrix, unless it does not fit or there are many columns.
+
+    in_passes: whether a proof without the Gram matrix proves as much for so many columns. saved: whether the matrix is
+    saved. Errors: CapacityError where none can be used.
     """
     found = choose(shape, resources)
-    if not found.holds_gram or not relaxable or saved or shape.n <= MOST_DENSE:
+    if not found.holds_gram or not in_passes or saved or shape.n <= MOST_DENSE:
         return found
     blocks = InColumnBlocks(shape, resources)
     return found if blocks.obstacle else blocks

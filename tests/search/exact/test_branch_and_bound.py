@@ -111,6 +111,22 @@ def test_stopped_early_the_bound_is_below_the_optimum_and_the_value_above(case, 
     assert search.lower - 1e-8 * objective.c <= best <= search.best_value + 1e-8 * objective.c
 
 
+@given(problems(), st.integers(0, 2000))
+@settings(max_examples=50, deadline=None)
+def test_limited_work_leaves_nodes_open_which_can_be_visited_later(case, most):
+    objective, k = case
+    worker = explorer.Explorer(BoundProblem.of(objective), k)
+    worker.start(explorer.Subproblem(0.0, (), np.arange(objective.n, dtype=np.int32)))
+    worker.limit_work(most)
+    found = [worker.explore(ALL, np.inf)]
+    assert worker.idle or worker.work >= most
+    worker.limit_work(ALL)
+    found.append(worker.explore(ALL, worker.incumbent))
+    assert worker.idle
+    values = [objective.value(one) for one in found if one is not None]
+    assert min(values) == pytest.approx(exhaustive(objective, k), abs=1e-8 * objective.c)
+
+
 @pytest.mark.parametrize("N", [1, 4])
 @pytest.mark.parametrize(("most_open", "pairs"), [(0, True), (20_000, True), (20_000, False)])
 def test_resumed_from_its_state_it_ends_with_the_same(N, most_open, pairs):

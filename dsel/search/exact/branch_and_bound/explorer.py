@@ -110,6 +110,7 @@ class Explorer:
         self._count[at.LOGGING] = log
         self._count[at.LOG_LIMIT] = _LOG_ROOM if log else 0
         self._count[at.DEPTH] = -1
+        self._count[at.WORK_LIMIT] = np.iinfo(np.int64).max
         self._count[at.BOUND] = BOUNDS.index(bound)
         self._count[at.PAIRS] = pairs
         self._count[at.CORES] = _CORES_FROM[min(problem.N, 2) - 1] if pairs else 2
@@ -169,6 +170,15 @@ class Explorer:
     def nodes(self) -> int:
         """Nodes visited so far, in all subproblems."""
         return int(self._count[at.NODES])
+
+    @property
+    def work(self) -> int:
+        """Elements of matrices that were copied or updated so far. The time is about proportional."""
+        return int(self._count[at.WORK_DONE])
+
+    def limit_work(self, most: int) -> None:
+        """Visit no further node once `work` is at least `most`."""
+        self._count[at.WORK_LIMIT] = most
 
     @property
     def idle(self) -> bool:

@@ -76,6 +76,7 @@ def _pairs(P: BranchState, d: Int) -> None:
     numbers, work, count = vector(P, layout.NUMBERS), matrix(P, layout.WORK), int_vector(P, layout.COUNT)
     f = matrix(P, layout.ERROR)[layout.F_OF_S, d]
     N = cross.shape[1]
+    count[layout.WORK_DONE] += 3 * frame[d, layout.T] ** 2
     diagonal, inner, border = work[0], work[1], work[2]
     transposed = np.empty((N, frame[d, layout.T]))  # inner products with all columns at once are faster
     for i in range(frame[d, layout.T]):
@@ -191,6 +192,7 @@ def _open(P: BranchState, d: Int) -> None:
     """Visit the node at depth d: compare its supersets by one or two columns, or list its children."""
     frame, count = int_matrix(P, layout.FRAME), int_vector(P, layout.COUNT)
     q = count[layout.Q] - d
+    count[layout.WORK_DONE] += frame[d, layout.T] ** 2  # the columns left, given the chosen ones
     frame[d, layout.LEFT] = 0
     _singles(P, d)
     if q == 2 and count[layout.PAIRS] > 0:
@@ -407,7 +409,7 @@ def explore(P: BranchState, budget: Int) -> None:
             _close_again(P, np.int64(0))
     while (
         count[layout.DEPTH] >= 0 and count[layout.NODES] < until and count[layout.LOGGED] <= count[layout.LOG_LIMIT]
-        and count[layout.STOP] == 0
+        and count[layout.STOP] == 0 and count[layout.WORK_DONE] < count[layout.WORK_LIMIT]
     ):  # fmt: skip
         d = count[layout.DEPTH]
         if frame[d, layout.LEFT] == 0:

@@ -48,11 +48,12 @@ COUNT = BRANCH.int_vector("COUNT", "(COUNTERS,)")
 #: BASE_SIZE: of BASE. CORES: least number of columns to choose for which cores are sought. NOT_FINITE: bounds of
 #: children that are not finite, and prune nothing. LOGGING: whether the tree is written to LOG. LOGGED, LOGGED_BOUNDS:
 #: numbers in LOG and LOG_BOUNDS. LOG_LIMIT: the kernel stops when LOG has more numbers. STOP: another thread sets
-#: it to 1 to stop the kernel within a node, which then stays open.
+#: it to 1 to stop the kernel within a node, which then stays open. WORK_DONE: elements of matrices that were copied or
+#: updated. WORK_LIMIT: the kernel visits no further node from this WORK_DONE on.
 (
     DEPTH, Q, NODES, BOUND, BEST_SIZE, OPENED, CAREFUL, PAIRS, BASE_SIZE, CORES, NOT_FINITE, LOGGING, LOGGED,
-    LOGGED_BOUNDS, LOG_LIMIT, STOP, COUNTERS,
-) = range(17)  # fmt: skip
+    LOGGED_BOUNDS, LOG_LIMIT, STOP, WORK_DONE, WORK_LIMIT, COUNTERS,
+) = range(19)  # fmt: skip
 COMBINED, EIGENVALUE, LEAPS = range(3)
 BEST = BRANCH.int_vector("BEST", "(k,) members chosen below depth 0 of the best subset found")
 BASE = BRANCH.int_vector("BASE", "(k,) columns of S at depth 0")

@@ -28,6 +28,7 @@ def copy_to_scratch(P: BranchState, d: Int, order: Ints) -> None:
     floor, allowed = vector(P, layout.FLOOR), int_matrix(P, layout.ALLOWED)
     ratio = vector(P, layout.NUMBERS)[layout.RIDGE]
     N = cross.shape[1]
+    int_vector(P, layout.COUNT)[layout.WORK_DONE] += order.size**2
     for i in range(order.size):
         row = order[i]
         for l in range(order.size):
@@ -46,6 +47,7 @@ def _eliminate(P: BranchState, a: Int, N: Int) -> None:
     used for both sides: rounding that is not symmetric would grow.
     """
     work, cross = matrix(P, layout.WORK), matrix(P, layout.WORK_CROSS)
+    int_vector(P, layout.COUNT)[layout.WORK_DONE] += a * a
     d = work[a, a]
     for i in range(a):
         if work[a, i] * work[a, i] > d * max(work[i, i], 0.0):

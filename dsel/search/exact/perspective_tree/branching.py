@@ -95,7 +95,9 @@ class Branching:
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
         if self.handover is not None:
-            self.handover.count(self.seconds - before)
+            gap = bound - incumbent.enough
+            better = [gap if child is None else min(bound - child[0], gap) for child in children]
+            self.handover.count(self.seconds - before, sum(better) / len(better))
         return [child for child in children if child is not None and child[0] > incumbent.enough]
 
     def _advised_column(self, node: Node) -> int:

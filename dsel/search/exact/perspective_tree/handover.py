@@ -2,7 +2,7 @@
 
 Branch and bound by the fit of all columns that are left visits a node a thousand times as fast as relaxations bound
 one, but has more nodes to visit: few where few columns are to be chosen, many near the root. How many is not known
-before. So it may visit a limited number of nodes. If these do not suffice, the node is split by relaxations instead.
+before. So its work is limited. If that does not suffice, the node is split by relaxations instead.
 Attempts that failed take at most a fixed share of the whole time, and are made where others succeeded. All times are
 estimated by counts, so that the tree does not depend on the machine.
 """
@@ -31,10 +31,9 @@ _SHARE, _MOST_VISITS = 0.05, 8
 _WASTED = 0.15
 #: After this many attempts that succeeded, as many may fail.
 _MOST_SCORE = 3
-#: Seconds of a node of branch and bound with t columns left, about: a constant, and the factors of t^2 and, if it has
-#: children, t^3. Those of the first node: a constant, and the same factors.
-_NODE_SECONDS = (3e-6, 1.5e-9, 1e-11)
-_START_SECONDS, _SECONDS = 2e-4, (8e-9, 6e-11)
+#: Seconds of branch and bound, about: to begin, without and with a factor of t^2 for t columns left; of each node; and of
+#: each unit of its work, of which the first node takes t^3 / 3 at least if it has children.
+_START_SECONDS, _NODE_SECONDS, _WORK_SECONDS = (2e-4, 8e-9), 5e-6, 1.5e-10
 #: With this many columns left or more, branch and bound takes too long for a node.
 _MOST_LEFT = 1000
 
@@ -74,6 +73,8 @@ class Handover:
         self._loaded = False
         #: Seconds of all nodes so far, how many were split, and the seconds of attempts that failed, about.
         self.seconds, self._visits, self._wasted = 0.0, 0, 0.0
+        #: By how much the bounds of the children were better, in all.
+        self._better = 0.0
         #: The fewest columns to add so far.
         self._least = k
         #: By the number of columns to add: attempts that closed a node, less those that did not.
@@ -81,17 +82,19 @@ class Handover:
 
     def learned(self) -> list[float]:
         """Return what decides the next attempts."""
-        return [self.seconds, self._visits, self._wasted, self._least, *self._score]
+        return [self.seconds, self._visits, self._wasted, self._better, self._least, *self._score]
 
     def restore(self, learned: Sequence[float]) -> None:
         """Continue as after `learned`."""
         self.seconds, self._visits, self._wasted = float(learned[0]), int(learned[1]), float(learned[2])
-        self._least, *self._score = (int(x) for x in learned[3:])
+        self._better = float(learned[3])
+        self._least, *self._score = (int(x) for x in learned[4:])
 
-    def count(self, seconds: float) -> None:
-        """Count the time that relaxations took to split a node."""
+    def count(self, seconds: float, better: float) -> None:
+        """Count the time that relaxations took to split a node, and by how much its children's bounds are better."""
         self.seconds += seconds
         self._visits += 1
+        self._better += better
 
     @property
     def _visit(self) -> float:
@@ -117,14 +120,14 @@ class Handover:
         """
         visit = self._visit
         t = free.size
-        start = _START_SECONDS + _SECONDS[0] * t**2 + (_SECONDS[1] * t**3 if q > 2 else 0.0)
-        node = _NODE_SECONDS[0] + _NODE_SECONDS[1] * t**2 + (_NODE_SECONDS[2] * t**3 if q > 3 else 0.0)
-        most = min(max(visit, _SHARE * self.seconds), _MOST_VISITS * visit)
-        nodes = int((most - start) / node)
+        start = _START_SECONDS[0] + _START_SECONDS[1] * t**2
+        below = 0.5 * 2.0 ** min(max(bound - enough, 0.0) * self._visits / max(self._better, 1e-300), 10.0)
+        most = min(max(visit, _SHARE * self.seconds), min(below, _MOST_VISITS) * visit) - start
+        least = _NODE_SECONDS + _WORK_SECONDS * (t**3 / 3.0 if q > 2 else t**2)
         near = q <= min(self._least + 1, max(self._k // 2, 3)) or self._score[q - 1] > 0
         self._least = min(self._least, q)
-        promising = self._score[q] > 0 or (near and self._wasted + start + nodes * node <= _WASTED * self.seconds)
-        if nodes < 1 or t >= _MOST_LEFT or not promising:
+        promising = self._score[q] > 0 or (near and self._wasted + start + most <= _WASTED * self.seconds)
+        if most <= least or t >= _MOST_LEFT or not promising:
             return NOTHING
         self._load_branch_and_bound()
         S = np.concatenate([fixed, free])
@@ -132,13 +135,15 @@ class Handover:
         explorer = Explorer(BoundProblem(self._K[np.ix_(S, S)], B, self._c, self._floor[S]), self._k)
         places = np.arange(S.size, dtype=np.int32)
         explorer.start(Subproblem(self._c - bound, tuple(range(fixed.size)), places[fixed.size :]))
-        found = explorer.explore(nodes, self._c - enough + MARGIN * self._c)
-        self.seconds += start + explorer.nodes * node
+        explorer.limit_work(int(most / _WORK_SECONDS))
+        found = explorer.explore(int(most / _NODE_SECONDS), self._c - enough + MARGIN * self._c)
+        taken = start + _NODE_SECONDS * explorer.nodes + _WORK_SECONDS * explorer.work
+        self.seconds += taken
         if explorer.idle:
             self._score[q] = min(self._score[q] + 1, _MOST_SCORE)
         else:
             self._score[q] -= 1
-            self._wasted += start + explorer.nodes * node
+            self._wasted += taken
         return Visited(explorer.idle, None if found is None else S[list(found)])
 
     def _load_branch_and_bound(self) -> None:
