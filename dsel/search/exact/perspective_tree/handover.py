@@ -25,14 +25,14 @@ from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS, 
 #: Most seconds to try all subsets with 1, 2 and more columns to add, about, and those that are never too long.
 _ENUMERATION, _ALWAYS = (0.1, 0.02, 0.004), 1e-3
 #: An attempt takes as long as a visit of a node by relaxations, or this share of the time so far, but not longer than
-#: this many visits: an open node may need no more of them.
-_SHARE, _MOST_VISITS = 0.05, 8
+#: this many visits, and than this share of the visits that the node may need.
+_SHARE, _MOST_VISITS, _EXPECTED = 0.05, 8, 0.5
 #: Attempts that failed take this share of the time so far at most.
 _WASTED = 0.15
 #: After this many attempts that succeeded, as many may fail.
 _MOST_SCORE = 3
-#: Seconds of branch and bound, about: to begin, without and with a factor of t^2 for t columns left; of each node; and of
-#: each unit of its work, of which the first node takes t^3 / 3 at least if it has children.
+#: Seconds of branch and bound, about: to begin, without and with a factor of t^2 for t columns left; of each node; and
+#: of each unit of its work, of which the first node takes t^3 / 3 at least if it has children.
 _START_SECONDS, _NODE_SECONDS, _WORK_SECONDS = (2e-4, 8e-9), 5e-6, 1.5e-10
 #: With this many columns left or more, branch and bound takes too long for a node.
 _MOST_LEFT = 1000
@@ -101,6 +101,11 @@ class Handover:
         """The seconds of a node that was split, about."""
         return self.seconds / max(self._visits, 1)
 
+    def _visits_below(self, gap: float) -> float:
+        """Return about how many visits a node needs: 2^(gap / D) if the bounds of children are better by D."""
+        levels = max(gap, 0.0) * self._visits / max(self._better, 1e-300)
+        return float(2.0 ** min(levels, 10.0))
+
     def enumerate(
         self, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float
     ) -> Visited:  # fmt: skip
@@ -121,8 +126,8 @@ class Handover:
         visit = self._visit
         t = free.size
         start = _START_SECONDS[0] + _START_SECONDS[1] * t**2
-        below = 0.5 * 2.0 ** min(max(bound - enough, 0.0) * self._visits / max(self._better, 1e-300), 10.0)
-        most = min(max(visit, _SHARE * self.seconds), min(below, _MOST_VISITS) * visit) - start
+        visits = min(_EXPECTED * self._visits_below(bound - enough), _MOST_VISITS)
+        most = min(max(visit, _SHARE * self.seconds), visits * visit) - start
         least = _NODE_SECONDS + _WORK_SECONDS * (t**3 / 3.0 if q > 2 else t**2)
         near = q <= min(self._least + 1, max(self._k // 2, 3)) or self._score[q - 1] > 0
         self._least = min(self._least, q)
