@@ -231,8 +231,8 @@ def certify(
     sizes : {"chosen", "all"}
         Prove for the chosen size only, or for every size up to k.
     coefficients : float, optional
-        Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
-        this many times those of the selection. It is for one target, and for any number of columns.
+        Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
+        the selection. It is for one target, and for any number of columns.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
     progress : bool, optional

@@ -133,9 +133,7 @@ def certify(
     log: Annotated[bool, typer.Option("--log", help="Write the proof, so that dsel verify can check it.")] = False,
     coefficients: Annotated[
         float | None,
-        typer.Option(
-            min=1, help="Without a penalty: cover coefficients with up to this many times the sum of squares."
-        ),
+        typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only."),
     ] = None,
     log_format: Log = LogFormat.text,
     json: Json = False,

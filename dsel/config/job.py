@@ -53,8 +53,8 @@ class CertifySection(BaseModel):
     log : bool
         Write the tree of the proof, so that `dsel verify` can check it.
     coefficients : float, optional
-        Without a ridge penalty: prove for subsets whose squared coefficients, for columns of norm 1, sum to at most
-        this many times those of the selection.
+        Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
+        the selection.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -25,11 +25,11 @@ def proof(seconds: float, value: float = 50.0) -> Answer:
     return Answer("proved", seconds, value=value, bound=value)
 
 
-def test_a_tiny_problem_is_proved_by_dsel_alone(
+def test_a_tiny_problem_is_proved_by_dsel_without_and_with_a_bound_on_the_coefficients(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "quick", lambda: iter([TINY]))
-    cells = run.run(True, 600.0, solvers=["dsel"])
+    cells = run.run(True, 600.0, solvers=["dsel", "dsel+M"])
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (report["proved"], report["proved_by_best_peer"]) == (1, 0)
     assert report["worst_time_ratio_to_best_peer"] is None
@@ -38,8 +38,10 @@ def test_a_tiny_problem_is_proved_by_dsel_alone(
     assert X is not None
     y = TINY.data.target(X, 3, 5.0)
     best = min(squared_error(X, y, 0.0, (a, b, c))[0] for a in range(20) for b in range(a) for c in range(b))
-    assert cells[0].answers["dsel"].value == pytest.approx(best)
-    assert cells[0].answers["dsel"].bound <= best
+    for answer in cells[0].answers.values():
+        assert answer.state == "proved"
+        assert answer.value == pytest.approx(best)
+        assert answer.bound <= best
 
 
 def test_the_ratio_is_that_to_the_fastest_proof_without_a_bound_on_the_coefficients() -> None:
@@ -48,11 +50,21 @@ def test_the_ratio_is_that_to_the_fastest_proof_without_a_bound_on_the_coefficie
     found = summary(cells)
     assert found["worst_time_ratio_to_best_peer"] == 0.5
     assert found["worst_time_ratio_with_bound_on_coefficients"] == 2.0
-    assert found["groups"] == {"tiny": {"problems": 2, "dsel": 2, "best_peer": 1}}
+    counts = {"problems": 2, "dsel": 2, "best_peer": 1, "dsel+M": 2, "best_peer+M": 1}
+    assert found["groups"] == {"tiny": counts}
     assert found["behind"] == []
+    assert [row["peer"] for row in found["behind_with_bound_on_coefficients"]] == ["el0ps+M"]
     text = table(cells, ["dsel", "el0ps", "el0ps+M", "okridge"])
     assert "80.0 % (9)" in text
     assert "0.50" in text
+
+
+def test_with_a_bound_on_the_coefficients_dsel_is_compared_with_solvers_that_know_it_too() -> None:
+    told = {"dsel+M": proof(0.5), "el0ps+M": proof(1.0)}
+    found = summary([cell(proof(3.0), **told), cell(Answer("open", 9.0, value=50.0, bound=10.0), **told)])
+    assert found["worst_time_ratio_to_best_peer"] is None
+    assert found["worst_time_ratio_with_bound_on_coefficients"] == 0.5
+    assert (found["proved"], found["groups"]["tiny"]["dsel+M"], found["groups"]["tiny"]["best_peer+M"]) == (1, 2, 2)
 
 
 def test_it_says_where_another_solver_is_ahead() -> None:

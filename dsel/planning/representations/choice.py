@@ -60,14 +60,16 @@ def explains_all(shape: ProblemShape, lam: float) -> bool:
     return shape.N > 0 and lam == 0.0 and shape.n >= shape.m and shape.k > _TRIED
 
 
-def choose_for_proof(shape: ProblemShape, resources: Resources, *, in_passes: bool, saved: bool) -> Representation:
+def choose_for_proof(
+    shape: ProblemShape, resources: Resources, *, in_passes: bool, saved: bool, most_dense: int | None = None
+) -> Representation:
     """Return the representation for a proof: the Gram matrix, unless it does not fit or there are many columns.
 
-    in_passes: whether a proof without the Gram matrix proves as much for so many columns. saved: whether the matrix is
-    saved. Errors: CapacityError where none can be used.
+    in_passes: whether a proof without the Gram matrix proves as much for more columns than `most_dense`, by default
+    MOST_DENSE. saved: whether the matrix is saved. Errors: CapacityError where none can be used.
     """
     found = choose(shape, resources)
-    if not found.holds_gram or not in_passes or saved or shape.n <= MOST_DENSE:
+    if not found.holds_gram or not in_passes or saved or shape.n <= (most_dense or MOST_DENSE):
         return found
     blocks = InColumnBlocks(shape, resources)
     return found if blocks.obstacle else blocks

@@ -112,7 +112,7 @@ class Certificate:
     @property
     def proven(self) -> bool:
         """Whether the known subset is the best one, see Notes."""
-        return self.gap <= (2.0 * MARGIN + self.error) * self.total
+        return bool(self.gap <= (2.0 * MARGIN + self.error) * self.total)
 
     @property
     def effort(self) -> str:

@@ -185,8 +185,8 @@ class Proof:
         relaxed = relaxation > search.lower
         return Certificate(
             size=len(objective.included) + search.k,
-            value=search.best_value,
-            bound=max(search.proved, relaxation - error * objective.total),
+            value=float(search.best_value),
+            bound=float(max(search.proved, relaxation - error * objective.total)),
             total=objective.total,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,

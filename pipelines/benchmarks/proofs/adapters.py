@@ -51,17 +51,25 @@ def by_dsel(X: Any, y: Any, options: Found) -> Found:
     import dsel
 
     usual = {"k": options["k"], "lam": options["lam"], "preprocess": "none", "progress": False}
-    if _is_wide(X):
+    if _is_wide(X) or options["largest"] is not None:
         start = time.monotonic()
         selection = dsel.select(X, y, method="splicing", **usual)
+        limit = None if options["largest"] is None else _times_squared(selection, X, y, options)
         left = max(options["seconds"] - (time.monotonic() - start), 0.1)
-        certified = dsel.certify(selection, X, y, seconds=left, progress=False)
+        certified = dsel.certify(selection, X, y, seconds=left, coefficients=limit, progress=False)
         (proof,) = certified.certificate
         return {"indices": list(certified.indices), "bound": proof["bound"], "proved": proof["proven"]}
     selection = dsel.select(X, y, method="branch-and-bound", seconds=options["seconds"], **usual)
     counts = selection.counts
     found = {"indices": list(selection.indices), "bound": counts["bound"], "proved": counts["proven"]}
     return {**found, "nodes": selection.iterations, "ended": selection.ended}
+
+
+def _times_squared(selection: Any, X: Any, y: Any, options: Found) -> float:
+    """Return the sum of k squares of the largest coefficient, as a multiple of the selection's sum of squares."""
+    A = X[:, list(selection.indices)]
+    b = np.linalg.solve(A.T @ A + options["lam"] * np.eye(A.shape[1]), A.T @ y)
+    return float(max(options["k"] * options["largest"] ** 2 / (b @ b), 1.0))
 
 
 def _is_wide(X: Any) -> bool:
@@ -152,7 +160,7 @@ def prepare(name: str, kinds: Iterable[Found]) -> None:
     for kind in kinds:
         X, y, options = tiny(kind)
         SOLVERS[name.removesuffix("+M")](X, y, options)
-        if name == "dsel":  # it loads another search for few columns
+        if name.startswith("dsel"):  # it loads another search for few columns
             by_dsel(X[:, :20], y, {**options, "k": 4})
             real = np.load(options["X"], mmap_mode="r")
             if _is_wide(real):
@@ -185,7 +193,7 @@ def solve_here(name: str, problem: Path, options: Found, preparation: float, loa
 
 def main(name: str, problems: list[Path]) -> None:
     """Solve the tiny problems, and each given one in a separate process."""
-    own = name in ("dsel", "front")
+    own = name in ("dsel", "dsel+M", "front")
     if not own:
         count_processor_time()
     listed = [json.loads(problem.read_text()) for problem in problems]

@@ -11,6 +11,9 @@ from pipelines.benchmarks.proofs.problems import Problem
 from pipelines.benchmarks.proofs.solving import Answer
 from pipelines.table import text_table
 
+#: dsel, without and with a bound on the coefficients.
+OWN = ("dsel", "dsel+M")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -32,13 +35,17 @@ class Cell:
 
     def peer(self, with_bound_on_coefficients: bool = False) -> tuple[float, str] | None:
         """Return the seconds and the name of the fastest other solver that proved the problem."""
-        names = [s for s in self.answers if s != "dsel" and (with_bound_on_coefficients or not s.endswith("+M"))]
-        return min([(self.answers[s].seconds, s) for s in names if self.proved(s)], default=None)
+        return self._fastest([s for s in self.answers if s not in OWN], with_bound_on_coefficients)
 
     def ratio(self, with_bound_on_coefficients: bool = False) -> float | None:
         """Return dsel's time over that of the fastest other solver, if both prove the problem."""
-        peer = self.peer(with_bound_on_coefficients)
-        return self.answers["dsel"].seconds / max(peer[0], 1e-3) if peer and self.proved("dsel") else None
+        peer, own = self.peer(with_bound_on_coefficients), self._fastest(OWN, with_bound_on_coefficients)
+        return own[0] / max(peer[0], 1e-3) if peer and own else None
+
+    def _fastest(self, solvers: Iterable[str], with_bound_on_coefficients: bool) -> tuple[float, str] | None:
+        """Return the seconds and the name of the fastest of some solvers that proved the problem."""
+        able = [s for s in solvers if self.proved(s) and (with_bound_on_coefficients or not s.endswith("+M"))]
+        return min([(self.answers[s].seconds, s) for s in able], default=None)
 
     @property
     def contradictions(self) -> list[str]:
@@ -100,8 +107,10 @@ def summary(cells: list[Cell]) -> dict[str, Any]:
         group["dsel"] += cell.proved("dsel")
     for name, group in groups.items():
         own = [cell for cell in cells if cell.problem.group == name]
-        peers = {s for cell in own for s in cell.answers if s != "dsel" and not s.endswith("+M")}
-        group["best_peer"] = max([sum(cell.proved(s) for cell in own) for s in peers], default=0)
+        counts = {s: sum(cell.proved(s) for cell in own) for cell in own for s in cell.answers}
+        group["best_peer"] = max([n for s, n in counts.items() if not (s in OWN or s.endswith("+M"))], default=0)
+        group["dsel+M"] = max(counts.get(s, 0) for s in OWN)
+        group["best_peer+M"] = max([n for s, n in counts.items() if s not in OWN], default=0)
     return {
         "worst_time_ratio_to_best_peer": max(ratios, default=None),
         "worst_time_ratio_with_bound_on_coefficients": max(assumed, default=None),
@@ -110,17 +119,18 @@ def summary(cells: list[Cell]) -> dict[str, Any]:
         "clean1_bound": _clean1(cells),
         "groups": groups,
         "behind": behind(cells),
+        "behind_with_bound_on_coefficients": behind(cells, True),
         "contradictions": {cell.problem.name: cell.contradictions for cell in cells if cell.contradictions},
     }
 
 
-def behind(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+def behind(cells: Iterable[Cell], with_bound_on_coefficients: bool = False) -> list[dict[str, Any]]:
     """Return the problems that another solver proves and dsel does not, or not as fast."""
     found = []
     for cell in cells:
-        peer, ratio = cell.peer(), cell.ratio()
+        peer, ratio = cell.peer(with_bound_on_coefficients), cell.ratio(with_bound_on_coefficients)
         if peer is not None and (ratio is None or ratio > 1.0):
-            seconds = cell.answers["dsel"].seconds if cell.proved("dsel") else None
+            seconds = None if ratio is None else round(ratio * peer[0], 3)
             found.append({"problem": cell.problem.name, "dsel": seconds, "peer": peer[1], "seconds": peer[0]})
     return found
 

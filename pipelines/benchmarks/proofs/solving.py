@@ -20,7 +20,7 @@ from pipelines.benchmarks.proofs.environments import Unavailable, python_of, rsc
 ADAPTERS = Path(__file__).with_name("adapters.py")
 LEAPS = Path(__file__).with_name("leaps.R")
 #: Solvers with "+M" are given a bound on the coefficients, so that they prove less.
-SOLVERS = ("dsel", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", "leaps")
+SOLVERS = ("dsel", "dsel+M", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", "leaps")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Leaps and bounds takes days from about this many columns on.
 _LEAPS_COLUMNS = 100
@@ -79,7 +79,8 @@ def call(name: str, problems: Sequence[Path], seconds: float) -> dict[Path, dict
     """Return what a solver says about each problem, as JSON."""
     if name == "leaps":
         return {problem: _leaps(problem, seconds) for problem in problems}
-    together = [list(problems)] if name not in ("dsel", "front") else [[problem] for problem in problems]
+    own = name in ("dsel", "dsel+M", "front")
+    together = [[problem] for problem in problems] if own else [list(problems)]
     found: dict[Path, dict[str, Any]] = {}
     for some in together:
         try:

@@ -21,7 +21,7 @@ def is_wide(objective: Objective, coefficients: float | None = None) -> bool:
     """
     if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
         return True
-    return coefficients is not None and has_one_target(objective) and not relaxable(objective)
+    return coefficients is not None and has_one_target(objective)
 
 
 def has_one_target(objective: Objective) -> bool:
@@ -38,10 +38,10 @@ def wide_proof(
     objective: Objective, k: int, incumbent: Iterable[int], memory_limit: int, coefficients: float | None = None
 ) -> WideTree | TargetBound:  # fmt: skip
     """Return the search that proves most: in passes over the data, or from the targets alone."""
-    if relaxable(objective):
-        return WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit)
     if coefficients is not None and has_one_target(objective):
         tree = WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit, coefficients=coefficients)
         if tree.limit > 0.0:  # otherwise no column explains anything
             return tree
+    if relaxable(objective):
+        return WideTree(objective, k, incumbent=incumbent, memory_limit=memory_limit)
     return TargetBound(objective, k, incumbent=incumbent)

@@ -47,9 +47,9 @@ class PoolRelaxation:
     Without a penalty, nearly equal columns may explain anything with large coefficients, and no bound for all subsets
     follows from a few products. For subsets whose coefficients have a sum of squares of at most R^2,
 
-        f(S) >= min over b of |y - X_S b|^2 + p (|b|^2 - R^2)    for every p > 0,
+        f(S) >= min over b of |y - X_S b|^2 + lam |b|^2 + p (|b|^2 - R^2)    for every p >= 0,
 
-    so that the relaxation with the penalty p gives a bound. The root finds the best p.
+    so that the relaxation with the penalty lam + p gives a bound. The root finds the best p.
     """
 
     def __init__(self, pool: ColumnPool, k: int, lam: float, total: float) -> None:
@@ -106,7 +106,8 @@ class PoolRelaxation:
 
     def sharpen_extra(self, squares: Floats) -> None:
         """Find the best penalty for the squared products (n,) of the residuals with all columns."""
-        self.extra = max((largest(squares, self._k) / self.limit) ** 0.5, _LEAST_EXTRA)
+        ridge = float(np.median(self._ridge[self._usable])) if self._usable.any() else 0.0
+        self.extra = max((largest(squares, self._k) / self.limit) ** 0.5 - ridge, 0.0 if ridge else _LEAST_EXTRA)
 
     def relaxed(self, node: Node, bound: float, enough: float) -> Node:
         """Return the node with the best coefficients among the columns of the pool.

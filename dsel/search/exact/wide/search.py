@@ -66,8 +66,8 @@ class WideTree(RelaxationTree):
     memory_limit : int
         Bytes that open nodes of the tree in memory may take.
     coefficients : float, optional
-        With lam = 0, the bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of
-        at most this many times that of the incumbent, see `PoolRelaxation`.
+        The bounds are about subsets whose coefficients, for columns of norm 1, have a sum of squares of at most this
+        many times that of the incumbent, see `PoolRelaxation`.
     """
 
     kind = "wide-tree"
