@@ -232,7 +232,7 @@ def certify(
         Prove for the chosen size only, or for every size up to k.
     coefficients : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
-        the selection. It is for one target, and for any number of columns.
+        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     sample_weight : (m,) array or str, optional
         The weights of the selection.
     progress : bool, optional

@@ -54,7 +54,7 @@ class CertifySection(BaseModel):
         Write the tree of the proof, so that `dsel verify` can check it.
     coefficients : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
-        the selection.
+        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -71,7 +71,7 @@ class ProofBudget:
         Write the tree of the search to a folder for each size, so that `dsel verify` can check the proof.
     coefficients : float, optional
         Prove for subsets whose squared coefficients, for columns of norm 1, sum to at most this many times those of
-        the selection. It is for one target, and for any number of columns.
+        the selection. It is for one target. With fewer than 150 columns, the proof is about all subsets.
     """
 
     seconds: float | None = None
@@ -202,7 +202,7 @@ def _require_gram(objective: Objective, validated: ValidatedRequest, budget: Pro
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
     if budget.log and is_wide(objective, budget.coefficients):
         raise OptionError(
-            f"There is no proof log for {objective.n} columns: the proof makes passes over the data.",
+            f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
             "Certify without a log. The certificate is the same.",
         )
 

@@ -291,8 +291,12 @@ def test_a_limit_for_coefficients_that_no_proof_can_use_is_refused(tmp_path, y, 
 
 
 @pytest.mark.parametrize("lam", [0.0, 2.0])
-def test_a_limit_for_coefficients_is_what_the_certificate_is_about(lam):
-    dataset, request = as_dataset(X, Y), SelectionRequest(k=3, method="forward", lam=lam)
-    found = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(coefficients=2.0))
+@pytest.mark.parametrize(("more", "is_limited"), [(-1, False), (0, True)])
+def test_a_limit_for_coefficients_is_for_many_columns(more, is_limited, lam):
+    wide = np.random.default_rng(6).standard_normal((400, starting_subset.MANY_COLUMNS + more))
+    y = wide[:, [3, 8, 20]].sum(axis=1, keepdims=True) + np.random.default_rng(7).standard_normal((400, 1))
+    dataset, request = as_dataset(wide, y), SelectionRequest(k=3, method="forward", lam=lam)
+    found = certify_selection(dataset, request, run_selection(dataset, request), ProofBudget(coefficients=1.5))
     assert found.certificate[-1]["proven"]
-    assert found.certificate[-1]["coefficients"] > 0.0
+    assert found.certificate[-1]["indices"] == [3, 8, 20]
+    assert (found.certificate[-1]["coefficients"] > 0.0) == is_limited

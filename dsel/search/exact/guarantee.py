@@ -35,7 +35,7 @@ from dsel.search.exact.bounds import require_time
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
 #: An error of a proof below this share of ||Y||^2 needs no note.
-_WORTH_A_NOTE = 1e-8
+_WORTH_A_NOTE = 1e-7
 #: Rows of a matrix of pairs that are in memory at a time.
 _ROWS = 512
 #: A coefficient below the first is 0 up to rounding, and one above the second is not.

@@ -24,6 +24,8 @@ SOLVERS = ("dsel", "dsel+M", "el0ps", "el0ps+M", "l0bnb", "l0bnb+M", "okridge", 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Leaps and bounds takes days from about this many columns on.
 _LEAPS_COLUMNS = 100
+#: A proof counts up to this many times the limit of time.
+_LATE = 1.2
 #: The wall time of a solve, as a multiple of its processor time, before it is taken for hung; and that of the start.
 _WALL, _START = 20, 900
 
@@ -79,8 +81,7 @@ def call(name: str, problems: Sequence[Path], seconds: float) -> dict[Path, dict
     """Return what a solver says about each problem, as JSON."""
     if name == "leaps":
         return {problem: _leaps(problem, seconds) for problem in problems}
-    own = name in ("dsel", "dsel+M", "front")
-    together = [[problem] for problem in problems] if own else [list(problems)]
+    together = [list(problems)]
     found: dict[Path, dict[str, Any]] = {}
     for some in together:
         try:
@@ -104,7 +105,7 @@ def _leaps(problem: Path, seconds: float) -> dict[str, Any]:
     for file, values in zip(files, (X, y), strict=True):
         file.write_bytes(np.asfortranarray(values).tobytes(order="F"))
     sizes = [str(value) for value in (*X.shape, options["k"], options["lam"])]
-    limited = f'ulimit -t {int(1.2 * seconds) + 5}; exec "$@"'
+    limited = f'ulimit -t {int(_LATE * seconds) + 5}; exec "$@"'
     command = ["bash", "-c", limited, "-", program, str(LEAPS), *map(str, files), *sizes, str(answer)]
     return _read(answer, _run(command, _WALL * seconds + _START), seconds)
 
@@ -132,7 +133,7 @@ def _read(answer: Path, message: str, seconds: float) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(answer.read_text())
         answer.unlink()
         return found
-    return {"stopped": message or f"no answer after {1.2 * seconds:.0f} s", "seconds": 1.2 * seconds}
+    return {"stopped": message or f"no answer after {_LATE * seconds:.0f} s", "seconds": _LATE * seconds}
 
 
 def answer_of(found: Mapping[str, Any], X: Floats, y: Floats, options: Mapping[str, Any]) -> Answer:
@@ -149,4 +150,6 @@ def answer_of(found: Mapping[str, Any], X: Floats, y: Floats, options: Mapping[s
     bound = value if found["bound"] is None else found["bound"]
     note = "" if right else f"found {len(S)} columns"
     proved = found["proved"] and right
+    if proved and found["seconds"] > _LATE * options["seconds"]:
+        proved, note = False, "proved after the limit of time"
     return Answer("proved" if proved else "open", found["seconds"], found["preparation"], value, bound, note)

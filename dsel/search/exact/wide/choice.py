@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dsel.objective.base import Objective
+from dsel.search.exact.starting_subset import MANY_COLUMNS
 from dsel.search.exact.wide.search import WideTree
 from dsel.search.exact.wide.target_bound import TargetBound
 
@@ -17,11 +18,11 @@ MOST_DENSE = 5000
 def is_wide(objective: Objective, coefficients: float | None = None) -> bool:
     """Return whether a proof must do without factorizations of the whole Gram matrix.
 
-    coefficients: a requested limit for them, see `WideTree`.
+    coefficients: a requested limit for them, see `WideTree`. Few columns need none: other proofs are quick.
     """
     if not objective.has_gram or (objective.n > MOST_DENSE and relaxable(objective)):
         return True
-    return coefficients is not None and has_one_target(objective)
+    return coefficients is not None and has_one_target(objective) and objective.n >= MANY_COLUMNS
 
 
 def has_one_target(objective: Objective) -> bool:

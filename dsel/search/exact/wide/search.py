@@ -272,7 +272,8 @@ class WideTree(RelaxationTree):
     def _leaves(self, most: int) -> list[tuple[Node, float]]:
         """Return at most `most` nodes that replace the first ones of the heap, with bounds of their parents.
 
-        A node is split unless the columns of the pool alone show that it holds no better subset.
+        A node is split unless the columns of the pool alone show that it holds no better subset. There are no leaves if
+        the time passes before.
         """
         count = itertools.count()
         growing: list[tuple[float, int, Node, float]] = []
@@ -286,6 +287,10 @@ class WideTree(RelaxationTree):
             estimate = relaxed.estimate if node.tries < _TRIES else np.inf
             heapq.heappush(growing, (-estimate, next(count), relaxed, bound))
         while growing and len(growing) < most and -growing[0][0] > self._enough:
+            if self._time.passed:
+                for _, _, node, bound in growing:
+                    self._push(bound, node)
+                return []
             node, bound = heapq.heappop(growing)[2:]
             for child in self._split(node, bound):
                 relaxed = self._relaxed(child, bound)
@@ -313,6 +318,9 @@ class WideTree(RelaxationTree):
         if int(closed.sum()) <= self._most_closed:
             self._closed, self._closed_explained = closed, max(self._closed_explained, bound)
             return
+        self._push(bound, node)
+
+    def _push(self, bound: float, node: Node) -> None:
         self._made += 1
         heapq.heappush(self._heap, (-bound, self._made, node))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 from unittest import mock
 
 import numpy as np
@@ -14,6 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.search import anytime
 from dsel.search.exact.certificate import Certificate, across_sizes
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.wide import search as wide_search
@@ -239,6 +240,22 @@ def test_if_no_column_explains_anything_coefficients_are_not_limited():
     proof.run()
     found = proof.certificate()
     assert (found.value, found.bound, found.coefficients) == (1.0, 0.0, 0.0)
+
+
+def test_time_that_passes_while_nodes_are_split_loses_none_of_them():
+    X, y, _ = planted(40, 60, 4, 0.5, noise=2.0)
+    with mock.patch.object(wide_search, "_CLOSED", 3):
+        search = WideTree(on_demand(X, y, 1.0), 4)
+        while search.open_nodes < 2:
+            assert not search.advance(search.iteration + 1)
+        lower, passes, ticks = search.lower, search.passes, count()
+        with mock.patch.object(anytime, "default_clock", new=lambda: float(next(ticks))), search.time_limit(7.0):
+            search.advance(ALL)
+        assert 7 < next(ticks) < 20
+        assert (search.lower, search.passes) == (lower, passes)
+        assert search.open_nodes > 0
+        assert search.advance(ALL)
+    assert search.best_value == pytest.approx(exhaustive(regression(X, y, 1.0), 4))
 
 
 def test_a_contradiction_in_the_tree_in_memory_proves_nothing():
