@@ -67,6 +67,26 @@ def test_with_a_bound_on_the_coefficients_dsel_is_compared_with_solvers_that_kno
     assert (found["proved"], found["groups"]["tiny"]["dsel+M"], found["groups"]["tiny"]["best_peer+M"]) == (1, 2, 2)
 
 
+def test_times_of_a_call_in_python_count_as_equal() -> None:
+    found = summary([cell(proof(0.03), leaps=proof(0.002)), cell(proof(0.1), leaps=proof(0.002))])
+    assert found["worst_time_ratio_to_best_peer"] == 2.0
+    assert found["longest_within_resolution"] == 0.03
+    assert [row["dsel"] for row in found["behind"]] == [0.1]
+
+
+def test_the_noise_of_a_problem_is_not_one_of_its_columns() -> None:
+    problems = [p for p in everything() if p.data.n == 1000]
+    for data in {p.data for p in problems}:
+        X = data.columns()
+        assert X is not None
+        for k in {p.k for p in problems}:
+            true = np.linspace(0.0, data.n - 1.0, k + 2).astype(np.int64)[1:-1]
+            y = data.target(X, k, 1.0)
+            others = np.delete(X, true, axis=1)
+            rest = y - X[:, true] @ np.linalg.lstsq(X[:, true], y)[0]
+            assert np.abs(others.T @ rest).max() < 0.3 * np.sqrt(1000) * np.linalg.norm(rest)
+
+
 def test_it_says_where_another_solver_is_ahead() -> None:
     slower = cell(proof(3.0), el0ps=proof(1.5))
     unproved = cell(Answer("open", 60.0, value=50.0, bound=40.0), okridge=proof(5.0))

@@ -46,7 +46,7 @@ class Data:
             return standardized(arrays["Y"][:_ROWS, :1])[:, 0]
         true = np.linspace(0.0, self.n - 1.0, k + 2).astype(np.int64)[1:-1]
         signal = X[:, true].sum(axis=1)
-        noise = np.random.default_rng([self.n, k]).standard_normal(M)
+        noise = np.random.default_rng([self.n, k, 1]).standard_normal(M)  # not the numbers of a column
         return standardized((signal + signal.std() / np.sqrt(ratio) * noise)[:, None])[:, 0]
 
 

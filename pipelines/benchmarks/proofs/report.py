@@ -11,6 +11,8 @@ from pipelines.benchmarks.proofs.problems import Problem
 from pipelines.benchmarks.proofs.solving import Answer
 from pipelines.table import text_table
 
+#: A proof that takes less time than this, in seconds, takes about as long as any call in Python. It counts as this.
+RESOLUTION = 0.05
 #: dsel, without and with a bound on the coefficients.
 OWN = ("dsel", "dsel+M")
 
@@ -38,9 +40,9 @@ class Cell:
         return self._fastest([s for s in self.answers if s not in OWN], with_bound_on_coefficients)
 
     def ratio(self, with_bound_on_coefficients: bool = False) -> float | None:
-        """Return dsel's time over that of the fastest other solver, if both prove the problem."""
+        """Return dsel's time over that of the fastest other solver, if both prove the problem; see RESOLUTION."""
         peer, own = self.peer(with_bound_on_coefficients), self._fastest(OWN, with_bound_on_coefficients)
-        return own[0] / max(peer[0], 1e-3) if peer and own else None
+        return max(own[0], RESOLUTION) / max(peer[0], RESOLUTION) if peer and own else None
 
     def _fastest(self, solvers: Iterable[str], with_bound_on_coefficients: bool) -> tuple[float, str] | None:
         """Return the seconds and the name of the fastest of some solvers that proved the problem."""
@@ -116,6 +118,7 @@ def summary(cells: list[Cell]) -> dict[str, Any]:
         "worst_time_ratio_with_bound_on_coefficients": max(assumed, default=None),
         "proved": sum(group["dsel"] for group in groups.values()),
         "proved_by_best_peer": sum(group["best_peer"] for group in groups.values()),
+        "longest_within_resolution": max(within_resolution(cells), default=None),
         "clean1_bound": _clean1(cells),
         "groups": groups,
         "behind": behind(cells),
@@ -130,9 +133,15 @@ def behind(cells: Iterable[Cell], with_bound_on_coefficients: bool = False) -> l
     for cell in cells:
         peer, ratio = cell.peer(with_bound_on_coefficients), cell.ratio(with_bound_on_coefficients)
         if peer is not None and (ratio is None or ratio > 1.0):
-            seconds = None if ratio is None else round(ratio * peer[0], 3)
+            seconds = None if ratio is None else round(ratio * max(peer[0], RESOLUTION), 3)
             found.append({"problem": cell.problem.name, "dsel": seconds, "peer": peer[1], "seconds": peer[0]})
     return found
+
+
+def within_resolution(cells: Iterable[Cell]) -> list[float]:
+    """Return dsel's seconds where another solver takes less, both within the resolution."""
+    both = [(cell.answers["dsel"].seconds, cell.peer()) for cell in cells if cell.proved("dsel")]
+    return [own for own, peer in both if peer is not None and peer[0] < own <= RESOLUTION]
 
 
 def _clean1(cells: Iterable[Cell]) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from pipelines.benchmarks.proofs.problems import Data, M, Problem, everything, quick
-from pipelines.benchmarks.proofs.report import Cell, remarks, summary, table
+from pipelines.benchmarks.proofs.report import RESOLUTION, Cell, remarks, summary, table
 from pipelines.benchmarks.proofs.solving import SOLVERS, Answer, answer_of, call, obstacle, penalty_for, squared_error
 from pipelines.papers.datasets import missing
 from pipelines.table import json_line
@@ -35,7 +35,7 @@ f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relat
 price of a column in place of k; it is chosen so that k columns are best. "+M": they are given that no coefficient
 exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the sum of k squares of
 that bound, which allows more. The last column compares dsel with the fastest solver that proved the problem without
-such a bound.
+such a bound. A time below {resolution} s counts as {resolution} s there: so long takes any call in Python.
 """
 
 
@@ -58,7 +58,7 @@ def run(
         print(table(found, solvers), "\n", flush=True)
         cells += found
     names = ["dsel", *(s for s in solvers if s != "dsel")]
-    print(_EXPLANATION)
+    print(_EXPLANATION.format(resolution=RESOLUTION))
     print(table(cells, names), "\n")
     prepared = {s: max((c.answers[s].preparation for c in cells if s in c.answers), default=0.0) for s in names}
     print("Compilation and loading, at most:", ", ".join(f"{s} {value:.1f} s" for s, value in prepared.items()))
