@@ -19,9 +19,9 @@ from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KER
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import MANY_COLUMNS
 
-#: The tree of relaxations has a head start of about as many seconds as the first bound of the other tree takes: this
-#: factor of n^3, at least and at most.
-_SECONDS, _LEAST, _MOST = 3e-10, 0.02, 5.0
+#: The tree of relaxations has a head start of about as many seconds as a better diagonal than the ridge penalty takes,
+#: and the first bound of the other tree: this factor of n^3, at least and at most.
+_SECONDS, _LEAST, _MOST = 1e-9, 0.02, 5.0
 #: The share of the other tree's gap that this one's must be below to be preferred.
 _BETTER = 0.35
 #: With more subsets than this the other tree cannot try most of them. This one then has about these seconds before its
