@@ -27,6 +27,9 @@ from dsel.config.yaml_files import read_yaml
 from dsel.errors import OptionError
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
 
+#: A limit for coefficients is at most this many times those of the selection.
+MOST_COEFFICIENTS = 1e9
+
 
 def _place(value: Any) -> AnyPath:
     if not isinstance(value, str | AnyPath):
@@ -63,7 +66,7 @@ class CertifySection(BaseModel):
     nodes: Int | None = Field(None, ge=1)
     sizes: Literal["chosen", "all"] = "chosen"
     log: Bool = False
-    coefficients: Float | None = Field(None, ge=1)
+    coefficients: Float | None = Field(None, ge=1, le=MOST_COEFFICIENTS)
 
     @property
     def seconds(self) -> float:

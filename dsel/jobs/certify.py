@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from dsel.config.job import MOST_COEFFICIENTS
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import Dataset
 from dsel.errors import CapacityError, DataError, Interrupted, OptionError
@@ -90,9 +91,10 @@ class ProofBudget:
             raise OptionError(f"nodes is {self.nodes}.", "It is a number of nodes >= 1, or None.")
         if self.sizes not in get_args(Sizes):
             raise OptionError(f"There is no choice of sizes {self.sizes!r}.", f"One of {', '.join(get_args(Sizes))}.")
-        if self.coefficients is not None and not self.coefficients >= 1.0:
+        if self.coefficients is not None and not 1.0 <= self.coefficients <= MOST_COEFFICIENTS:
             raise OptionError(
-                f"coefficients is {self.coefficients}.", "It is a multiple of those of the selection, at least 1."
+                f"coefficients is {self.coefficients}.",
+                f"It is a multiple of those of the selection, from 1 to {MOST_COEFFICIENTS:g}.",
             )
 
     def shares(self, sizes: Sequence[int]) -> Iterator[tuple[int, float | None, int | None]]:
@@ -184,9 +186,10 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
     limited = budget.coefficients is not None
+    to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
         shape, resources, saved=saved, most_dense=_FEW_COLUMNS if limited and dataset.in_memory else None,
-        in_passes=(shape.N == 1 and (request.lam > 0.0 or limited)) or explains_all(shape, request.lam),
+        in_passes=(shape.N == 1 and (request.lam > 0.0 or limited)) or explains_all(shape, request.lam, to_choose),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
         return chosen.prepare_whole(dataset, request, engine, cache)

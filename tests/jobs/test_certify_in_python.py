@@ -11,6 +11,7 @@ import pytest
 
 import dsel
 from dsel.errors import DataError, DselError, OptionError
+from dsel.planning.representations import choice
 from dsel.search.exact.wide.choice import MOST_DENSE
 
 RNG = np.random.default_rng(4)
@@ -56,12 +57,39 @@ def test_the_request_says_how_to_read_the_data(how: dict[str, Any]) -> None:
 def test_many_columns_that_explain_everything_need_no_gram_matrix(targets: int) -> None:
     wide = np.random.default_rng(3).normal(size=(30, MOST_DENSE + 1))
     several = wide[:, :targets] + np.random.default_rng(4).normal(size=(30, targets))
-    selection = dsel.select(wide, several, k=3, method="forward", preprocess="none")
+    selection = dsel.select(wide, several, k=4, method="forward", preprocess="none")
     (proof,) = dsel.certify(selection, wide, several).certificate
-    rest = np.linalg.eigvalsh(several.T @ several)[:-3].sum() if targets > 3 else 0.0
+    rest = np.linalg.eigvalsh(several.T @ several)[:-4].sum() if targets > 4 else 0.0
     assert proof["bound"] == pytest.approx(rest, abs=1e-9 * proof["total"])
     assert (proof["nodes"], proof["passes"]) == (0, 0)
     assert proof["bound"] < proof["value"] < proof["total"]
+
+
+@pytest.mark.parametrize(("included", "sizes"), [([4, 7, 9], "chosen"), ([], "all")])
+def test_few_of_many_columns_are_compared_with_all_others(
+    monkeypatch: pytest.MonkeyPatch, included: list[int], sizes: Any
+) -> None:
+    monkeypatch.setattr(choice, "MOST_DENSE", 100)
+    monkeypatch.setattr(choice, "_MOST_TRIED", 200)
+    wide, y = np.random.default_rng(3).normal(size=(30, 120)), np.random.default_rng(4).normal(size=30)
+    selection = dsel.select(wide, y, k=4, method="forward", include=included)
+    found = {proof["size"]: proof for proof in dsel.certify(selection, wide, y, sizes=sizes, nodes=10).certificate}
+    assert found[min(found)]["proven"]
+
+
+def test_dependent_subsets_within_a_limit_for_coefficients_are_excluded_from_the_certificate() -> None:
+    share, part, rng = 5e-8, 1e-2, np.random.default_rng(0)
+    wide = rng.standard_normal((60, 160))
+    wide /= np.linalg.norm(wide, axis=0)
+    other = rng.standard_normal(60)
+    other -= wide[:, 0] * (wide[:, 0] @ other)
+    other /= np.linalg.norm(other)
+    wide[:, 1] = wide[:, 0] * np.sqrt(1.0 - share) + np.sqrt(share) * other
+    y = wide[:, 0] + part * other  # the first two columns explain all of it
+    selection = dsel.select(wide, y, k=2, method="forward", preprocess="none")
+    (proof,) = dsel.certify(selection, wide, y, coefficients=20_000).certificate
+    assert proof["value"] - proof["excluded"] * proof["total"] <= 0.0
+    assert "never chosen" in " ".join(dsel.certify(selection, wide, y, coefficients=20_000).notes)
 
 
 def test_dask_arrays_and_weights() -> None:
@@ -86,6 +114,7 @@ def test_columns_for_the_data_themselves() -> None:
         (lambda s: dsel.certify(s, X, Y, nodes=0), OptionError, "nodes is 0"),
         (lambda s: dsel.certify(s, X, Y, sizes="some"), OptionError, "no choice of sizes 'some'"),
         (lambda s: dsel.certify(s, X, Y, coefficients=0.5), OptionError, "coefficients is 0.5"),
+        (lambda s: dsel.certify(s, X, Y, coefficients=np.inf), OptionError, "coefficients is inf"),
         (lambda s: dsel.certify(s, X, Y, coefficients=2.0), OptionError, "2 targets"),
     ],
 )  # fmt: skip

@@ -17,8 +17,8 @@ from dsel.search.registry import METHODS
 
 #: All representations.
 REPRESENTATIONS: tuple[type[Representation], ...] = (GramMatrix, TiledGram, RowGram, InColumnBlocks, Sketch)
-#: A proof tries all subsets of this many columns of a large Gram matrix.
-_TRIED = 2
+#: A proof may try this many subsets.
+_MOST_TRIED = 10**11
 
 
 def candidates(shape: ProblemShape, resources: Resources) -> tuple[Representation, ...]:
@@ -52,12 +52,12 @@ def choose(shape: ProblemShape, resources: Resources) -> Representation:
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))
 
 
-def explains_all(shape: ProblemShape, lam: float) -> bool:
+def explains_all(shape: ProblemShape, lam: float, to_choose: int) -> bool:
     """Return whether all columns explain the targets whatever these are, and there are too many subsets to try.
 
-    Then the Gram matrix proves no more than the targets alone.
+    Then the Gram matrix proves no more than the targets alone. It may prove more if columns depend on each other.
     """
-    return shape.N > 0 and lam == 0.0 and shape.n >= shape.m and shape.k > _TRIED
+    return shape.N > 0 and lam == 0.0 and shape.n >= shape.m and math.comb(shape.n, to_choose) > _MOST_TRIED
 
 
 def choose_for_proof(

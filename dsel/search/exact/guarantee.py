@@ -50,17 +50,22 @@ class Guarantee:
 
     error: no independent subset has an f below the bound by more than this. explained_by_all: what all columns explain,
     if some subsets are dependent by the tolerance but not to rounding, so that they are never chosen; 0 if none are.
+    by_dependent: how much more dependent subsets explain at most, if that is known.
     """
 
     error: float
     explained_by_all: float = 0.0
+    by_dependent: float = 0.0
 
     def hidden(self, value: float, objective: Objective) -> float:
         """Return by how much of ||Y||^2 a dependent subset may be better than f = `value`; 0 if there are none."""
-        if not self.explained_by_all:
+        if self.by_dependent:
+            share = min(self.by_dependent, value / objective.total)
+        elif self.explained_by_all:
+            least = max(objective.c - self.explained_by_all * objective.total, 0.0)
+            share = (value - least) / objective.total
+        else:
             return 0.0
-        least = max(objective.c - self.explained_by_all * objective.total, 0.0)
-        share = (value - least) / objective.total
         return share if share > 2.0 * MARGIN else 0.0
 
 

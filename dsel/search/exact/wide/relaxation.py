@@ -97,12 +97,13 @@ class PoolRelaxation:
         limit, those of included columns follow from what is left of Y, and from their independence.
         """
         centering, included = objective.centering, len(objective.included)
+        sizes = []
         if self.limit:
             size = (self._k * self.limit / self._total) ** 0.5
-            size += included * (1.0 + size) / objective.tolerance**0.5
-        else:
-            size = 0.5 * ((self._k + included) * centering.largest / objective.lam) ** 0.5
-        return centering.share(size)
+            sizes.append(size + included * (1.0 + size) / objective.tolerance**0.5)
+        if objective.lam > 0.0:
+            sizes.append(0.5 * ((self._k + included) * centering.largest / objective.lam) ** 0.5)
+        return centering.share(min(sizes))
 
     def sharpen_extra(self, squares: Floats) -> None:
         """Find the best penalty for the squared products (n,) of the residuals with all columns."""

@@ -171,8 +171,15 @@ class WideTree(RelaxationTree):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """No subset is excluded: with a penalty the bound covers dependent ones. `error` is that of centering."""
-        return Guarantee(min(self._relaxation.centering_error(self.objective), 1.0))
+        """What rounding of means may hide, and dependent subsets, of which the bounds know but the search does not.
+
+        With a penalty above the tolerance no subset is dependent. Without one, a column that leaves the share t of its
+        square, and has the coefficient b, explains b^2 t of what the others leave.
+        """
+        objective, error = self.objective, min(self._relaxation.centering_error(self.objective), 1.0)
+        if objective.lam >= objective.tolerance * float(objective.scale.max(initial=0.0)):
+            return Guarantee(error)
+        return Guarantee(error, by_dependent=self.k * self.limit * objective.tolerance / objective.total)
 
     def node_seconds(self) -> float:
         """Return the seconds of the last pass."""
