@@ -91,7 +91,7 @@ def methods_command(
 @app.command("proofs")
 def proofs_command(
     quick: Annotated[bool, typer.Option("--quick", help="Use few problems and five seconds for each solve.")] = False,
-    seconds: Annotated[float | None, typer.Option(help="Processor seconds of a solve; 60 by default.", min=1.0)] = None,
+    seconds: Annotated[float | None, typer.Option(help="Processor seconds of a solve; 3 by default.", min=1.0)] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Run only this data set, such as sonar or n=1000, or group. Repeatable.")
     ] = None,

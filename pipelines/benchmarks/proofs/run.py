@@ -20,7 +20,7 @@ from pipelines.papers.datasets import missing
 from pipelines.table import json_line
 
 #: Processor seconds of a solve, and those of dsel for the bound on clean1.
-SECONDS, QUICK_SECONDS, CLEAN1_SECONDS = 60.0, 5.0, 600.0
+SECONDS, QUICK_SECONDS, CLEAN1_SECONDS = 3.0, 5.0, 60.0
 #: Bytes that a solve may allocate.
 MEMORY = 12 << 30
 #: Problems are solved together up to this many bytes of data.
