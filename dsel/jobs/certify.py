@@ -18,7 +18,7 @@ from dsel.objective.base import Objective
 from dsel.passes.execution.accounting import log_passes
 from dsel.planning.plan import available_resources
 from dsel.planning.representations.base import Prepared, ProblemShape
-from dsel.planning.representations.choice import choose_for_proof, explains_all
+from dsel.planning.representations.choice import choose_for_proof, gram_proves_nothing
 from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
@@ -46,9 +46,6 @@ Sizes = Literal["chosen", "all"]
 _FAILED = "the proof for"
 #: What the error of the same columns may differ by, as a share of ||Y||^2.
 _SAME_ERROR = 1e-4
-#: With more columns in memory than this, and a limit for coefficients, passes over them take less time than their Gram
-#: matrix.
-_FEW_COLUMNS = 1000
 
 
 @dataclass(frozen=True)
@@ -186,10 +183,11 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
     resources = available_resources(engine.workers, engine.worker_memory, engine.keeps_values)
     saved = cache is not None and GramMatrix(shape, resources).saved(dataset, validated, cache).statistics
     limited = budget.coefficients is not None
+    relaxable = shape.N == 1 and (request.lam > 0.0 or limited)
     to_choose = 1 if budget.sizes == "all" else request.limit - validated.included
     chosen = choose_for_proof(
-        shape, resources, saved=saved, most_dense=_FEW_COLUMNS if limited and dataset.in_memory else None,
-        in_passes=(shape.N == 1 and (request.lam > 0.0 or limited)) or explains_all(shape, request.lam, to_choose),
+        shape, resources, saved=saved, quick_passes=limited and dataset.in_memory,
+        in_passes=relaxable or gram_proves_nothing(shape, request.lam, to_choose),
     )  # fmt: skip
     if isinstance(chosen, GramMatrix):
         return chosen.prepare_whole(dataset, request, engine, cache)
@@ -314,8 +312,8 @@ def _limits_of_targets(proof: Proof | GroupProof, size: int) -> list[str]:
     if not isinstance(proof.search, TargetBound) or proof.search.objective.cross is None:
         return []
     return [
-        f"{_FAILED} {size} columns uses the targets alone: with so many columns there is a better bound only for one "
-        "target and lam > 0, or with a limit for coefficients"
+        f"{_FAILED} {size} columns uses the targets alone: for this number of columns there is a better bound only for "
+        "one target and lam > 0, or with a limit for coefficients"
     ]
 
 

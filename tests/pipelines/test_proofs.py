@@ -67,7 +67,7 @@ def test_with_a_bound_on_the_coefficients_dsel_is_compared_with_solvers_that_kno
     assert (found["proved"], found["groups"]["tiny"]["dsel+M"], found["groups"]["tiny"]["best_peer+M"]) == (1, 2, 2)
 
 
-def test_times_of_a_call_in_python_count_as_equal() -> None:
+def test_times_below_the_resolution_count_as_equal() -> None:
     found = summary([cell(proof(0.03), leaps=proof(0.002)), cell(proof(0.1), leaps=proof(0.002))])
     assert found["worst_time_ratio_to_best_peer"] == 2.0
     assert found["longest_within_resolution"] == 0.03

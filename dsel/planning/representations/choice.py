@@ -17,6 +17,8 @@ from dsel.search.registry import METHODS
 
 #: All representations.
 REPRESENTATIONS: tuple[type[Representation], ...] = (GramMatrix, TiledGram, RowGram, InColumnBlocks, Sketch)
+#: With more columns than this, a few passes over columns in memory take less time than their Gram matrix.
+_MOST_DENSE_IN_MEMORY = 1000
 #: A proof may try this many subsets.
 _MOST_TRIED = 10**11
 
@@ -52,24 +54,24 @@ def choose(shape: ProblemShape, resources: Resources) -> Representation:
     raise CapacityError(f"{first.obstacle}{tried}", _remedy(shape, resources, first))
 
 
-def explains_all(shape: ProblemShape, lam: float, to_choose: int) -> bool:
-    """Return whether all columns explain the targets whatever these are, and there are too many subsets to try.
+def gram_proves_nothing(shape: ProblemShape, lam: float, to_choose: int) -> bool:
+    """Return whether the Gram matrix proves no more than the targets alone, unless columns depend on each other.
 
-    Then the Gram matrix proves no more than the targets alone. It may prove more if columns depend on each other.
+    All columns explain the targets whatever these are, and there are too many subsets to try.
     """
     return shape.N > 0 and lam == 0.0 and shape.n >= shape.m and math.comb(shape.n, to_choose) > _MOST_TRIED
 
 
 def choose_for_proof(
-    shape: ProblemShape, resources: Resources, *, in_passes: bool, saved: bool, most_dense: int | None = None
+    shape: ProblemShape, resources: Resources, *, in_passes: bool, saved: bool, quick_passes: bool = False
 ) -> Representation:
     """Return the representation for a proof: the Gram matrix, unless it does not fit or there are many columns.
 
-    in_passes: whether a proof without the Gram matrix proves as much for more columns than `most_dense`, by default
-    MOST_DENSE. saved: whether the matrix is saved. Errors: CapacityError where none can be used.
+    in_passes: whether a proof without the Gram matrix proves as much. saved: whether the matrix is saved. quick_passes:
+    whether a few passes over columns in memory suffice. Errors: CapacityError where none can be used.
     """
-    found = choose(shape, resources)
-    if not found.holds_gram or not in_passes or saved or shape.n <= (most_dense or MOST_DENSE):
+    found, most = choose(shape, resources), _MOST_DENSE_IN_MEMORY if quick_passes else MOST_DENSE
+    if not found.holds_gram or not in_passes or saved or shape.n <= most:
         return found
     blocks = InColumnBlocks(shape, resources)
     return found if blocks.obstacle else blocks

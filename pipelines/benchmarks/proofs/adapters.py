@@ -204,9 +204,7 @@ def main(name: str, problems: list[Path]) -> None:
     preparation = cpu() - start
     load = max((time.monotonic() - begun) / max(preparation, 1e-3), 1.0) if own else 1.0
     for problem, options in zip(problems, listed, strict=True):
-        if len(problems) == 1:
-            solve_here(name, problem, options, preparation, load)
-        elif (child := os.fork()) == 0:
+        if (child := os.fork()) == 0:
             solve_here(name, problem, options, preparation, load)
             os._exit(0)
         else:

@@ -11,7 +11,7 @@ from pipelines.benchmarks.proofs.problems import Problem
 from pipelines.benchmarks.proofs.solving import Answer
 from pipelines.table import text_table
 
-#: A proof that takes less time than this, in seconds, takes about as long as any call in Python. It counts as this.
+#: Shorter times, in seconds, make no difference to a user. They count as this.
 RESOLUTION = 0.05
 #: dsel, without and with a bound on the coefficients.
 OWN = ("dsel", "dsel+M")

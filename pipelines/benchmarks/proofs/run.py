@@ -35,7 +35,7 @@ f(S) = |y - X_S b|^2 + lam |b|^2. dsel proves to rounding, the others to a relat
 price of a column in place of k; it is chosen so that k columns are best. "+M": they are given that no coefficient
 exceeds 1.2 times the largest one of the best columns, so that they prove less. dsel+M is given the sum of k squares of
 that bound, which allows more. The last column compares dsel with the fastest solver that proved the problem without
-such a bound. A time below {resolution} s counts as {resolution} s there: so long takes any call in Python.
+such a bound. A time below {resolution} s counts as {resolution} s there.
 """
 
 

@@ -81,17 +81,12 @@ def call(name: str, problems: Sequence[Path], seconds: float) -> dict[Path, dict
     """Return what a solver says about each problem, as JSON."""
     if name == "leaps":
         return {problem: _leaps(problem, seconds) for problem in problems}
-    together = [list(problems)]
-    found: dict[Path, dict[str, Any]] = {}
-    for some in together:
-        try:
-            python = python_of("dsel" if name == "front" else name.removesuffix("+M"))
-        except Unavailable as error:
-            found |= {problem: {"skipped": str(error)} for problem in some}
-            continue
-        message = _run([str(python), str(ADAPTERS), name, *map(str, some)], len(some) * _WALL * seconds + _START)
-        found |= {problem: _read(Path(f"{problem}.{name}.json"), message, seconds) for problem in some}
-    return found
+    try:
+        python = python_of("dsel" if name == "front" else name.removesuffix("+M"))
+    except Unavailable as error:
+        return {problem: {"skipped": str(error)} for problem in problems}
+    message = _run([str(python), str(ADAPTERS), name, *map(str, problems)], len(problems) * _WALL * seconds + _START)
+    return {problem: _read(Path(f"{problem}.{name}.json"), message, seconds) for problem in problems}
 
 
 def _leaps(problem: Path, seconds: float) -> dict[str, Any]:
