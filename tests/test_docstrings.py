@@ -46,7 +46,7 @@ PUBLIC = [
     "dsel.selection.size_curve.SizeCurve",
     "dsel.data.column_groups.ColumnGroups",
     "dsel.data.row_partition.RowPartition",
-    "dsel.search.grouped.branch_and_bound.GroupBranchAndBound",
+    "dsel.search.exact.group_tree.GroupTree",
     "dsel.search.grouped.objective.GroupedObjective",
     "dsel.config.job.read_job",
     "dsel.config.job.read_cluster",

@@ -15,7 +15,7 @@ from typing import Any
 
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
-from dsel.search.exact.shared_tree import Explored, SharedTree, SubtreeWork
+from dsel.search.exact.tree import BestFirstTree, Explored, SubtreeWork
 
 log = logging.getLogger("dsel")
 
@@ -102,7 +102,9 @@ class DaskProofRunner:
     lost: int = 0
     _estimate: SubtreeEstimate = field(default_factory=SubtreeEstimate)
 
-    def __call__(self, search: SharedTree, stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None) -> str:
+    def __call__(
+        self, search: BestFirstTree[Any], stop: Stop, on_slice: Callable[[AnytimeSearch], None] | None = None
+    ) -> str:  # fmt: skip
         """Run until the proof is done or `stop` (`iterations`: nodes, `seconds`) is met, and return which.
 
         Raises ClusterError if workers fail repeatedly on the same subtrees, or if there are none.
@@ -148,7 +150,7 @@ class DaskProofRunner:
             ) from error
         return 1
 
-    def _submit(self, search: SharedTree, sent: Any, waiting: dict[Any, _Lease], most: int) -> None:
+    def _submit(self, search: BestFirstTree[Any], sent: Any, waiting: dict[Any, _Lease], most: int) -> None:
         """Send tasks until `most` are waiting."""
         estimate = self._estimate
         budget = estimate.budget(max(most // _TASKS_PER_WORKER, 1))
@@ -165,7 +167,7 @@ class DaskProofRunner:
             waiting[future] = lease
             self.tasks += 1
 
-    def _collect(self, search: SharedTree, waiting: dict[Any, _Lease], failures: int) -> int:
+    def _collect(self, search: BestFirstTree[Any], waiting: dict[Any, _Lease], failures: int) -> int:
         """Merge the results of finished tasks, and return how many tasks in a row have failed."""
         for future in self._finished(waiting):
             lease = waiting.pop(future)

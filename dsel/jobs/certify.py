@@ -25,12 +25,10 @@ from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
 from dsel.search.exact.certificate import GROUPS, Certificate, covered, nothing_to_choose
 from dsel.search.exact.common_setup import CommonSetup
-from dsel.search.exact.proof import Proof, Runner
+from dsel.search.exact.proof import Runner
 from dsel.search.exact.starting_subset import extended
 from dsel.search.exact.wide.choice import is_wide
-from dsel.search.exact.wide.target_bound import TargetBound
 from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.grouped.proof import GroupProof
 from dsel.search.method import Requirements
 from dsel.selection.add_certificates import with_better_subset, with_certificates
 from dsel.selection.candidates import candidates_of
@@ -256,25 +254,25 @@ def _prove(
 ) -> tuple[dict[int, Certificate], tuple[str, ...]]:  # fmt: skip
     """Return a certificate for each size, smallest first, until the proof is interrupted, and notes on failures."""
     base, groups = validated.included, validated.groups
-    grouped = None if groups is None else GroupedObjective(objective, groups.local(objective.columns))
-    k = min(selection.k - base, objective.n if grouped is None else grouped.n)
+    subject = objective if groups is None else GroupedObjective(objective, groups.local(objective.columns), base)
+    what = "columns" if groups is None else "groups of columns"
+    k = min(selection.k - base, subject.n)
     if k == 0:
         return {base: replace(nothing_to_choose(objective), size=base)}, ()
-    incumbents = _incumbents(objective, selection, k, base, budget.sizes, grouped)
+    incumbents = _incumbents(objective, selection, k, base, budget.sizes, subject)
     found: dict[int, Certificate] = {}
     failed: list[str] = []
     smaller: tuple[int, ...] = ()
-    setup = CommonSetup(objective, guided=len(incumbents) > 1)
+    setup = CommonSetup(subject, guided=len(incumbents) > 1)
     for size, seconds, nodes in budget.shares(sorted(incumbents)):
         deadline = Deadline(seconds)
         path = None if folder is None else folder / ("proof.json" if size == k else f"proof-{size}.json")
         log_folder = folder / proof_log_name(base + size) if budget.log and folder is not None else None
         store = ProofStore(
-            objective, size, path, selection.fingerprint, budget.save_seconds, log_folder, grouped, base,
-            budget.coefficients, setup,
+            subject, size, path, selection.fingerprint, budget.save_seconds, log_folder, budget.coefficients, setup
         )  # fmt: skip
         if len(incumbents) > 1:
-            log.info("certificate for %d %s", base + size, "columns" if grouped is None else "groups of columns")
+            log.info("certificate for %d %s", base + size, what)
         interrupted = False
         try:
             grown = extended(objective, smaller, size) if smaller else ()
@@ -299,22 +297,13 @@ def _prove(
             failed.append(f"{_FAILED} {base + size} columns failed ({type(error).__name__}: {error})")
             continue
         found[base + size] = proof.certificate()
-        if grouped is None and objective.has_gram:
+        if groups is None and objective.has_gram:
             smaller = proof.search.best
-        failed += _limits_of_targets(proof, base + size)
+        if note := proof.search.limit_note():
+            failed.append(f"{_FAILED} {base + size} columns {note}")
         if interrupted:
             break
     return found, tuple(failed)
-
-
-def _limits_of_targets(proof: Proof | GroupProof, size: int) -> list[str]:
-    """Return a note if the proof is that of the targets alone: why there is no better bound, and what gives one."""
-    if not isinstance(proof.search, TargetBound) or proof.search.objective.cross is None:
-        return []
-    return [
-        f"{_FAILED} {size} columns uses the targets alone: for this number of columns there is a better bound only for "
-        "one target and lam > 0, or with a limit for coefficients"
-    ]
 
 
 def _identified(selection: Selection) -> dict[str, Any]:
@@ -326,20 +315,21 @@ def _identified(selection: Selection) -> dict[str, Any]:
 
 
 def _incumbents(
-    objective: Objective, selection: Selection, k: int, base: int, sizes: Sizes, grouped: GroupedObjective | None
+    objective: Objective, selection: Selection, k: int, base: int, sizes: Sizes,
+    subject: Objective | GroupedObjective,
 ) -> dict[int, list[int]]:
     """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
     local = {int(j): place for place, j in enumerate(objective.columns)}
 
     def members(indices: Sequence[int]) -> list[int]:
-        places = [local[j] for j in indices if j in local]
-        if grouped is None:
-            return places
-        return [g for g, columns in enumerate(grouped.groups) if not set(places).isdisjoint(columns.tolist())]
+        columns = [local[j] for j in indices if j in local]
+        if subject.groups is None:
+            return columns
+        return [g for g, group in enumerate(subject.groups) if not set(columns).isdisjoint(group.tolist())]
 
     incumbents = {k: members(selection.indices)}
     if sizes == "all":
-        none: dict[int, list[int]] = {size: [] for size in (range(1, k) if grouped is None else ())}
+        none: dict[int, list[int]] = {size: [] for size in (range(1, k) if subject.groups is None else ())}
         front = {row.size - base: members(row.indices) for row in selection.front if base < row.size < base + k}
         incumbents |= none | front
     return incumbents

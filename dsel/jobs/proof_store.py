@@ -15,7 +15,6 @@ from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
 from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.grouped.proof import GroupProof
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
@@ -31,33 +30,30 @@ class ProofStore:
 
     size: number of columns to choose, without included ones. path: the file; None: the proof is not saved. fingerprint:
     of the data. save_seconds: time between two saves while the proof runs. log: the folder of the proof log; None: the
-    proof keeps none. grouped: the objective over groups of columns; then size counts groups, and `included` of them are
-    always chosen. coefficients: a limit for them, see `dsel.search.exact.wide.search.WideTree`. setup: what the proofs
-    for other sizes share.
+    proof keeps none. coefficients: a limit for them, see `dsel.search.exact.wide.search.WideTree`. setup: what the
+    proofs for other sizes share.
     """
 
-    objective: Objective
+    objective: Objective | GroupedObjective
     size: int
     path: AnyPath | None
     fingerprint: str | None
     save_seconds: float
     log: AnyPath | None = None
-    grouped: GroupedObjective | None = None
-    included: int = 0
     coefficients: float | None = None
     setup: CommonSetup | None = None
 
     def _identity(self) -> dict[str, Any]:
-        objective = self.objective
-        groups = {} if self.grouped is None else {"groups": [group.tolist() for group in self.grouped.groups]}
+        objective, groups = self.objective.columns_of, self.objective.groups
+        grouped = {} if groups is None else {"groups": [group.tolist() for group in groups]}
         limit = {} if self.coefficients is None else {"coefficients": self.coefficients}
         return {
-            **groups, **limit,
+            **grouped, **limit,
             "fingerprint": self.fingerprint, "k": self.size, "n": objective.n, "c": objective.c, "lam": objective.lam,
             "columns": objective.columns.tolist(), "included": list(objective.included),
         }  # fmt: skip
 
-    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline | None = None) -> Proof | GroupProof:
+    def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline | None = None) -> Proof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
         saved = read_json(self.path) if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
@@ -71,30 +67,24 @@ class ProofStore:
             else:
                 log.info("continuing the proof in %s", self.path)
                 return proof
-        if self.grouped is not None:
-            return GroupProof.begin(self.grouped, self.size, incumbent, included=self.included, seed=seed)
-        proof_log = self._continued_log({})
         return Proof.begin(
-            self.objective, self.size, incumbent, seed=seed, deadline=deadline, log=proof_log,
-            coefficients=self.coefficients, setup=self.setup,
+            self.objective, self.size, incumbent, seed=seed, deadline=deadline or Deadline(None),
+            log=self._continued_log({}), coefficient_limit=self.coefficients, setup=self.setup,
         )  # fmt: skip
 
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:
             return None
-        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
+        return ProofLog(self.log, self.objective.columns_of, self.size, int(saved.get("log", 0)))
 
-    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof | GroupProof:
-        if self.grouped is not None:
-            return GroupProof.resume(self.grouped, saved["proof"], incumbent, included=self.included)
+    def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
         return Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved), self.setup)
 
-    def save(self, proof: Proof | GroupProof) -> None:
+    def save(self, proof: Proof) -> None:
         """Write the proof, unless it has no file or too many open nodes."""
         if self.path is None:
             return
-        numbers = getattr(proof.search, "saved_numbers", proof.search.open_nodes * self.objective.n)
-        if numbers > _MAX_NUMBERS:
+        if proof.search.saved_numbers > _MAX_NUMBERS:
             log.info("the proof has too many open nodes to be saved; the next run starts it again")
             return
         values: dict[str, Any] = {"identity": self._identity(), "proof": proof.state()}
@@ -103,13 +93,13 @@ class ProofStore:
         write_json(self.path, values)
 
     def saving(
-        self, proof: Proof | GroupProof, on_slice: Callable[[AnytimeSearch], None] | None
+        self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None
     ) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
 
         A proof that makes passes over the data is saved after each one.
         """
-        last, passes = time.monotonic(), getattr(proof.search, "passes", 0)
+        last, passes = time.monotonic(), proof.search.passes
 
         def save_and_call(search: AnytimeSearch) -> None:
             nonlocal last, passes

@@ -97,6 +97,13 @@ class Objective(Protocol):
     @property
     def centering(self) -> CenteringError: ...
 
+    groups: None
+
+    @property
+    def columns_of(self) -> Objective: ...
+    @property
+    def included_size(self) -> int: ...
+    def most_columns(self, k: int) -> int: ...
     @property
     def few_targets(self) -> int:
         """N where targets are kept one by one, 0 where only M is used."""

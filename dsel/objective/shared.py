@@ -19,7 +19,28 @@ class _Evaluable(Objective, Protocol):
 
 
 class SharedMethods:
-    """Methods of both implementations of `Objective`."""
+    """Methods of both implementations of `Objective`.
+
+    Both choose single columns, which are groups of one: `dsel.search.grouped.objective.GroupedObjective` has the same
+    attributes for groups of columns.
+    """
+
+    #: The columns of each group, if groups of columns are chosen.
+    groups: None = None
+
+    @property
+    def columns_of(self: Objective) -> Objective:
+        """The objective over single columns: this one."""
+        return self
+
+    @property
+    def included_size(self: Objective) -> int:
+        """How many columns are always chosen, as sizes count them."""
+        return len(self.included)
+
+    def most_columns(self, k: int) -> int:
+        """Return how many columns k chosen ones have: k."""
+        return k
 
     @property
     def n(self: Objective) -> int:

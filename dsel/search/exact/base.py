@@ -95,6 +95,16 @@ class ExactSearch:
         return self.objective.total
 
     @property
+    def size(self) -> int:
+        """The most columns or groups of a subset, always included ones counted."""
+        return self.objective.included_size + self.k
+
+    @property
+    def method(self) -> str:
+        """What proves the bound, in words."""
+        return f"{self.kind}, {self.bound_name} bound"
+
+    @property
     def trace(self) -> tuple[Improvement, ...]:
         """All improvements of the best subset, the first incumbent included."""
         return tuple(self._trace)
@@ -128,6 +138,11 @@ class ExactSearch:
         """What rounding and the dependence tolerance may hide. O(n^3)."""
         return self.setup.guarantee(self.k, self.deadline)
 
+    @property
+    def hidden(self) -> float:
+        """By how much of ||Y||^2 a dependent subset, which the proof does not cover, may be better."""
+        return self.guarantee.hidden(self.best_value, self.objective.columns_of)
+
     def _know_guarantee(self) -> None:
         """Compute `guarantee` now if there is a deadline, after which it would be too late."""
         if self.deadline.seconds is not None:
@@ -142,13 +157,11 @@ class ExactSearch:
     def limits(self) -> dict[str, float]:
         """Return what the proof says, as counts: its bound, error, and what is excluded (shares of ||Y||^2)."""
         found = {"bound": self.proved, "error": self.guarantee.error}
-        excluded = self.guarantee.hidden(self.best_value, self.objective)
-        return {**found, "excluded": excluded} if excluded else found
+        return {**found, "excluded": self.hidden} if self.hidden else found
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for users on what the proof does not guarantee."""
-        excluded = self.guarantee.hidden(self.best_value, self.objective)
-        return tuple(limit_notes(self.guarantee.error, excluded, self.objective.tolerance))
+        return tuple(limit_notes(self.guarantee.error, self.hidden, self.objective.columns_of.tolerance))
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from dsel._lib.types import Floats
-from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.guarantee import Guarantee, Limits
@@ -17,14 +17,15 @@ from dsel.search.exact.perspective_tree.scaling import scaled_columns
 class CommonSetup:
     """What searches over the subsets of an objective need for every size. Each part is computed once, when first used.
 
-    guided: whether each tree of relaxations keeps a guide for that of the next size. guide: the last one.
+    objective: over columns or groups. guided: whether each tree of relaxations keeps a guide for that of the next
+    size. guide: the last one.
     """
 
-    def __init__(self, objective: Objective, *, guided: bool = False) -> None:
+    def __init__(self, objective: Any, *, guided: bool = False) -> None:
         self.objective, self.guided = objective, guided
         self.guide: Guide | None = None
         self._problem: BoundProblem | None = None
-        self._limits = Limits(objective)
+        self._limits = Limits(objective.columns_of)
 
     def problem(self, deadline: Deadline | None = None) -> BoundProblem:
         """Return the problem of the bounds. Raises OutOfTime if it would not be there at the deadline."""
@@ -45,5 +46,5 @@ class CommonSetup:
         return diagonal_outside(self.scaled[0])
 
     def guarantee(self, k: int, deadline: Deadline | None = None) -> Guarantee:
-        """Return the limits of proofs about subsets of at most k columns."""
-        return self._limits.guarantee(k, deadline=deadline)
+        """Return the limits of proofs about subsets of at most k columns or groups."""
+        return self._limits.guarantee(self.objective.most_columns(k), deadline=deadline)

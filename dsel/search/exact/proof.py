@@ -9,47 +9,36 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
-from dsel.errors import CapacityError
 from dsel.objective.base import Objective
-from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
 from dsel.search.exact.base import consistent_bound
-from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
-from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
-from dsel.search.exact.proof_log import OpenNode, ProofLog
-from dsel.search.exact.root_bound import RootBound
-from dsel.search.exact.shared_tree import SharedTree
-from dsel.search.exact.starting_subset import is_small, starting_subset
-from dsel.search.exact.wide.choice import is_wide, wide_proof
-from dsel.search.exact.wide.search import WideTree
-from dsel.search.exact.wide.target_bound import TargetBound
-from dsel.search.greedy.forward import forward
+from dsel.search.exact.proof_log import ProofLog
+from dsel.search.grouped.objective import GroupedObjective
 
 logger = logging.getLogger("dsel")
 
 _NO_LIMIT = 2**62
-#: Most of the time that the quick search takes, and what is kept for the relaxation.
-_START, _RELAXATION = 0.2, 0.1
+#: The share of the time that is kept for the relaxation.
+_RELAXATION = 0.1
 
 #: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
-Runner = Callable[[SharedTree, Stop, Callable[[AnytimeSearch], None] | None], str]
+Runner = Callable[[Tree, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 
 @dataclass
 class Proof:
-    """A proof about the subsets of at most k columns: `run` continues it, `state` returns what `resume` needs.
+    """A proof about the subsets of at most k columns or groups: `run` continues it, `state` is what `resume` needs.
 
-    search: branch and bound, with the bound that promises more; or, if that does not fit into memory, the bound of the
-    whole problem alone. value: f of the
-    subset to certify, inf if there is none. seconds: wall time so far. relaxation: the convex relaxation,
-    which is computed when a run ends without a proof, or before if it is quick. log: where the tree is written.
+    search: the tree, see `dsel.search.exact.choose_tree`. value: f of the subset to certify, inf if there is none.
+    seconds: wall time so far. relaxation: the convex relaxation, which is computed when a run ends without a proof, or
+    before if it is quick. log: where the tree is written.
     """
 
-    search: BranchAndBound | PerspectiveTree | WideTree | RootBound
+    search: Tree
     value: float
     seconds: float = 0.0
     relaxation: Relaxation | None = None
@@ -57,60 +46,25 @@ class Proof:
 
     @classmethod
     def begin(
-        cls, objective: Objective, k: int, incumbent: Iterable[int] = (), *, seed: int = 0, memory_limit: int = 8 << 30,
-        deadline: Deadline | None = None, log: ProofLog | None = None, coefficients: float | None = None,
-        setup: CommonSetup | None = None,
+        cls, objective: Objective | GroupedObjective, k: int, incumbent: Iterable[int] = (), **options: Any
     ) -> Proof:  # fmt: skip
         """Begin a proof, from the incumbent or from a better subset that a quick search finds.
 
-        deadline: of the proof. The quick search takes a part of the time. Raises OutOfTime if the first bound would
-        take longer. log: where to write the tree, so that it can be checked. coefficients: see `WideTree`. setup: what
-        proofs for other sizes share.
+        options: fields of `ProofProblem`. Raises OutOfTime if the first bound would be there after the deadline.
         """
-        deadline, setup = deadline or Deadline(None), setup or CommonSetup(objective)
         known = tuple(incumbent)
+        problem = ProofProblem(objective, k, known, **options)
         value = objective.value(known) if known else float("inf")
-        if is_wide(objective, coefficients):
-            start = known or forward(objective, k).best(k).members
-            return cls(wide_proof(objective, k, start, memory_limit, coefficients), value)
-
-        def usual(start: Iterable[int]) -> BranchAndBound:
-            return BranchAndBound(
-                objective, k, incumbent=start, memory_limit=memory_limit, log=log, deadline=deadline, setup=setup
-            )  # fmt: skip
-
-        try:
-            if log is None and takes_part(objective):
-                start = starting_subset(objective, k, seed, deadline.share(_START), known)
-                start = min((one for one in (start, known) if one), key=objective.value)
-                limits: dict[str, Any] = {"memory_limit": memory_limit, "deadline": deadline, "setup": setup}
-                return cls(better_tree(objective, k, usual, incumbent=start, **limits), value)
-            search = usual(known)
-        except CapacityError as error:
-            logger.info("%s The certificate is the bound of the whole problem.", error)
-            found = known or forward(objective, k).best(k).members
-            return cls(RootBound(objective, k, incumbent=found, deadline=deadline, setup=setup), value, log=log)
-        if len(known) == k and is_small(objective, k) and not search.done:
-            with deadline.paused():
-                search.warm_up(DELETION_KERNELS)  # all at once: a process that helps takes long to start
-        search.offer(starting_subset(objective, k, seed, deadline.share(_START), known))
-        return cls(search, value, log=log)
+        search = choose_tree(problem)
+        return cls(search, value, log=problem.log if search.can_log else None)
 
     @classmethod
     def resume(
-        cls, objective: Objective, state: Mapping[str, Any], incumbent: Iterable[int] = (),
+        cls, objective: Objective | GroupedObjective, state: Mapping[str, Any], incumbent: Iterable[int] = (),
         log: ProofLog | None = None, setup: CommonSetup | None = None,
     ) -> Proof:  # fmt: skip
         """Return a saved proof; it uses the incumbent if that is better. setup: what proofs for other sizes share."""
-        search: BranchAndBound | PerspectiveTree | WideTree | RootBound
-        saved = dict(state["search"])
-        kinds = {kind.kind: kind for kind in (RootBound, TargetBound, WideTree)}
-        if saved["kind"] == PerspectiveTree.kind:
-            search = PerspectiveTree.restore(objective, saved, setup=setup)
-        elif saved["kind"] in kinds:
-            search = kinds[saved["kind"]].restore(objective, saved)
-        else:
-            search = BranchAndBound.restore(objective, saved, log=log, setup=setup)
+        search = restore_tree(objective, state["search"], log=log, setup=setup)
         known = tuple(incumbent)
         value = objective.value(known) if known else state["value"]
         search.offer(known)
@@ -130,37 +84,36 @@ class Proof:
         runner: runs the search, by default in this process. The relaxation gets a part of the time.
         """
         search, deadline = self.search, Deadline(seconds)
-        if not (isinstance(search, RootBound) or search.done):
+        if search.active:
             with deadline.paused():
                 search.warm_up()
-            if self.relaxation is None and isinstance(search, BranchAndBound) and quick(search.problem):
+            if self.relaxation is None and search.relaxation_first and quick(search.problem):
                 self.relaxation = self._relax(deadline)
             relaxed = self.relaxation is None and self._relaxable
             share = deadline.share(1.0 - _RELAXATION if relaxed else 1.0)
-            self._search(search, share.seconds, nodes, on_slice, runner)
-        if self.relaxation is None and (isinstance(search, RootBound) or not search.done):
+            self._search(share.seconds, nodes, on_slice, runner)
+        if self.relaxation is None and not search.done:
             self.relaxation = self._relax(deadline)
         return search.proven
 
     @property
     def _relaxable(self) -> bool:
         """Whether the relaxation of all columns in memory may be worth its time."""
-        search = self.search
-        return not isinstance(search, WideTree | TargetBound) and affordable(search.objective.n, search.k)
+        return self.search.needs_relaxation and affordable(self.search.objective.n, self.search.k)
 
     def _relax(self, deadline: Deadline) -> Relaxation:
         search, start = self.search, time.monotonic()
         if not self._relaxable:
             return Relaxation(0.0)
-        problem = search.problem if isinstance(search, BranchAndBound) else search.setup.problem()
-        found = relaxation_of(problem, search.k, deadline)
+        relaxation = relaxation_of(search.problem, search.k, deadline)
         self.seconds += time.monotonic() - start
-        return found
+        return relaxation
 
     def _search(
-        self, search: BranchAndBound | PerspectiveTree | WideTree, seconds: float | None, nodes: int | None,
-        on_slice: Callable[[AnytimeSearch], None] | None, runner: Runner | None,
+        self, seconds: float | None, nodes: int | None, on_slice: Callable[[AnytimeSearch], None] | None,
+        runner: Runner | None,
     ) -> None:  # fmt: skip
+        search = self.search
         limit = _NO_LIMIT if nodes is None else search.iteration + nodes
         if seconds is not None and search.node_seconds() > seconds:
             logger.info("a node of the proof would take longer than the time left: only the first bound is used")
@@ -169,7 +122,7 @@ class Proof:
         try:
             with search.time_limit(seconds):
                 stop = Stop(iterations=limit, seconds=seconds)
-                if runner is None or isinstance(search, WideTree):
+                if runner is None or not search.distributable:
                     drive(search, stop, on_slice)
                 else:
                     runner(search, stop, on_slice)
@@ -184,19 +137,18 @@ class Proof:
         relaxation = consistent_bound(found, search.best_value, objective.total, error)
         relaxed = relaxation > search.lower
         return Certificate(
-            size=len(objective.included) + search.k,
+            size=search.size,
             value=float(search.best_value),
             bound=float(max(search.proved, relaxation - error * objective.total)),
             total=objective.total,
             indices=tuple(objective.in_data(search.best)),
             nodes=search.iteration,
             seconds=self.seconds,
-            method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
+            method="perspective relaxation" if relaxed else search.method,
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
             error=error,
-            excluded=search.guarantee.hidden(search.best_value, objective),
-            coefficients=search.limit / objective.total if isinstance(search, WideTree) else 0.0,
-            **(search.screening if isinstance(search, WideTree) else {}),
+            excluded=search.hidden,
+            **search.certificate_fields(),
         )
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:
@@ -207,16 +159,11 @@ class Proof:
         if self.log is None:
             return
         search = self.search
-        if isinstance(search, RootBound):
-            nodes = [OpenNode((), range(search.objective.n), search.lower)]
-        else:
-            assert isinstance(search, BranchAndBound), "a log is written by this tree only"
-            nodes = [sub.logged for sub in search.open_subproblems()]
         best = search.objective.in_data(search.best)
         claim = {"bound": search.lower, "value": search.best_value, "indices": best, "nodes": search.iteration}
         if self.relaxation is not None and self.relaxation.bound > search.lower:
             claim["relaxation"] = asdict(self.relaxation)
-        self.log.finish(nodes, claim, problem)
+        self.log.finish(search.logged_nodes(), claim, problem)
 
 
 def _saved(relaxation: Relaxation | None) -> dict[str, Any]:

@@ -8,18 +8,21 @@ from typing import Any
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.proof_log import OpenNode
+from dsel.search.exact.tree import BestFirstTree
 
 
-class RootBound(ExactSearch):
+class RootBound(BestFirstTree[Any]):
     """The combined bound of the empty selection: ||Y||^2 less the k largest eigenvalues of what all columns explain.
 
-    It replaces `BranchAndBound` in a proof, and has no nodes to visit. O(n^3) for n columns, in the memory of the Gram
+    It is a tree without nodes to visit. O(n^3) for n columns, in the memory of the Gram
     matrix.
     """
 
     kind = "root"
+    can_log = needs_relaxation = True
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None,
@@ -32,11 +35,6 @@ class RootBound(ExactSearch):
 
     def _bound(self) -> float:
         return self.setup.problem(self.deadline).root(self.k)
-
-    @property
-    def iteration(self) -> int:
-        """The number of visited nodes, always 0."""
-        return 0
 
     @property
     def done(self) -> bool:
@@ -54,18 +52,21 @@ class RootBound(ExactSearch):
         return self.done
 
     @property
-    def open_nodes(self) -> int:
-        """The number of open nodes to save, always 0."""
-        return 0
+    def active(self) -> bool:
+        return False
+
+    def logged_nodes(self) -> list[OpenNode]:
+        """Return the only node, which is open."""
+        return [OpenNode((), range(self.objective.n), self.lower)]
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
         return {**self._shared_state(), "lower": self._root}
 
     @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any]) -> RootBound:
-        """Return the bound as it was when `state` was taken."""
-        check_saved(objective, state)
+    def _restored(
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
+    ) -> RootBound:  # fmt: skip
         search = cls(objective, state["k"], lower=state["lower"])
         search._restore_shared(state)
         return search

@@ -28,10 +28,12 @@ class GroupedObjective:
         The objective over the columns, with the whole Gram matrix.
     groups : sequence of arrays of int
         The local columns of each group.
+    included_size : int
+        How many other groups are always chosen.
     """
 
-    def __init__(self, objective: Objective, groups: Sequence[Ints]) -> None:
-        self.columns_of = objective
+    def __init__(self, objective: Objective, groups: Sequence[Ints], included_size: int = 0) -> None:
+        self.columns_of, self.included_size = objective, included_size
         self.groups = [np.asarray(group, np.int64) for group in groups]
         self.c, self.total = objective.c, objective.total
 
@@ -81,6 +83,10 @@ class GroupedObjective:
         """Return the groups that have a column among these."""
         chosen = set(columns)
         return [g for g, group in enumerate(self.groups) if chosen.intersection(group.tolist())]
+
+    def in_data(self, S: Iterable[int]) -> list[int]:
+        """Return the columns of the data of some groups, included ones too."""
+        return self.columns_of.in_data(self.members(S))
 
     def value(self, S: Iterable[int]) -> float:
         """Return f of some groups."""

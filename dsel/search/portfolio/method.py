@@ -23,10 +23,8 @@ from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective_tree.choice import takes_part
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
-from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.wide.choice import relaxable
-from dsel.search.exact.wide.search import WideTree
 from dsel.search.greedy.backward import backward
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
@@ -253,9 +251,8 @@ class _Proof:
         """Whether it is worth continuing."""
         if self._proof is None:
             return False
-        if isinstance(self._proof.search, WideTree):
-            return True
-        if isinstance(self._proof.search, PerspectiveTree) and self._proof.certificate().relative_gap <= _SMALL_GAP:
+        tree = self._proof.search
+        if tree.makes_passes or (tree.relaxes_nodes and self._proof.certificate().relative_gap <= _SMALL_GAP):
             return True
         return comb(self._search.objective.n, self._search.k) <= _PROVABLE
 
@@ -263,8 +260,8 @@ class _Proof:
     def _nodes(self) -> int:
         """The nodes of a part of the proof where there is no time limit."""
         assert self._proof is not None
-        is_tree = isinstance(self._proof.search, PerspectiveTree)
-        return max(_TREE_NODES // self._search.objective.n**2, 1) if is_tree else _PROOF_NODES
+        slow = self._proof.search.relaxes_nodes
+        return max(_TREE_NODES // self._search.objective.n**2, 1) if slow else _PROOF_NODES
 
     def certificates(self) -> tuple[Certificate, ...]:
         """Return what is proved about the best subset."""

@@ -134,7 +134,7 @@ def test_a_time_limit_ends_a_slice_between_nodes_and_the_proof_continues(monkeyp
     X, y, _ = planted(40, m=80, k=6, noise=1.5, seed=3)
     search = PerspectiveTree(regression(X, y), 6, diagonal_after=0.0)
     search.advance(0)
-    monkeypatch.setattr("dsel.search.exact.perspective_tree.search.Deadline", lambda seconds: Deadline(seconds and 0.0))
+    monkeypatch.setattr("dsel.search.exact.tree.Deadline", lambda seconds: Deadline(seconds and 0.0))
     with search.time_limit(1.0):
         assert not search.advance(ALL)
     assert search.iteration == 0
@@ -148,7 +148,7 @@ def test_a_time_limit_ends_a_slice_between_nodes_and_the_proof_continues(monkeyp
 def test_the_bound_covers_better_subsets_within_the_margin(case):
     objective, k = case
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsel.search.exact.relaxation_tree.MARGIN", 0.05)
+        patch.setattr("dsel.search.exact.tree.MARGIN", 0.05)
         search = tree_of(objective, k, incumbent=range(k))
         assert search.advance(ALL)
         assert search.lower <= exhaustive(objective, k) + 1e-12 * objective.c

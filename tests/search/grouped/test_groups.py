@@ -23,7 +23,7 @@ from dsel.jobs.certify import ProofBudget, certify_selection
 from dsel.passes.gram import gram_statistics
 from dsel.planning.validation import validate
 from dsel.search.anytime import Stop, drive
-from dsel.search.grouped.branch_and_bound import GroupBranchAndBound
+from dsel.search.exact.group_tree import GroupTree
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render
@@ -193,10 +193,10 @@ def test_a_search_continues_from_its_state() -> None:
     X, Y, groups = problem(4, sizes=(1, 2, 2, 1, 3, 2, 1, 2, 2, 1, 1, 2))
     statistics = gram_statistics(as_dataset(X, Y))
     grouped = GroupedObjective(statistics.objective("standardize"), [np.array(g) for g in groups])
-    whole, part = GroupBranchAndBound(grouped, 4), GroupBranchAndBound(grouped, 4)
+    whole, part = GroupTree(grouped, 4), GroupTree(grouped, 4)
     drive(whole, Stop(iterations=10**6))
     part.advance(3)
-    again = GroupBranchAndBound.restore(grouped, part.state())
+    again = GroupTree.restore(grouped, part.state())
     assert again.lower == part.lower <= whole.best_value
     drive(again, Stop(iterations=10**6))
     assert again.proven

@@ -13,11 +13,12 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.choose_tree import Tree, restore_tree
+from dsel.search.exact.group_tree import GroupTree, good_groups
 from dsel.search.exact.perspective_tree.choice import better_tree
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
-from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
@@ -76,22 +77,17 @@ def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -
 
 def run(task: SearchTask) -> SearchOutcome:
     """Run branch and bound, from a good subset that a quick search finds."""
-    objective, options = task.objective, task.options
-    if task.groups is not None:
-        return _run_groups(task, GroupedObjective(objective, task.groups))
+    options = task.options
+    objective = task.objective if task.groups is None else GroupedObjective(task.objective, task.groups)
     deadline = Deadline(options.seconds)
-    search: BranchAndBound | PerspectiveTree
     if task.state is not None:
-        kind = PerspectiveTree if task.state["kind"] == PerspectiveTree.kind else BranchAndBound
-        search = kind.restore(objective, task.state, options.memory)
+        search = restore_tree(objective, task.state, memory_limit=options.memory)
     else:
-        start = starting_subset(objective, task.k, task.seed, deadline.share(0.3))
-        given = [tuple(members) for members in task.start if len(members) <= task.k]
-        start = min((start, *given), key=objective.value)  # the first one where several have the same error
+        start = _start(task, objective, deadline.share(0.3))
         try:
             search = _begin(objective, task.k, start, options, deadline)
         except FAILURES as error:
-            return without_proof(objective, start, error)
+            return without_proof(task.objective, start, error)
     with deadline.paused():
         search.warm_up()
     stop = Stop(iterations=options.nodes or 2**62, seconds=deadline.left)
@@ -101,7 +97,7 @@ def run(task: SearchTask) -> SearchOutcome:
         ended = "seconds"  # a single node would take longer
     else:
         with search.time_limit(stop.seconds):
-            ended = (task.runner or drive)(search, stop, task.on_slice)
+            ended = (task.runner if task.runner and search.distributable else drive)(search, stop, task.on_slice)
     if search.memory_full:
         ended = "memory"
     if search.done:
@@ -112,10 +108,22 @@ def run(task: SearchTask) -> SearchOutcome:
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
 
 
+def _start(task: SearchTask, objective: Objective | GroupedObjective, deadline: Deadline) -> tuple[int, ...]:
+    """Return a good subset of columns or groups to begin with."""
+    if isinstance(objective, GroupedObjective):
+        return tuple(good_groups(objective, task.k, task.seed))
+    start = starting_subset(objective, task.k, task.seed, deadline)
+    given = [tuple(members) for members in task.start if len(members) <= task.k]
+    return min((start, *given), key=objective.value)  # the first one where several have the same error
+
+
 def _begin(
-    objective: Objective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions, deadline: Deadline
-) -> BranchAndBound | PerspectiveTree:
-    """Return the search by the requested bound."""
+    objective: Objective | GroupedObjective, k: int, start: tuple[int, ...], options: BranchAndBoundOptions,
+    deadline: Deadline,
+) -> Tree:  # fmt: skip
+    """Return the tree by the requested bound."""
+    if isinstance(objective, GroupedObjective):
+        return GroupTree(objective, k, start)
     if options.bound == "perspective":
         with deadline.paused():
             load_kernels(*RELAXATION_KERNELS)
@@ -131,20 +139,6 @@ def _begin(
     if options.bound != "auto":
         return usual(start)
     return better_tree(objective, k, usual, incumbent=start, memory_limit=options.memory, deadline=deadline)
-
-
-def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
-    """Run branch and bound over groups of columns."""
-    options, deadline = task.options, Deadline(task.options.seconds)
-    if task.state is not None:
-        search = GroupBranchAndBound.restore(grouped, task.state)
-    else:
-        search = GroupBranchAndBound(grouped, task.k, good_groups(grouped, task.k, task.seed))
-    ended = drive(search, Stop(iterations=options.nodes or 2**62, seconds=deadline.left), task.on_slice)
-    if search.done:
-        ended = "proven" if search.proven else "contradiction"
-    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
-    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
 METHOD = Method(

@@ -8,9 +8,8 @@ there are many open nodes, a slice ends only when its subtree is finished.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from threading import TIMEOUT_MAX, Event, Thread
@@ -18,18 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel._lib.types import Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.explorer import Explored, Explorer, Subproblem
 from dsel.search.exact.branch_and_bound.subtrees import SubtreeWork
 from dsel.search.exact.common_setup import CommonSetup
-from dsel.search.exact.proof_log import ProofLog, SegmentLog
+from dsel.search.exact.proof_log import OpenNode, ProofLog, SegmentLog
+from dsel.search.exact.tree import BestFirstTree
 
 #: With this many open nodes, a subtree is finished before the next one begins.
 MAX_OPEN = 20_000
@@ -41,7 +39,7 @@ _MAX_SLICE = 20_000
 _ALONE, _OPEN_PER_WORKER, _ALONE_STEP = 2000, 20, 50
 
 
-class BranchAndBound(ExactSearch):
+class BranchAndBound(BestFirstTree[Subproblem]):
     """Depth-first branch and bound, which can be read, saved and continued between two calls of `advance`.
 
     Parameters
@@ -75,10 +73,8 @@ class BranchAndBound(ExactSearch):
     """
 
     kind = "branch-and-bound"
-    #: The fewest nodes that are worth a task, and about how many are visited in a second.
-    least_nodes, nodes_per_second = 100, 10_000.0
-    #: Open nodes never take too much memory: there is a limit for them.
-    memory_full = False
+    can_log = distributable = needs_relaxation = relaxation_first = True
+    least_nodes = 100
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), bound: BoundName = "combined",
@@ -89,32 +85,34 @@ class BranchAndBound(ExactSearch):
         super().__init__(objective, k, bound, deadline, setup)
         if bound not in BOUNDS:
             raise OptionError(f"There is no bound {bound!r}.", f"One of {', '.join(BOUNDS)}.")
-        self.problem = problem or self.setup.problem(deadline)
+        self._problem = problem or self.setup.problem(deadline)
         self._explorer = Explorer(self.problem, k, bound, memory_limit, pairs, log is not None)
         self.log = log
         self._most_open = most_open
-        self._heap: list[tuple[float, int, Subproblem]] = []
-        self._pushed = 0
-        self._leased: dict[int, list[Subproblem]] = {}
-        self._leases = 0
-        # What is not counted by this explorer: the work of others, and of the run before.
-        self._other_nodes = 0
+        # What is not counted by this explorer: the work of others, and of the run before. `_visited` is, too.
         self._other_pruned = np.inf
         self._other_not_finite = 0
         everything = np.arange(objective.n, dtype=np.int32)
         self._root = self.problem.bound((), range(objective.n), k, bound)
         self._claim = self._root  # the bound of the subtree that is explored now
-        self._push(Subproblem(self._root, (), everything))
+        self._push(self._root, Subproblem(self._root, (), everything))
         self.offer(incumbent)
         self._know_guarantee()
 
-    def _push(self, sub: Subproblem) -> None:
-        self._pushed += 1
-        heapq.heappush(self._heap, (sub.lower, self._pushed, sub))
+    @property
+    def problem(self) -> BoundProblem:
+        """K and the targets as the bounds use them."""
+        return self._problem
 
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset that was found elsewhere, and return whether it is better than the best."""
         return self._accept(S, self.best_value if self.done else self._root)
+
+    def _accept(self, S: Iterable[int], claim: float) -> bool:
+        better = super().offer(S)
+        if better:
+            self._check_claim(claim)
+        return better
 
     def narrow(self, lower: float, columns: Ints) -> None:
         """Begin with a bound on all subsets from elsewhere, and with these columns: no better subset has another one.
@@ -122,17 +120,10 @@ class BranchAndBound(ExactSearch):
         Nothing must have been visited.
         """
         self._root = max(self._root, lower)
-        self._heap.clear()
-        self._push(Subproblem(self._root, (), columns.astype(np.int32)))
+        self._clear()
+        self._push(self._root, Subproblem(self._root, (), columns.astype(np.int32)))
         if columns.size < self.objective.n:  # others may be better by the margin
             self._other_pruned = min(self._other_pruned, max(self.best_value - MARGIN * self.total, 0.0))
-
-    def _accept(self, S: Iterable[int], claim: float) -> bool:
-        """Take a subset from a subtree with the bound `claim`."""
-        better = super().offer(S)
-        if better:
-            self._check_claim(claim)
-        return better
 
     @contextmanager
     def time_limit(self, seconds: float | None) -> Iterator[None]:
@@ -164,20 +155,15 @@ class BranchAndBound(ExactSearch):
     @property
     def iteration(self) -> int:
         """The number of visited nodes."""
-        return self._other_nodes + self._explorer.nodes
+        return self._visited + self._explorer.nodes
 
     @property
     def done(self) -> bool:
         """Whether no node is open."""
-        return not self._heap and self._explorer.idle and not self._leased
+        return super().done and self._explorer.idle
 
     @property
-    def proven(self) -> bool:
-        """Whether `best` is the best subset, to MARGIN: no node is open, and nothing contradicts the bounds."""
-        return self.done and not self.contradicted
-
-    @property
-    def not_finite(self) -> int:
+    def not_finite(self) -> int:  # type: ignore[override]
         """The number of bounds that were not finite. Such bounds prune nothing."""
         return self._other_not_finite + self._explorer.not_finite
 
@@ -187,7 +173,7 @@ class BranchAndBound(ExactSearch):
         if self.contradicted:
             return 0.0
         open_ = [sub.lower for sub in self._explorer.open_nodes()] + [entry[0] for entry in self._heap[:1]]
-        open_ += [sub.lower for subs in self._leased.values() for sub in subs]
+        open_ += [lower for lower, _ in self._leased_nodes()]
         return min(self.best_value, self._other_pruned, self._explorer.pruned, *open_)
 
     def node_seconds(self) -> float:
@@ -203,52 +189,50 @@ class BranchAndBound(ExactSearch):
         return self._explorer.pairs
 
     @property
-    def open_nodes(self) -> int:
-        """The number of open nodes in the heap."""
-        return len(self._heap)
+    def nodes_per_second(self) -> float:
+        """About how many nodes are visited in a second."""
+        return 10_000.0
 
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Continue until `until` nodes are visited; return True if the search is done or f <= target."""
-        with one_blas_thread():
-            return self._advance(until, target)
+    @property
+    def _interrupted(self) -> bool:
+        return self._explorer.interrupted
 
-    def _advance(self, until: int, target: float | None) -> bool:
-        while self._heap or not self._explorer.idle:
-            if target is not None and self.best_value <= target:
-                return True
-            if self.iteration >= until or self._explorer.interrupted:
-                return False
-            if self._explorer.idle and not self._next():
-                break
-            full = len(self._heap) >= self._most_open
-            slice_ = min(max(self.iteration // 200, 1), _MAX_SLICE)
-            budget = until - self.iteration if full else min(slice_, until - self.iteration)
-            found = self._explorer.explore(budget, self.best_value, careful=not full and slice_ == 1)
-            if found is not None:
-                self._accept(found, self._claim)
-            if not full and not self._explorer.idle:
-                self._put_back()
-            self._collect_log()
-        return self.done
+    @property
+    def active(self) -> bool:
+        return bool(self._heap) or not self._explorer.idle
+
+    def _visit(self, until: int) -> None:
+        """Explore the open node of least bound, or the one that is not finished, for one slice."""
+        if self._explorer.idle and not self._next():
+            return
+        full = len(self._heap) >= self._most_open
+        slice_ = min(max(self.iteration // 200, 1), _MAX_SLICE)
+        budget = until - self.iteration if full else min(slice_, until - self.iteration)
+        found = self._explorer.explore(budget, self.best_value, careful=not full and slice_ == 1)
+        if found is not None:
+            self._accept(found, self._claim)
+        if not full and not self._explorer.idle:
+            self._put_back()
+        self._collect_log()
 
     def _next(self) -> bool:
         """Begin with the open node of least bound; return False if none can hold a better subset."""
-        lower, _, sub = heapq.heappop(self._heap)
-        if self._prunes_all(sub):
+        lower, sub = self._pop()
+        if self._prunes(lower):
+            self._prune_all(lower, sub)
             return False
         self._explorer.start(sub)
         self._claim = max(self._root, lower)
         return True
 
-    def _prunes_all(self, first: Subproblem) -> bool:
-        """Prune all nodes of the heap if the one of least bound, just taken from it, allows no better subset."""
-        if first.lower >= self.best_value - MARGIN * self.problem.c:
-            self._other_pruned = min(self._other_pruned, first.lower)
-            if self.log is not None:
-                self._log_pruned([first, *(sub for _, _, sub in self._heap)], self.log)
-            self._heap.clear()
-            return True
-        return False
+    def _prunes(self, key: float) -> bool:
+        return key >= self.best_value - MARGIN * self.problem.c
+
+    def _prune_all(self, key: float, node: Subproblem) -> None:
+        self._other_pruned = min(self._other_pruned, key)
+        if self.log is not None:
+            self._log_pruned([node, *(sub for _, _, sub in self._heap)], self.log)
+        super()._prune_all(key, node)
 
     def _log_pruned(self, subs: list[Subproblem], log: ProofLog) -> None:
         segments = SegmentLog(self.problem.c)
@@ -264,7 +248,7 @@ class BranchAndBound(ExactSearch):
 
     def _put_back(self) -> None:
         for sub in self._explorer.open_nodes():
-            self._push(sub)
+            self._push(sub.lower, sub)
         self._explorer.stop()
 
     def work(self) -> SubtreeWork:
@@ -286,51 +270,33 @@ class BranchAndBound(ExactSearch):
         """Return the nodes of a subtree without pruning, where the last two columns need no node."""
         return float(math.comb(len(sub.allowed), max(self.k - len(sub.chosen) - 2, 0)))
 
-    def checkout(self, most: int, enough: float, size: Callable[[Subproblem], float]) -> tuple[int, list[Subproblem]]:
-        """Lease open nodes to a worker, least bound first, and return the id of the lease and the nodes.
-
-        A lease has at most `most` nodes, and ends with the node at which their sizes reach `enough`. The nodes stay
-        open, in `lower` and `state`, until `complete` or `requeue` gets the id.
-        """
+    def _can_lease(self) -> bool:
         if not self._explorer.idle:
             self._put_back()
-        subs: list[Subproblem] = []
-        total = 0.0
-        while self._heap and len(subs) < most and total < enough:
-            _, _, sub = heapq.heappop(self._heap)
-            if self._prunes_all(sub):
-                break
-            subs.append(sub)
-            total += size(sub)
-        self._leases += 1
-        if subs:
-            self._leased[self._leases] = subs
-        return self._leases, subs
+        return True
 
-    def requeue(self, lease_id: int) -> None:
-        """Put the nodes of a lease back into the heap, because their worker failed."""
-        for sub in self._leased.pop(lease_id):
-            self._push(sub)
+    def _received(self, sent: Subproblem) -> tuple[float, Subproblem]:
+        return sent.lower, sent
 
-    def complete(self, lease_id: int, explored: Explored) -> None:
-        """Merge the result of a lease."""
-        claim = max(self._root, min((sub.lower for sub in self._leased.pop(lease_id)), default=0.0))
-        self._other_nodes += explored.nodes
+    def _lease_claim(self, nodes: Sequence[tuple[float, Subproblem]]) -> float:
+        return max(self._root, min((lower for lower, _ in nodes), default=0.0))
+
+    def _merge(self, explored: Explored) -> None:
         self._other_not_finite += explored.not_finite
         self._other_pruned = min(self._other_pruned, explored.pruned)
         if self.log is not None and explored.log is not None:
             self.log.add(explored.log)
-        if explored.best is not None:
-            self._accept(explored.best, claim)
-        for sub in explored.left:
-            self._push(sub)
+
+    def logged_nodes(self) -> list[OpenNode]:
+        """Return all open nodes as the proof log holds them."""
+        return [sub.logged for sub in self.open_subproblems()]
 
     def open_subproblems(self) -> list[Subproblem]:
         """Return all open nodes: the leased ones, then the others, least bound first."""
         if not self._explorer.idle:
             self._put_back()
         self._collect_log()
-        leased = [sub for subs in self._leased.values() for sub in subs]
+        leased = [sub for _, sub in self._leased_nodes()]
         return leased + [sub for _, _, sub in sorted(self._heap, key=lambda entry: entry[:2])]
 
     def state(self) -> dict[str, Any]:
@@ -344,22 +310,20 @@ class BranchAndBound(ExactSearch):
         }  # fmt: skip
 
     @classmethod
-    def restore(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30,
-        problem: BoundProblem | None = None, log: ProofLog | None = None, setup: CommonSetup | None = None,
+    def _restored(
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: ProofLog | None,
+        setup: CommonSetup | None,
     ) -> BranchAndBound:  # fmt: skip
-        """Return the search as it was when `state` was taken."""
-        check_saved(objective, state)
         search = cls(
-            objective, state["k"], bound=state["bound"], problem=problem, memory_limit=memory_limit,
-            most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log,
-            setup=setup,
+            objective, state["k"], bound=state["bound"], memory_limit=memory_limit,
+            most_open=state.get("most_open", MAX_OPEN), pairs=state.get("pairs", True), log=log, setup=setup,
         )  # fmt: skip
         search._restore_shared(state)
-        search._heap = []
+        search._clear()
         for values in state["open"]:
-            search._push(Subproblem.from_list(values))
-        search._other_nodes = state["nodes"]
+            sub = Subproblem.from_list(values)
+            search._push(sub.lower, sub)
+        search._visited = state["nodes"]
         search._other_not_finite = state.get("not_finite", 0)
         search._other_pruned = np.inf if state["pruned"] is None else state["pruned"]
         return search

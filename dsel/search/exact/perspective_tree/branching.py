@@ -34,7 +34,7 @@ class Incumbent(Protocol):
     """The best subset so far."""
 
     @property
-    def enough(self) -> float:
+    def cutoff(self) -> float:
         """What a node's subsets must explain more than."""
 
     def take(self, S: Ints, bound: float) -> None:
@@ -76,7 +76,7 @@ class Branching:
         n = self.problem.n
         fixed, out = node.masks(n)
         b = node.coefficients(self.problem.c.shape)
-        reduced = screen(self.problem, fixed, out, b, self.k, incumbent.enough) if node.branch < 0 else None
+        reduced = screen(self.problem, fixed, out, b, self.k, incumbent.cutoff) if node.branch < 0 else None
         free = ~(fixed | out)
         q = self.k - int(fixed.sum())
         if q <= 0 or int(free.sum()) <= q:
@@ -95,10 +95,10 @@ class Branching:
             if not (out if inside else fixed)[j]  # reduced costs may have fixed an advised column
         ]
         if self.handover is not None:
-            gap = bound - incumbent.enough
+            gap = bound - incumbent.cutoff
             better = [gap if child is None else min(bound - child[0], gap) for child in children]
             self.handover.count(self.seconds - before, sum(better) / len(better))
-        return [child for child in children if child is not None and child[0] > incumbent.enough]
+        return [child for child in children if child is not None and child[0] > incumbent.cutoff]
 
     def _advised_column(self, node: Node) -> int:
         return -1 if self._guide is None or node.path is None else self._guide.column(node.path)
@@ -110,9 +110,9 @@ class Branching:
         if self.handover is None:
             return False
         S, J, before = np.flatnonzero(fixed), np.flatnonzero(free), self.handover.seconds
-        found = self.handover.enumerate(S, J, q, *reduced, incumbent.enough) if reduced is not None else NOTHING
+        found = self.handover.enumerate(S, J, q, *reduced, incumbent.cutoff) if reduced is not None else NOTHING
         if not found.closed:
-            found = self.handover.attempt(S, J, q, bound, incumbent.enough)
+            found = self.handover.attempt(S, J, q, bound, incumbent.cutoff)
         self.seconds += self.handover.seconds - before
         if found.best is not None:
             incumbent.take(found.best, bound)
@@ -146,7 +146,7 @@ class Branching:
         if known is not None:
             b = np.zeros_like(b)
             b[known.support] = known.b
-        found = relaxed(self.problem, fixed, free, q, b, incumbent.enough)
+        found = relaxed(self.problem, fixed, free, q, b, incumbent.cutoff)
         self.seconds += found.seconds
         weight = sizes(found.b) * np.sqrt(self.problem.d)
         weight[fixed] = np.inf
@@ -161,18 +161,18 @@ class Branching:
     ) -> Bounded | None:  # fmt: skip
         """Bound a child by its own diagonal, and take the subset of its largest weights."""
         columns = np.flatnonzero(~out)
-        found = self.solve(fixed, out, q, incumbent.enough)
+        found = self.solve(fixed, out, q, incumbent.cutoff)
         if found is None:
             return bound, Node.of(fixed, out, None, int(np.flatnonzero(~(fixed | out))[0]))
         self.seconds += found.seconds
         incumbent.take(columns[np.argpartition(-found.z, self.k - 1)[: self.k]], bound)
         bound = min(found.bound, bound)
-        if not bound > incumbent.enough:
+        if not bound > incumbent.cutoff:
             return None
         ix = np.ix_(columns, columns)
         own = Problem(self.problem.K[ix], self.problem.c[columns], found.d)
         inner, outer = fixed[columns], out[columns]
-        screen(own, inner, outer, found.b, self.k, incumbent.enough)
+        screen(own, inner, outer, found.b, self.k, incumbent.cutoff)
         fixed[columns], out[columns] = inner, outer
         free, q = ~(inner | outer), self.k - int(inner.sum())
         if q <= 0 or int(free.sum()) <= q:

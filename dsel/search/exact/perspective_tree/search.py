@@ -13,10 +13,8 @@ Open nodes may be leased to workers, which explore their subtrees (`dsel.search.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,6 @@ from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import check_saved
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective_tree.branching import Bounded, Branching, relaxed
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
@@ -41,7 +38,7 @@ from dsel.search.exact.perspective_tree.node import Node
 from dsel.search.exact.perspective_tree.relaxation import Problem
 from dsel.search.exact.perspective_tree.semidefinite import Solved, seconds_of, solve
 from dsel.search.exact.perspective_tree.subtrees import Explored, SubtreeWork, handover_of
-from dsel.search.exact.relaxation_tree import RelaxationTree
+from dsel.search.exact.tree import RelaxationTree
 
 #: The best diagonal is not computed for more columns.
 _SEMIDEFINITE_MOST = 1000
@@ -51,7 +48,7 @@ _TRIALS = 2
 _ALONE_SECONDS = 0.5
 
 
-class PerspectiveTree(RelaxationTree):
+class PerspectiveTree(RelaxationTree[Node]):
     """Best-first search over nodes of fixed columns, which can be read, saved and continued.
 
     Parameters
@@ -81,8 +78,7 @@ class PerspectiveTree(RelaxationTree):
     """
 
     kind = "perspective-tree"
-    #: The fewest nodes that are worth a task.
-    least_nodes = 1
+    distributable = needs_relaxation = relaxes_nodes = True
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
@@ -100,20 +96,15 @@ class PerspectiveTree(RelaxationTree):
         hands_over: bool, deadline: Deadline | None = None,
     ) -> None:  # fmt: skip
         """Begin without a diagonal and without a node."""
-        super().__init__(objective, k, "perspective", setup=setup)
+        super().__init__(objective, k, "perspective", setup=setup, memory_limit=memory_limit)
         self._K, self._c, self._ridge = self.setup.scaled
         self._handover = handover_of(objective, k, self._K, self._c, deadline) if hands_over else None
         self._branching = Branching(Problem(self._K, self._c, self._ridge), k, objective.c, False)
         self._work: SubtreeWork | None = None
-        self._memory_limit, self._limit = memory_limit, Deadline(None)
-        self._heap: list[tuple[float, int, Node]] = []
-        self._leased: dict[int, list[Bounded]] = {}
-        self._visited = self._made = self._leases = 0
-        self._bytes, self._other_seconds = 0, 0.0
+        self._other_seconds = 0.0
         n = objective.n
         self._diagonal_after = seconds_of(n) if diagonal_after is None else diagonal_after
         self._stages = [stage for stage, most in (("outside", MOST_OUTSIDE), ("best", _SEMIDEFINITE_MOST)) if n <= most]
-        self.memory_full = False
 
     def _use_first_diagonal(self) -> bool:
         """Bound the root by the first diagonal, and return whether there is one."""
@@ -141,7 +132,7 @@ class PerspectiveTree(RelaxationTree):
         elif self.best:
             S = np.asarray(self.best, np.int64)
             b[S] = np.linalg.lstsq(self._K[np.ix_(S, S)], self._c[S], rcond=None)[0]
-        found = relaxed(problem, nothing, everything, min(self.k, n), b, self.enough)
+        found = relaxed(problem, nothing, everything, min(self.k, n), b, self.cutoff)
         self._other_seconds += found.seconds
         return found.bound, self._root(found.b)
 
@@ -165,23 +156,8 @@ class PerspectiveTree(RelaxationTree):
             problem, self.k, self.objective.c, own_diagonals, guide, record, self._handover
         )  # fmt: skip
         self._work = None
-        self._heap, self._bytes = [], 0
-        self._push(bound, root)
-
-    @property
-    def _most(self) -> float:
-        leased = [bound for nodes in self._leased.values() for bound, _ in nodes]
-        return max(-self._heap[0][0] if self._heap else -math.inf, *leased, -math.inf)
-
-    @property
-    def iteration(self) -> int:
-        """The number of visited nodes."""
-        return self._visited
-
-    @property
-    def open_nodes(self) -> int:
-        """The number of open nodes that no worker has."""
-        return len(self._heap)
+        self._clear()
+        self._push(-bound, root)
 
     def open_columns(self) -> Ints:
         """Return the columns of open nodes: no better subset has another one."""
@@ -205,44 +181,19 @@ class PerspectiveTree(RelaxationTree):
         """About how long the relaxations took so far, which does not depend on the machine."""
         return self._other_seconds + self._branching.seconds
 
-    def node_seconds(self) -> float:
-        """Return 0: a node is quick."""
-        return 0.0
-
-    @contextmanager
-    def time_limit(self, seconds: float | None) -> Iterator[None]:
-        """Make `advance` return between nodes when these seconds of the block are over."""
-        self._limit = Deadline(seconds)
-        try:
-            yield
-        finally:
-            self._limit = Deadline(None)
-
     def warm_up(self) -> None:
         """Compile the relaxation and the value of a subset, the first time on a machine."""
         load_kernels(*RELAXATION_KERNELS)
         self.objective.value((0,))
 
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Continue until `until` nodes are visited; return True if done, out of memory, or f <= target."""
-        with one_blas_thread():
-            while not (self.done or self.memory_full):
-                if target is not None and self.best_value <= target:
-                    return True
-                if self.iteration >= until or self._limit.passed:
-                    return False
-                self._visit()
-        return True
-
-    def _visit(self) -> None:
+    def _visit(self, until: int) -> None:
         if self._diagonal_is_due:
             self._try_diagonal(self._stages.pop(0))
             return
-        bound, _, node = heapq.heappop(self._heap)
+        key, node = self._pop()
         self._visited += 1
-        self._bytes -= node.nbytes
-        for child in self._branching.visit(-bound, node, self):
-            self._push(*child)
+        for bound, child in self._branching.visit(-key, node, self):
+            self._push(-bound, child)
 
     @property
     def _diagonal_is_due(self) -> bool:
@@ -265,22 +216,22 @@ class PerspectiveTree(RelaxationTree):
         self._other_seconds += self._seconds_outside
         if d is not None:
             bound, root = self._relaxed_root(d)
-            if bound < self._most:
+            if bound < self.upper_bound:
                 self._begin_with(d, bound, root)
 
     def _try_best_diagonal(self) -> None:
         n, k, nothing = self.objective.n, self.k, np.zeros(self.objective.n, np.bool_)
         if not k < n:
             return
-        found = solve(self._K, self._c, nothing, k, self.objective.c, self.enough, self._limit)
-        if self._limit.passed:  # a run that continues tries again
+        found = solve(self._K, self._c, nothing, k, self.objective.c, self.cutoff, self._time)
+        if self._time.passed:  # a run that continues tries again
             self._stages.insert(0, "best")
         if found is None:
             return
         self._other_seconds += found.seconds
-        if not found.bound < self._most:
+        if not found.bound < self.upper_bound:
             return
-        own = not self._limit.passed and self._own_diagonals_pay(found)
+        own = not self._time.passed and self._own_diagonals_pay(found)
         j = int(np.minimum(found.z, 1.0 - found.z).argmax())
         root = Node.of(nothing, nothing, None, j) if own else self._root(found.b)
         self._begin_with(found.d, found.bound, root, own)
@@ -290,7 +241,7 @@ class PerspectiveTree(RelaxationTree):
 
         A tree with gap G and children that are better by D has about 2^(G / D) nodes.
         """
-        n, gap = self.objective.n, root.bound - self.enough
+        n, gap = self.objective.n, root.bound - self.cutoff
         branching = Branching(Problem(self._K, self._c, root.d), self.k, self.objective.c, True)
         if gap <= 0.0:
             return False
@@ -303,8 +254,8 @@ class PerspectiveTree(RelaxationTree):
                 q = self.k - int(inside)
                 if q <= 0 or n - 1 <= q:
                     continue
-                own = branching.solve(fixed, out, q, self.enough)
-                shared = relaxed(branching.problem, fixed, ~(fixed | out), q, root.b, self.enough)
+                own = branching.solve(fixed, out, q, self.cutoff)
+                shared = relaxed(branching.problem, fixed, ~(fixed | out), q, root.b, self.cutoff)
                 for i, found in enumerate((own, shared)):
                     if found is not None:
                         better[i] += min(max(root.bound - found.bound, 0.0), gap)
@@ -314,23 +265,12 @@ class PerspectiveTree(RelaxationTree):
         expected = np.log(np.maximum(seconds, 1e-9)) + math.log(2.0) * gap / better
         return bool(expected[0] < expected[1])
 
-    @property
-    def enough(self) -> float:
-        """What a node's subsets must explain more than."""
-        return self._enough
-
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset of a node whose subsets explain at most `bound`."""
-        if self.offer(S.tolist()):
-            self._check_claim(self.objective.c - bound)
+        self._accept(S.tolist(), self.objective.c - bound)
 
-    def _push(self, bound: float, node: Node) -> None:
-        if not bound > self.enough:
-            return
-        self._made += 1
-        heapq.heappush(self._heap, (-bound, self._made, node))
-        self._bytes += node.nbytes
-        self.memory_full = self._bytes > self._memory_limit
+    def _node_bytes(self, node: Node) -> int:
+        return node.nbytes
 
     # Its nodes on workers.
 
@@ -351,57 +291,30 @@ class PerspectiveTree(RelaxationTree):
         self.advance(min(self.iteration + 1, until))
         return True
 
-    def subtree_size(self, node: Bounded) -> float:
-        """Return 1: what is below a node is not known."""
-        return 1.0
-
     @property
     def nodes_per_second(self) -> float:
         """About how many nodes are visited in a second."""
         return max(self._visited, 1) / max(self.seconds, 1e-3)
 
-    def checkout(self, most: int, enough: float, size: Callable[[Bounded], float]) -> tuple[int, list[Bounded]]:
-        """Lease open nodes to a worker, and return the id of the lease and the nodes, see `BranchAndBound.checkout`."""
-        nodes: list[Bounded] = []
-        total = 0.0
-        while self._heap and len(nodes) < most and total < enough and not self._diagonal_is_due:
-            bound, _, node = heapq.heappop(self._heap)
-            if not -bound > self.enough:
-                self._heap, self._bytes = [], 0
-                break
-            self._bytes -= node.nbytes
-            nodes.append((-bound, node))
-            total += size(nodes[-1])
-        self._leases += 1
-        if nodes:
-            self._leased[self._leases] = nodes
-        return self._leases, nodes
+    def _can_lease(self) -> bool:
+        return not self._diagonal_is_due
 
-    def requeue(self, lease_id: int) -> None:
-        """Put the nodes of a lease back into the heap, because their worker failed."""
-        for bound, node in self._leased.pop(lease_id):
-            self._push(bound, node)
+    def _sent(self, key: float, node: Node) -> Bounded:
+        return -key, node
 
-    def complete(self, lease_id: int, explored: Explored) -> None:
-        """Merge the result of a lease."""
-        claim = self._most
-        del self._leased[lease_id]
-        self._visited += explored.nodes
+    def _received(self, sent: Bounded) -> tuple[float, Node]:
+        return -sent[0], sent[1]
+
+    def _merge(self, explored: Explored) -> None:
         self._other_seconds += explored.seconds
-        if explored.best is not None:
-            self.take(np.asarray(explored.best, np.int64), claim)
-        for bound, node in explored.left:
-            self._push(bound, node)
 
     # Its state.
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
-        open_ = [[-bound, made, *node.as_list()] for bound, made, node in self._heap]
-        leased = [node for nodes in self._leased.values() for node in nodes]
-        open_ += [[bound, self._made + i, *node.as_list()] for i, (bound, node) in enumerate(leased, 1)]
+        nodes = [[-key, made, *node.as_list()] for key, made, node in self._entries()]
         return {
-            **self._shared_state(), "nodes": open_, "visited": self._visited, "made": self._made + len(leased),
+            **self._shared_state(), "nodes": nodes, "visited": self._visited,
             "seconds": self.seconds, "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
             "handover": None if self._handover is None else self._handover.learned(),
@@ -418,11 +331,9 @@ class PerspectiveTree(RelaxationTree):
         self._branching = Branching(problem, self.k, self.objective.c, state["semidefinite"], handover=self._handover)
 
     @classmethod
-    def restore(
-        cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30, setup: CommonSetup | None = None
+    def _restored(
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
     ) -> PerspectiveTree:  # fmt: skip
-        """Return the search as it was when `state` was taken; it continues with the same nodes."""
-        check_saved(objective, state)
         search = cls.__new__(cls)
         learned = state.get("handover")
         search._begin(objective, state["k"], memory_limit, state["diagonal_after"], setup, learned is not None)
@@ -430,8 +341,6 @@ class PerspectiveTree(RelaxationTree):
             search._handover.restore(learned)
         search._restore_shared(state)
         search._restore_diagonal(state)
-        search._visited, search._made, search._other_seconds = state["visited"], state["made"], state["seconds"]
-        search._heap = [(-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"]]
-        search._bytes = sum(node.nbytes for _, _, node in search._heap)
-        heapq.heapify(search._heap)
+        search._visited, search._other_seconds = state["visited"], state["seconds"]
+        search._restore_heap((-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"])
         return search

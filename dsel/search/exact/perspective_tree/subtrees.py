@@ -83,7 +83,7 @@ class NodeExplorer:
             self._branching.handover.restore(learned)
 
     @property
-    def enough(self) -> float:
+    def cutoff(self) -> float:
         """What a node's subsets must explain more than."""
         return self._objective.c - self._value + MARGIN * self._objective.total
 
@@ -100,11 +100,11 @@ class NodeExplorer:
         heap: list[tuple[float, int, Node]] = [(-bound, i, node) for i, (bound, node) in enumerate(nodes)]
         heapq.heapify(heap)
         made, visited, before = len(heap), 0, self._branching.seconds
-        while heap and visited < budget and -heap[0][0] > self.enough:
+        while heap and visited < budget and -heap[0][0] > self.cutoff:
             bound, _, node = heapq.heappop(heap)
             visited += 1
             for child_bound, child in self._branching.visit(-bound, node, self):
                 made += 1
                 heapq.heappush(heap, (-child_bound, made, child))
-        left = tuple((-bound, node) for bound, _, node in heap if -bound > self.enough)
+        left = tuple((-bound, node) for bound, _, node in heap if -bound > self.cutoff)
         return Explored(visited, self._best, left, self._branching.seconds - before)

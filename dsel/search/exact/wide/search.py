@@ -13,30 +13,27 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dsel._lib.blas import one_blas_thread
 from dsel._lib.kernel_loading import load_kernels
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 from dsel.search import anytime
-from dsel.search.anytime import Deadline
-from dsel.search.exact.base import check_saved
+from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.guarantee import Guarantee
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.node import mask_of
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
-from dsel.search.exact.relaxation_tree import RelaxationTree
+from dsel.search.exact.tree import RelaxationTree
 from dsel.search.exact.wide.node import Node
 from dsel.search.exact.wide.pool import ColumnPool
 from dsel.search.exact.wide.relaxation import CLOSE, PoolRelaxation
 
-log = logging.getLogger("dsel")
+logger = logging.getLogger("dsel")
 
 #: Columns that the pool begins with, and that enter it after a pass: of the root, and of a node.
 _FIRST, _ENTERING, _ENTERING_NODE = 200, 200, 30
@@ -52,7 +49,7 @@ _STEP = 10
 _SETTLED = 0.03
 
 
-class WideTree(RelaxationTree):
+class WideTree(RelaxationTree[Node]):
     """Best-first search over nodes of fixed columns of wide data, which can be read, saved and continued.
 
     Parameters
@@ -71,25 +68,23 @@ class WideTree(RelaxationTree):
     """
 
     kind = "wide-tree"
+    makes_passes = True
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), memory_limit: int = 8 << 30,
         coefficients: float | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(objective, k, "perspective")
+        super().__init__(objective, k, "perspective", memory_limit=memory_limit)
         self._pool = ColumnPool(objective)
-        self._memory_limit = memory_limit
         self._relaxation = PoolRelaxation(self._pool, k, objective.lam, objective.total)
         self._explained = objective.c
         self._root: Node | None = Node((), (), (), (), 0.0, 0)
-        self._heap: list[tuple[float, int, Node]] = []
         self._closed = np.zeros(objective.n, np.bool_)
         self._closed_explained = -np.inf
         self._inner: PerspectiveTree | None = None
         self._members: Ints = np.empty(0, np.int64)
         self._stuck = False
-        self._visited = self._made = 0
-        self._pass_seconds, self._time = 0.0, Deadline(None)
+        self._pass_seconds = 0.0
         known = np.asarray(sorted({int(j) for j in incumbent}), np.int64)
         self._pool.add(known)
         self.offer(known.tolist())
@@ -105,7 +100,7 @@ class WideTree(RelaxationTree):
         return self._relaxation.limit
 
     @property
-    def passes(self) -> int:
+    def passes(self) -> int:  # type: ignore[override]
         """The number of passes over the data so far."""
         return self._pool.passes
 
@@ -119,6 +114,10 @@ class WideTree(RelaxationTree):
         """What a certificate says: how many columns were screened and read, of how many, in how many passes."""
         read = int(self._pool.columns.size)
         return {"screened": self.screened, "columns": self.objective.n, "read": read, "passes": self.passes}
+
+    def certificate_fields(self) -> dict[str, Any]:
+        """Return what a certificate says of this tree: the limit of coefficients, and the screening."""
+        return {"coefficients": self.limit / self.total, **self.screening}
 
     def offer(self, S: Iterable[int]) -> bool:
         """Take a subset of the pool and return whether it is better than the best; read its columns if need be."""
@@ -153,20 +152,20 @@ class WideTree(RelaxationTree):
         return self._inner is not None and self._inner.memory_full
 
     @property
-    def _most(self) -> float:
+    def upper_bound(self) -> float:
         """What a subset of the open and closed nodes explains at most."""
         if self._root is not None:
             return self._explained
         closed = self._closed_explained
         if self._inner is not None:
             closed = min(closed, self.objective.c - self._inner.lower) if not self._inner.done else -np.inf
-        return max(closed, -self._heap[0][0] if self._heap else -np.inf)
+        return max(closed, super().upper_bound)
 
     @property
     def lower(self) -> float:
         """A proved lower bound on f of all subsets of at most k columns."""
         if self.limit and not (self.contradicted or self.done):  # the best subset may have larger coefficients
-            return min(max(self.objective.c - self._most, 0.0), self.best_value)
+            return min(max(self.objective.c - self.upper_bound, 0.0), self.best_value)
         return super().lower
 
     @cached_property
@@ -185,39 +184,27 @@ class WideTree(RelaxationTree):
         """Return the seconds of the last pass."""
         return self._pass_seconds if self._inner is None else 0.0
 
-    @contextmanager
-    def time_limit(self, seconds: float | None) -> Iterator[None]:
-        """Begin no pass in the block that would end after its time."""
-        self._time = Deadline(seconds)
-        try:
-            yield
-        finally:
-            self._time = Deadline(None)
-
     def warm_up(self) -> None:
         """Compile the relaxation and the value of a subset, the first time on a machine."""
         load_kernels(*RELAXATION_KERNELS)
         if self._pool.columns.size:
             self._pool.objective_of(self._pool.columns[:1]).value((0,))
 
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Continue until `until` relaxations are made; return True if done, or if nothing more can be done in time."""
-        with one_blas_thread():
-            return self._advance(until, target)
+    @property
+    def _searches_closed(self) -> bool:
+        """Whether only the tree in memory is left."""
+        return self._root is None and not self._heap
 
-    def _advance(self, until: int, target: float | None) -> bool:
-        while not (self.done or self.memory_full or self._stuck):
-            if target is not None and self.best_value <= target:
-                return True
-            if self.iteration >= until:
-                return False
-            if self._root is None and not self._heap:
-                self._search_closed(until)
-            elif self._time.passed or self._pass_seconds > self._time.remaining:
-                return True
-            else:
-                self._make_pass()
-        return True
+    @property
+    def active(self) -> bool:
+        late = self._time.passed or self._pass_seconds > self._time.remaining
+        return super().active and not self._stuck and (self._searches_closed or not late)
+
+    def _visit(self, until: int) -> None:
+        if self._searches_closed:
+            self._search_closed(until)
+        else:
+            self._make_pass()
 
     def _make_pass(self) -> None:
         start, passes = anytime.default_clock(), self.passes
@@ -231,7 +218,7 @@ class WideTree(RelaxationTree):
 
     def _log_pass(self) -> None:
         found = {**self.screening, "nodes": self._visited, "bound": self.lower, "best": self.best_value}
-        log.info(
+        logger.info(
             "certificate: pass %d, %d of %d columns screened, %d read, %d nodes, bound %.6g, best %.6g",
             self.passes, self.screened, self.objective.n, self._pool.columns.size, self._visited, self.lower,
             self.best_value, extra={"fields": {"stage": "certificate", **found}},
@@ -248,9 +235,9 @@ class WideTree(RelaxationTree):
         ((explained, g),) = relaxation.bounds([root], sharpen=self.limit > 0.0)
         self._explained = min(self._explained, explained)
         self._offer(relaxation.rounded(root), self._explained)
-        relaxation.alive &= relaxation.candidates(root, explained, g, self._enough)
+        relaxation.alive &= relaxation.candidates(root, explained, g, self.cutoff)
         entered = self._pool.enter(relaxation.wanted(root, g, _ENTERING))
-        close = explained - root.estimate <= CLOSE * (explained - self._enough)
+        close = explained - root.estimate <= CLOSE * (explained - self.cutoff)
         settled = abs(relaxation.extra - before) <= _SETTLED * before
         ended = (settled and (close or not entered)) or self.objective.n - self.screened <= self._most_closed
         if ended or root.tries >= _ROOT_PASSES:
@@ -272,7 +259,7 @@ class WideTree(RelaxationTree):
             bound = min(parent, explained)
             self._offer(self._relaxation.rounded(node), bound)
             self._keep(node, bound, explained, g)
-            if bound > self._enough:
+            if bound > self.cutoff:
                 wanted.append(self._relaxation.wanted(node, g, _ENTERING_NODE))
         self._pool.enter(np.unique(np.concatenate([*wanted, np.empty(0, np.int64)])))
 
@@ -286,17 +273,17 @@ class WideTree(RelaxationTree):
         growing: list[tuple[float, int, Node, float]] = []
         while len(growing) < most // 2 and self._heap:  # each one may be split
             bound, node = -self._heap[0][0], self._heap[0][2]
-            if bound <= self._enough:
-                self._heap.clear()
+            self._pop()
+            if bound <= self.cutoff:
+                self._clear()
                 break
-            heapq.heappop(self._heap)
             relaxed = self._relaxed(node, bound)
             estimate = relaxed.estimate if node.tries < _TRIES else np.inf
             heapq.heappush(growing, (-estimate, next(count), relaxed, bound))
-        while growing and len(growing) < most and -growing[0][0] > self._enough:
+        while growing and len(growing) < most and -growing[0][0] > self.cutoff:
             if self._time.passed:
                 for _, _, node, bound in growing:
-                    self._push(bound, node)
+                    self._push(-bound, node)
                 return []
             node, bound = heapq.heappop(growing)[2:]
             for child in self._split(node, bound):
@@ -318,22 +305,18 @@ class WideTree(RelaxationTree):
 
     def _keep(self, node: Node, bound: float, explained: float, g: Floats) -> None:
         """Keep a node whose subsets explain at most `bound`. If few columns are left, it is closed."""
-        if bound <= self._enough:
+        if bound <= self.cutoff:
             return
-        closed = self._closed | self._relaxation.candidates(node, explained, g, self._enough)
+        closed = self._closed | self._relaxation.candidates(node, explained, g, self.cutoff)
         closed[list(node.fixed)] = True
         if int(closed.sum()) <= self._most_closed:
             self._closed, self._closed_explained = closed, max(self._closed_explained, bound)
             return
-        self._push(bound, node)
-
-    def _push(self, bound: float, node: Node) -> None:
-        self._made += 1
-        heapq.heappush(self._heap, (-bound, self._made, node))
+        self._push(-bound, node)
 
     def _relaxed(self, node: Node, bound: float) -> Node:
         self._visited += 1
-        return self._relaxation.relaxed(node, bound, self._enough)
+        return self._relaxation.relaxed(node, bound, self.cutoff)
 
     @property
     def _most_closed(self) -> int:
@@ -357,10 +340,10 @@ class WideTree(RelaxationTree):
                 self._inner = self._new_inner()
             except ValueError:  # nearly dependent columns and a tiny penalty
                 self._stuck = True
-                log.info("certificate: the proof ends, because its last %d columns are nearly dependent",
+                logger.info("certificate: the proof ends, because its last %d columns are nearly dependent",
                          self._members.size)  # fmt: skip
                 return
-            log.info("certificate: a tree in memory searches the last %d columns", self._members.size)
+            logger.info("certificate: a tree in memory searches the last %d columns", self._members.size)
             self._inner.warm_up()
         self._inner.advance(min(self._inner.iteration + _STEP, until - self._visited))
         self.contradicted = self.contradicted or self._inner.contradicted
@@ -382,17 +365,17 @@ class WideTree(RelaxationTree):
             "batches": self._pool.batches, "passes": self.passes,
             "alive": np.packbits(self._relaxation.alive).tobytes().hex(), "explained": self._explained,
             "root": None if self._root is None else self._root.as_list(),
-            "nodes": [[-bound, made, node.as_list()] for bound, made, node in self._heap],
+            "nodes": [[-key, made, node.as_list()] for key, made, node in self._entries()],
             "closed": np.flatnonzero(self._closed).tolist(), "closed_explained": self._closed_explained,
-            "visited": self._visited, "made": self._made, "stuck": self._stuck,
+            "visited": self._visited, "stuck": self._stuck,
             "limit": self.limit, "extra": self._relaxation.extra, "members": self._members.tolist(),
             "inner": None if self._inner is None else self._inner.state(),
         }  # fmt: skip
 
     @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> WideTree:
-        """Return the search as it was when `state` was taken. Only the columns of the pool are read again."""
-        check_saved(objective, state)
+    def _restored(
+        cls, objective: Objective, state: dict[str, Any], memory_limit: int, log: Any, setup: CommonSetup | None
+    ) -> WideTree:  # fmt: skip
         search = cls(objective, state["k"], memory_limit=memory_limit)
         search._pool.add_in_order(np.asarray(state["pool"], np.int64), state["batches"])
         search._pool.passes = state["passes"]
@@ -401,13 +384,12 @@ class WideTree(RelaxationTree):
         search._relaxation.limit, search._relaxation.extra = state["limit"], state["extra"]
         search._explained, search._stuck = state["explained"], state["stuck"]
         search._root = None if state["root"] is None else Node.from_list(state["root"])
-        search._heap = [(-bound, made, Node.from_list(node)) for bound, made, node in state["nodes"]]
-        heapq.heapify(search._heap)
+        search._restore_heap((-bound, made, Node.from_list(node)) for bound, made, node in state["nodes"])
         search._closed[state["closed"]] = True
         search._closed_explained = state["closed_explained"]
-        search._visited, search._made = state["visited"], state["made"]
+        search._visited = state["visited"]
         search._members = np.asarray(state["members"], np.int64)
         if state["inner"] is not None:
             dense = search._pool.objective_of(search._members)
-            search._inner = PerspectiveTree.restore(dense, state["inner"], memory_limit)
+            search._inner = PerspectiveTree.restore(dense, state["inner"], memory_limit=memory_limit)
         return search

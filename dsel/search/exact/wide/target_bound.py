@@ -23,6 +23,7 @@ class TargetBound(RootBound):
     """
 
     kind = "targets"
+    can_log = needs_relaxation = False
 
     def __init__(
         self, objective: Objective, k: int, *, incumbent: Iterable[int] = (), lower: float | None = None
@@ -44,6 +45,15 @@ class TargetBound(RootBound):
         if T is None:
             return np.zeros(0)
         return np.asarray(T if T.ndim == 1 else np.linalg.eigvalsh(T))
+
+    def limit_note(self) -> str:
+        """Return what gives a better bound."""
+        if self.objective.cross is None:
+            return ""
+        return (
+            "uses the targets alone: for this number of columns there is a better bound only for one target and "
+            "lam > 0, or with a limit for coefficients"
+        )
 
     @cached_property
     def guarantee(self) -> Guarantee:

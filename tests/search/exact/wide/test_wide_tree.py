@@ -220,7 +220,7 @@ def test_the_bound_holds_for_coefficients_up_to_the_limit(seed, kind, times, lam
 
 def test_without_a_penalty_more_columns_than_rows_are_proved_for_limited_coefficients():
     X, y, true = planted(300, 1500, 3, 0.0, noise=0.2)
-    proof = Proof.begin(on_demand(X, y, 0.0), 3, true, coefficients=1.5)
+    proof = Proof.begin(on_demand(X, y, 0.0), 3, true, coefficient_limit=1.5)
     assert proof.run()
     found = proof.certificate()
     assert (found.proven, found.indices) == (True, true)
@@ -236,7 +236,7 @@ def test_without_a_penalty_more_columns_than_rows_are_proved_for_limited_coeffic
 def test_if_no_column_explains_anything_coefficients_are_not_limited():
     X, y, _ = planted(60, 40, 3, 0.0)
     nothing = OnDemandObjective(InMemoryFactor(X), np.square(X).sum(axis=0), 0.0 * X.T @ y, 1.0)
-    proof = Proof.begin(nothing, 3, (), coefficients=1.5)
+    proof = Proof.begin(nothing, 3, (), coefficient_limit=1.5)
     proof.run()
     found = proof.certificate()
     assert (found.value, found.bound, found.coefficients) == (1.0, 0.0, 0.0)

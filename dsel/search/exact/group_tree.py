@@ -10,7 +10,6 @@ without exceeding the best known value is chosen at once. With several targets t
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,22 +18,23 @@ import scipy.linalg
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
-from dsel.errors import OptionError
 from dsel.search.exact.base import CONTRADICTION, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.certificate import GROUPS
+from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.tree import BestFirstTree
 from dsel.search.grouped.greedy import exchange
 from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.outcome import FrontPoint, Improvement
-from dsel.search.validation import check_size
+from dsel.search.outcome import FrontPoint
 
 #: If others leave less than this share of a column's square, increases l_g are lost to rounding and are not used.
 _WELL_CONDITIONED = 1e-5
-#: A node: its bound, its number, the chosen groups, and the groups that may follow.
-_Node = tuple[float, int, tuple[int, ...], tuple[int, ...]]
+#: A node: the chosen groups, and the groups that may follow.
+_Node = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-class GroupBranchAndBound:
-    """Branch and bound over the subsets of at most k groups. `advance` visits nodes.
+class GroupTree(BestFirstTree[_Node]):
+    """Branch and bound over the subsets of at most k groups.
 
     Parameters
     ----------
@@ -49,91 +49,57 @@ class GroupBranchAndBound:
     kind = "groups"
     bound_name = "leave-one-out"
 
+    objective: GroupedObjective  # type: ignore[assignment]
+
     def __init__(self, grouped: GroupedObjective, k: int, incumbent: Iterable[int] = ()) -> None:
-        check_size(k, grouped.n)
-        self.grouped, self.k = grouped, k
-        self.best: tuple[int, ...] = ()
-        self.best_value, self.last_gain, self.iteration = grouped.c, 0, 0
-        self.contradicted = False
-        self._trace: list[Improvement] = []
-        self._problem = BoundProblem(
+        super().__init__(grouped, k, "leave-one-out")  # type: ignore[arg-type]
+        self._columns_problem = BoundProblem(
             grouped.K, grouped.B, grouped.c, np.ascontiguousarray(grouped.columns_of.floor, np.float64)
         )
         self._ranks = np.array([columns.size for columns in grouped.independent])
-        self._open: list[_Node] = []
-        self._created = 0
         self.offer(incumbent)
-        self._push(-np.inf, (), tuple(int(g) for g in np.flatnonzero(self._ranks)))
+        self._push(-np.inf, ((), tuple(int(g) for g in np.flatnonzero(self._ranks))))
 
     @property
-    def total(self) -> float:
-        """||Y||^2."""
-        return self.grouped.total
-
-    @property
-    def trace(self) -> tuple[Improvement, ...]:
-        """All improvements of the best subset."""
-        return tuple(self._trace)
-
-    @property
-    def done(self) -> bool:
-        """Whether no node is left."""
-        return not self._open
-
-    @property
-    def proven(self) -> bool:
-        """Whether the best subset is proved."""
-        return self.done and not self.contradicted
-
-    @property
-    def open_nodes(self) -> int:
-        """The number of nodes to visit."""
-        return len(self._open)
+    def method(self) -> str:
+        """What proves the bound, in words."""
+        return GROUPS
 
     @property
     def lower(self) -> float:
         """A proved lower bound on f of all subsets of at most k groups."""
         if self.contradicted:
             return 0.0
-        bound = min((self._open[0][0], self.best_value)) if self._open else self.best_value
-        return consistent_bound(max(bound, 0.0), self.best_value, self.grouped.c)
-
-    def offer(self, S: Iterable[int]) -> bool:
-        """Take a subset of groups, and return whether it is better than the best."""
-        members = tuple(sorted({int(g) for g in S}))
-        if len(members) > self.k or not (value := self.grouped.value(members)) < self.best_value:
-            return False
-        self.best, self.best_value, self.last_gain = members, value, self.iteration
-        self._trace.append(Improvement(self.iteration, len(members), value))
-        return True
+        bound = min(self._heap[0][0], self.best_value) if self._heap else self.best_value
+        return consistent_bound(max(bound, 0.0), self.best_value, self.objective.c)
 
     def front(self) -> tuple[FrontPoint, ...]:
-        """Return the empty set and the answer."""
-        empty = FrontPoint(0, self.grouped.c, ())
-        return (empty, self.grouped.point(self.best)) if self.best else (empty,)
-
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Visit nodes until `until` have been visited; return True as soon as f <= target, or no node is left."""
-        while self._open and self.iteration < until:
-            bound, _, S, R = heapq.heappop(self._open)
-            self.iteration += 1
-            if bound < self._limit:
-                self._visit(bound, S, R)
-            if target is not None and self.best_value <= target:
-                return True
-        return not self._open
+        """Return the empty set and the answer: sizes count groups, and members are columns."""
+        empty = FrontPoint(0, self.objective.c, ())
+        return (empty, self.objective.point(self.best)) if self.best else (empty,)
 
     @property
     def _limit(self) -> float:
         """A subset below this is better."""
         return self.best_value - MARGIN * self.total
 
-    def _push(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
-        if bound < self._limit:
-            heapq.heappush(self._open, (bound, self._created, S, R))
-            self._created += 1
+    def _prunes(self, key: float) -> bool:
+        return not key < self._limit
 
-    def _visit(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
+    def _push(self, key: float, node: _Node) -> None:
+        if not self._prunes(key):
+            super()._push(key, node)
+
+    def _visit(self, until: int) -> None:
+        """Visit the node of least bound, unless none can hold better groups."""
+        bound, node = self._pop()
+        self._visited += 1
+        if self._prunes(bound):
+            self._prune_all(bound, node)
+        else:
+            self._split(bound, *node)
+
+    def _split(self, bound: float, S: tuple[int, ...], R: tuple[int, ...]) -> None:
         """Bound a node, choose what must be chosen, and branch on the group whose absence costs most."""
         q = self.k - len(S)
         if len(R) <= q:
@@ -150,40 +116,40 @@ class GroupBranchAndBound:
                 return
             bound = max(bound, f_all + float(np.sort(losses)[len(R) - q - 1]))
             if needed and bound < self._limit:
-                self._push(bound, (*S, *needed), tuple(g for g in R if g not in needed))
+                self._push(bound, ((*S, *needed), tuple(g for g in R if g not in needed)))
                 return
         bound = max(bound, self._combined(S, R, q))
         if not bound < self._limit:
             return
-        gains = self.grouped.gains(S)[list(R)] if losses is None else losses
+        gains = self.objective.gains(S)[list(R)] if losses is None else losses
         g = R[int(np.argmax(gains))]
         rest = tuple(h for h in R if h != g)
         without = bound if losses is None else max(bound, f_all + float(losses[R.index(g)]))
         self.offer((*S, g))
-        self._push(bound, (*S, g), rest)
-        self._push(without, S, rest)
+        self._push(bound, ((*S, g), rest))
+        self._push(without, (S, rest))
 
     def _complete(self, bound: float, S: Sequence[int]) -> None:
         """Evaluate the only completion of a node."""
         self.offer(S)
-        if self.grouped.value(S) < bound - CONTRADICTION * self.grouped.c:
+        if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:
             self.contradicted = True
 
     def _columns(self, groups: Sequence[int]) -> Ints:
-        return np.concatenate([self.grouped.independent[g] for g in groups])
+        return np.concatenate([self.objective.independent[g] for g in groups])
 
     def _losses(self, S: Sequence[int], R: Sequence[int]) -> tuple[float, Floats | None]:
         """Return f(S + R), and its increase without each group of R; None if the columns are nearly dependent."""
         groups = (*S, *R)
         columns = self._columns(groups)
-        K = self.grouped.K[np.ix_(columns, columns)]
-        floor = self._problem.floor[columns]
+        K = self.objective.K[np.ix_(columns, columns)]
+        floor = self._columns_problem.floor[columns]
         try:
             L = np.linalg.cholesky(K + np.diag(ridge(columns.size) / DEPENDENCE_TOLERANCE * floor))
         except np.linalg.LinAlgError:
-            return max(self._problem.bound((), columns.tolist(), columns.size, "leaps"), 0.0), None
-        W = scipy.linalg.solve_triangular(L, self.grouped.B[columns], lower=True)
-        f_all = max(self.grouped.c - float(np.square(W).sum()), 0.0)
+            return max(self._columns_problem.bound((), columns.tolist(), columns.size, "leaps"), 0.0), None
+        W = scipy.linalg.solve_triangular(L, self.objective.B[columns], lower=True)
+        f_all = max(self.objective.c - float(np.square(W).sum()), 0.0)
         if (np.square(np.diag(L)) < _WELL_CONDITIONED * np.diag(K)).any():
             return f_all, None
         inverse = scipy.linalg.lapack.dpotri(L, lower=1)[0]
@@ -200,34 +166,27 @@ class GroupBranchAndBound:
     def _combined(self, S: Sequence[int], R: Sequence[int], q: int) -> float:
         """Return the combined bound for as many columns as q groups of R have, where it can be above f(S + R)."""
         most = int(np.sort(self._ranks[list(R)])[::-1][:q].sum())
-        if most >= self._problem.N:
+        if most >= self._columns_problem.N:
             return -np.inf
-        return self._problem.bound(self.grouped.basis(S).tolist(), self._columns(R).tolist(), most, "combined")
+        chosen, allowed = self.objective.basis(S).tolist(), self._columns(R).tolist()
+        return self._columns_problem.bound(chosen, allowed, most, "combined")
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
-        nodes = [[bound if np.isfinite(bound) else None, list(S), list(R)] for bound, _, S, R in sorted(self._open)]
-        return {
-            "kind": self.kind, "n": self.grouped.n, "k": self.k, "best": list(self.best), "nodes": nodes,
-            "iteration": self.iteration, "last_gain": self.last_gain, "contradicted": self.contradicted,
-            "trace": [[t.iteration, t.size, t.value] for t in self._trace],
-        }  # fmt: skip
+        nodes = [[key if np.isfinite(key) else None, list(S), list(R)] for key, _, (S, R) in sorted(self._entries())]
+        return {**self._shared_state(), "nodes": nodes, "iteration": self._visited}
 
     @classmethod
-    def restore(cls, grouped: GroupedObjective, state: dict[str, Any]) -> GroupBranchAndBound:
-        """Return the search as it was when `state` was saved."""
-        if state["n"] != grouped.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} groups, the objective over {grouped.n}.",
-                "Resume with the data and options it was started with, or start again.",
-            )
-        search = cls(grouped, state["k"], state["best"])
-        search.iteration, search.last_gain = state["iteration"], state["last_gain"]
-        search.contradicted = state["contradicted"]
-        search._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
-        search._open, search._created = [], 0
+    def _restored(
+        cls, objective: GroupedObjective, state: dict[str, Any], memory_limit: int, log: Any,  # type: ignore[override]
+        setup: CommonSetup | None,
+    ) -> GroupTree:  # fmt: skip
+        search = cls(objective, state["k"], state["best"])
+        search._restore_shared(state)
+        search._visited = state["iteration"]
+        search._clear()
         for bound, S, R in state["nodes"]:
-            search._push(-np.inf if bound is None else bound, tuple(S), tuple(R))
+            search._push(-np.inf if bound is None else bound, (tuple(S), tuple(R)))
         return search
 
 

@@ -1,0 +1,380 @@
+"""The tree of a proof: open nodes in a heap, leases for workers, limits of time, and its saved state.
+
+A tree is a subclass that bounds and splits nodes. It states what it can do as class attributes, so that nobody asks a
+tree for its type. `dsel.search.exact.choose_tree` lists the trees and chooses one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from dsel._lib.blas import one_blas_thread
+from dsel._lib.tolerances import MARGIN
+from dsel.objective.base import Objective
+from dsel.search.anytime import Deadline
+from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.common_setup import CommonSetup
+from dsel.search.exact.proof_log import OpenNode
+
+N = TypeVar("N")
+T = TypeVar("T", bound="BestFirstTree[Any]")
+
+
+class Explored(Protocol):
+    """The result of a task. nodes: how many it visited; best: a better subset, or None; left: nodes still open."""
+
+    @property
+    def nodes(self) -> int:
+        """The number of visited nodes."""
+
+    @property
+    def best(self) -> tuple[int, ...] | None:
+        """A subset better than the incumbent, or None."""
+
+    @property
+    def left(self) -> Sequence[Any]:
+        """The nodes that are still open."""
+
+
+class SubtreeWork(Protocol):
+    """What tasks need to know of a tree. It is sent once, and must be picklable."""
+
+    def explorer(self) -> Any:
+        """Return what explores nodes, one task after another, with memory that is kept from task to task."""
+
+    def explore(self, explorer: Any, nodes: Sequence[Any], incumbent: float, budget: int) -> Explored:
+        """Explore open nodes, up to `budget` of them and their descendants, given f of the best subset.
+
+        The result depends only on the arguments, so that any worker may do it.
+        """
+
+
+class BestFirstTree(ExactSearch, Generic[N]):
+    """A best-first search over open nodes, which can be read, saved and continued between two calls of `advance`.
+
+    A node has a key in the heap: the least first. It is the bound of the node, or its negative. Leased nodes are open:
+    they stay in the bound and in the saved state.
+
+    A subclass has `_visit`, `lower` and `_prunes`, and `state` and `restore` on top of those of this class. If it is
+    `distributable`, it also has `work` and `_sent` and `_received`.
+
+    Attributes
+    ----------
+    can_log : bool
+        Whether it writes its nodes to a proof log, which is given to `begin`.
+    distributable : bool
+        Whether open nodes may be explored by workers.
+    needs_relaxation : bool
+        Whether the relaxation of all columns in memory may have a better bound than an unfinished tree.
+    relaxation_first : bool
+        Whether the relaxation comes before the search if it is quick.
+    relaxes_nodes : bool
+        Whether each node takes a relaxation of all columns in memory, O(n^2).
+    makes_passes : bool
+        Whether nodes are bounded by passes over the data.
+    least_nodes : int
+        The fewest nodes that are worth a task.
+    passes : int
+        The number of passes over the data so far.
+    not_finite : int
+        The number of bounds that were not finite. Such bounds prune nothing.
+    """
+
+    can_log = distributable = needs_relaxation = relaxation_first = relaxes_nodes = makes_passes = False
+    least_nodes = 1
+    passes = 0
+    not_finite = 0
+
+    def __init__(
+        self, objective: Objective, k: int, bound_name: str, deadline: Deadline | None = None,
+        setup: CommonSetup | None = None, memory_limit: int = 8 << 30,
+    ) -> None:  # fmt: skip
+        super().__init__(objective, k, bound_name, deadline, setup)
+        self._heap: list[tuple[float, int, N]] = []
+        self._leased: dict[int, list[tuple[float, N]]] = {}
+        self._visited = self._made = self._leases = 0
+        self._memory_limit, self._bytes = memory_limit, 0
+        self._time = Deadline(None)
+
+    # What a subclass defines.
+
+    def _visit(self, until: int) -> None:
+        """Take a step: visit the first node of the heap, or do what must come before."""
+        raise NotImplementedError
+
+    def _prunes(self, key: float) -> bool:
+        """Return whether a node with this key holds no better subset."""
+        raise NotImplementedError
+
+    def work(self) -> SubtreeWork:
+        """Return what explores subtrees of this tree elsewhere, the same object until it changes."""
+        raise NotImplementedError
+
+    @property
+    def nodes_per_second(self) -> float:
+        """About how many nodes are visited in a second."""
+        return 1000.0
+
+    def node_seconds(self) -> float:
+        """Return about how long the next node takes; 0 if that is no concern."""
+        return 0.0
+
+    def warm_up(self) -> None:
+        """Compile what `advance` needs, the first time on a machine."""
+
+    def certificate_fields(self) -> dict[str, Any]:
+        """Return the fields of the certificate that only this tree has."""
+        return {}
+
+    def limit_note(self) -> str:
+        """Return why this tree proves less than others would, and what proves more; empty if there is nothing."""
+        return ""
+
+    # What all share.
+
+    @property
+    def problem(self) -> BoundProblem:
+        """K and the targets as the bounds use them."""
+        return self.setup.problem(self.deadline)
+
+    @property
+    def iteration(self) -> int:
+        """The number of visited nodes."""
+        return self._visited
+
+    @property
+    def open_nodes(self) -> int:
+        """The number of open nodes that no worker has."""
+        return len(self._heap)
+
+    @property
+    def memory_full(self) -> bool:
+        """Whether the nodes of the heap take too much memory."""
+        return self._bytes > self._memory_limit
+
+    @property
+    def done(self) -> bool:
+        """Whether no node is open."""
+        return not self._heap and not self._leased
+
+    @property
+    def proven(self) -> bool:
+        """Whether `best` is the best subset, to MARGIN: no node is open, and nothing contradicts the bounds."""
+        return self.done and not self.contradicted
+
+    @contextmanager
+    def time_limit(self, seconds: float | None) -> Iterator[None]:
+        """Make `advance` return between nodes when these seconds of the block are over."""
+        self._time = Deadline(seconds)
+        try:
+            yield
+        finally:
+            self._time = Deadline(None)
+
+    @property
+    def _interrupted(self) -> bool:
+        """Whether the time is over."""
+        return self._time.passed
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a next step."""
+        return not (self.done or self.memory_full)
+
+    def advance(self, until: int, target: float | None = None) -> bool:
+        """Continue until `until` nodes are visited; return True if done, out of memory, or f <= target."""
+        with one_blas_thread():
+            while self.active:
+                if target is not None and self.best_value <= target:
+                    return True
+                if self.iteration >= until or self._interrupted:
+                    return False
+                self._visit(until)
+        return self.done or not self._leased
+
+    def _push(self, key: float, node: N) -> None:
+        """Add an open node."""
+        self._made += 1
+        heapq.heappush(self._heap, (key, self._made, node))
+        self._bytes += self._node_bytes(node)
+
+    def _pop(self) -> tuple[float, N]:
+        """Remove the first node of the heap, and return it with its key."""
+        key, _, node = heapq.heappop(self._heap)
+        self._bytes -= self._node_bytes(node)
+        return key, node
+
+    def _node_bytes(self, node: N) -> int:
+        """Return the bytes of memory of a node, about; 0 if there is another limit."""
+        return 0
+
+    def _clear(self) -> None:
+        """Remove all nodes from the heap."""
+        self._heap.clear()
+        self._bytes = 0
+
+    def _prune_all(self, key: float, node: N) -> None:
+        """Remove all nodes of the heap, because its first one, just taken from it, allows no better subset."""
+        self._clear()
+
+    def _accept(self, S: Iterable[int], claim: float) -> bool:
+        """Take a subset from a subtree whose subsets have an f of at least `claim`."""
+        better = self.offer(S)
+        if better:
+            self._check_claim(claim)
+        return better
+
+    # Nodes that are explored elsewhere.
+
+    def advance_alone(self, workers: int, until: int) -> bool:
+        """Visit some nodes if it is too early for this many workers, and return whether it was so."""
+        return False
+
+    def subtree_size(self, node: Any) -> float:
+        """Return about in proportion to what the size of a subtree is; by default 1, because it is not known."""
+        return 1.0
+
+    def _sent(self, key: float, node: N) -> Any:
+        """Return a node as workers get it."""
+        return node
+
+    def _received(self, sent: Any) -> tuple[float, N]:
+        """Return the key and the node of what workers return as open."""
+        raise NotImplementedError
+
+    def _lease_claim(self, nodes: Sequence[tuple[float, N]]) -> float:
+        """Return the least f of a subset of leased nodes, by their bounds."""
+        raise NotImplementedError
+
+    def _merge(self, explored: Any) -> None:
+        """Count what a worker did, except for its nodes."""
+
+    def _can_lease(self) -> bool:
+        """Return whether nodes may be leased now."""
+        return True
+
+    def checkout(self, most: int, cutoff: float, size: Callable[[Any], float]) -> tuple[int, list[Any]]:
+        """Lease open nodes to a worker, best bound first, and return the id of the lease and the nodes.
+
+        A lease has at most `most` nodes, and ends with the node at which their sizes reach `cutoff`. The nodes stay
+        open, in `lower` and `state`, until `complete` or `requeue` gets the id.
+        """
+        nodes: list[tuple[float, N]] = []
+        sent: list[Any] = []
+        total = 0.0
+        while self._can_lease() and self._heap and len(nodes) < most and total < cutoff:
+            key, node = self._pop()
+            if self._prunes(key):
+                self._prune_all(key, node)
+                break
+            nodes.append((key, node))
+            sent.append(self._sent(key, node))
+            total += size(sent[-1])
+        self._leases += 1
+        if nodes:
+            self._leased[self._leases] = nodes
+        return self._leases, sent
+
+    def requeue(self, lease_id: int) -> None:
+        """Put the nodes of a lease back into the heap, because their worker failed."""
+        for key, node in self._leased.pop(lease_id):
+            self._push(key, node)
+
+    def complete(self, lease_id: int, explored: Explored) -> None:
+        """Merge the result of a lease."""
+        claim = self._lease_claim(self._leased[lease_id])
+        del self._leased[lease_id]
+        self._visited += explored.nodes
+        self._merge(explored)
+        if explored.best is not None:
+            self._accept(explored.best, claim)
+        for sent in explored.left:
+            self._push(*self._received(sent))
+
+    # Its state.
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `restore` needs, as JSON holds it."""
+        raise NotImplementedError
+
+    def logged_nodes(self) -> Iterable[OpenNode]:
+        """Return the open nodes as a proof log holds them."""
+        raise NotImplementedError
+
+    def _leased_nodes(self) -> list[tuple[float, N]]:
+        """Return the nodes that workers have."""
+        return [pair for nodes in self._leased.values() for pair in nodes]
+
+    def _entries(self) -> list[tuple[float, int, N]]:
+        """Return the heap, with the leased nodes at its end. Their numbers follow."""
+        leased = self._leased_nodes()
+        return self._heap + [(key, self._made + i, node) for i, (key, node) in enumerate(leased, 1)]
+
+    def _restore_heap(self, entries: Iterable[tuple[float, int, N]]) -> None:
+        """Restore what `_entries` returned."""
+        self._heap = list(entries)
+        self._made = max((made for _, made, _ in self._heap), default=0)
+        self._bytes = sum(self._node_bytes(node) for _, _, node in self._heap)
+        heapq.heapify(self._heap)
+
+    @classmethod
+    def restore(
+        cls: type[T], objective: Objective, state: Mapping[str, Any], *, memory_limit: int = 8 << 30, log: Any = None,
+        setup: CommonSetup | None = None,
+    ) -> T:  # fmt: skip
+        """Return the tree as it was when `state` was taken; it continues with the same nodes."""
+        check_saved(objective, dict(state))
+        return cls._restored(objective, dict(state), memory_limit, log, setup)
+
+    @classmethod
+    def _restored(
+        cls: type[T], objective: Objective, state: dict[str, Any], memory_limit: int, log: Any,
+        setup: CommonSetup | None,
+    ) -> T:  # fmt: skip
+        raise NotImplementedError
+
+
+class RelaxationTree(BestFirstTree[N]):
+    """A tree whose nodes have a bound on what their subsets explain, c - f. A key is the negative of that bound.
+
+    It is done when no open node explains more than the best subset.
+    """
+
+    @property
+    def upper_bound(self) -> float:
+        """What a subset of the open nodes explains at most; -infinity without open nodes."""
+        keys = [key for key, _ in self._leased_nodes()] + [key for key, _, _ in self._heap[:1]]
+        return -min(keys, default=float("inf"))
+
+    @property
+    def cutoff(self) -> float:
+        """What a better subset must explain more than: what the best subset explains, and a margin."""
+        return self.objective.c - self.best_value + MARGIN * self.total
+
+    @property
+    def done(self) -> bool:
+        """Whether no open node can hold a better subset."""
+        return self.upper_bound <= self.cutoff
+
+    @property
+    def lower(self) -> float:
+        """A proved lower bound on f of all subsets of at most k columns."""
+        if self.contradicted:
+            return 0.0
+        if self.done:  # nodes that are better by less than the margin were left out
+            return max(self.best_value - MARGIN * self.total, 0.0)
+        return consistent_bound(self.objective.c - self.upper_bound, self.best_value, self.total, self.guarantee.error)
+
+    def _prunes(self, key: float) -> bool:
+        return not -key > self.cutoff
+
+    def _push(self, key: float, node: N) -> None:
+        if not self._prunes(key):
+            super()._push(key, node)
+
+    def _lease_claim(self, nodes: Sequence[tuple[float, N]]) -> float:
+        return self.objective.c - self.upper_bound
