@@ -129,7 +129,7 @@ def test_proofs_of_all_sizes_continue(tmp_path):
     whole = certified(lambda search: seen.append(search.k))
     assert set(seen) <= {4, 5}
     assert all(row["proven"] for row in whole.certificate)
-    assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["nodes"]
+    assert whole.certificate[2]["nodes"] == proofs[3]["proof"]["search"]["visited"]
 
 
 def test_proofs_of_all_sizes_begin_with_the_best_subset_of_the_size_before(monkeypatch):

@@ -1,6 +1,7 @@
 """Which tree proves a subset: the trees by their kind, and the choice between them.
 
-A new tree is a subclass of `dsel.search.exact.tree.BestFirstTree` and an entry of `TREES`.
+A new tree is a subclass of `dsel.search.exact.tree.BestFirstTree` and an entry of `TREES`, or of the entry-point group
+``dsel.trees`` of another package.
 """
 
 from __future__ import annotations
@@ -202,9 +203,9 @@ TREES: Registry[TreeEntry] = Registry(
 def choose_tree(problem: ProofProblem) -> Tree:
     """Return the tree that proves most about a problem, with a good subset to begin with.
 
-    Raises OutOfTime if the first bound would be there after the deadline.
+    Trees of other packages come first. Raises OutOfTime if the first bound would be there after the deadline.
     """
-    for name in TREES:
+    for name in sorted(TREES, key=lambda name: name in TREES.own):
         entry = TREES[name]
         if not entry.suits(problem):
             continue

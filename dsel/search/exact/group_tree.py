@@ -174,7 +174,7 @@ class GroupTree(BestFirstTree[_Node]):
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs, as JSON holds it."""
         nodes = [[key if np.isfinite(key) else None, list(S), list(R)] for key, _, (S, R) in sorted(self._entries())]
-        return {**self._shared_state(), "nodes": nodes, "iteration": self._visited}
+        return {**self._shared_state(), "nodes": nodes}
 
     @classmethod
     def _restored(
@@ -183,7 +183,7 @@ class GroupTree(BestFirstTree[_Node]):
     ) -> GroupTree:  # fmt: skip
         search = cls(objective, state["k"], state["best"])
         search._restore_shared(state)
-        search._visited = state["iteration"]
+        search._visited = state.get("visited", state.get("iteration"))  # older versions: iteration
         search._clear()
         for bound, S, R in state["nodes"]:
             search._push(-np.inf if bound is None else bound, (tuple(S), tuple(R)))

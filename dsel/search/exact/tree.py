@@ -305,6 +305,13 @@ class BestFirstTree(ExactSearch, Generic[N]):
         """Return the open nodes as a proof log holds them."""
         raise NotImplementedError
 
+    def _shared_state(self) -> dict[str, Any]:
+        return {**super()._shared_state(), "visited": self._visited}
+
+    def _restore_shared(self, state: dict[str, Any]) -> None:
+        super()._restore_shared(state)
+        self._visited = state.get("visited", self._visited)
+
     def _leased_nodes(self) -> list[tuple[float, N]]:
         """Return the nodes that workers have."""
         return [pair for nodes in self._leased.values() for pair in nodes]

@@ -304,7 +304,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         open_ = [sub.as_list() for sub in self.open_subproblems()]
         pruned = min(self._other_pruned, self._explorer.pruned)
         return {
-            **self._shared_state(), "nodes": self.iteration, "open": open_,
+            **self._shared_state(), "visited": self.iteration, "open": open_,
             "pruned": None if np.isinf(pruned) else pruned, "pairs": self.pairs, "most_open": self._most_open,
             "not_finite": self.not_finite,
         }  # fmt: skip
@@ -323,7 +323,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         for values in state["open"]:
             sub = Subproblem.from_list(values)
             search._push(sub.lower, sub)
-        search._visited = state["nodes"]
+        search._visited = state.get("visited", state.get("nodes"))  # older versions: nodes
         search._other_not_finite = state.get("not_finite", 0)
         search._other_pruned = np.inf if state["pruned"] is None else state["pruned"]
         return search

@@ -314,8 +314,8 @@ class PerspectiveTree(RelaxationTree[Node]):
         """Return all that `restore` needs, as JSON holds it."""
         nodes = [[-key, made, *node.as_list()] for key, made, node in self._entries()]
         return {
-            **self._shared_state(), "nodes": nodes, "visited": self._visited,
-            "seconds": self.seconds, "stages": self._stages, "semidefinite": self._branching.own_diagonals,
+            **self._shared_state(), "nodes": nodes, "seconds": self.seconds,
+            "stages": self._stages, "semidefinite": self._branching.own_diagonals,
             "d": self._branching.problem.d.tolist(), "diagonal_after": self._diagonal_after,
             "handover": None if self._handover is None else self._handover.learned(),
         }  # fmt: skip
@@ -341,6 +341,6 @@ class PerspectiveTree(RelaxationTree[Node]):
             search._handover.restore(learned)
         search._restore_shared(state)
         search._restore_diagonal(state)
-        search._visited, search._other_seconds = state["visited"], state["seconds"]
+        search._other_seconds = state["seconds"]
         search._restore_heap((-bound, made, Node.from_list(values)) for bound, made, *values in state["nodes"])
         return search

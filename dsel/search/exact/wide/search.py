@@ -367,7 +367,7 @@ class WideTree(RelaxationTree[Node]):
             "root": None if self._root is None else self._root.as_list(),
             "nodes": [[-key, made, node.as_list()] for key, made, node in self._entries()],
             "closed": np.flatnonzero(self._closed).tolist(), "closed_explained": self._closed_explained,
-            "visited": self._visited, "stuck": self._stuck,
+            "stuck": self._stuck,
             "limit": self.limit, "extra": self._relaxation.extra, "members": self._members.tolist(),
             "inner": None if self._inner is None else self._inner.state(),
         }  # fmt: skip
@@ -387,7 +387,6 @@ class WideTree(RelaxationTree[Node]):
         search._restore_heap((-bound, made, Node.from_list(node)) for bound, made, node in state["nodes"])
         search._closed[state["closed"]] = True
         search._closed_explained = state["closed_explained"]
-        search._visited = state["visited"]
         search._members = np.asarray(state["members"], np.int64)
         if state["inner"] is not None:
             dense = search._pool.objective_of(search._members)
