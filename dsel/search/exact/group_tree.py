@@ -183,7 +183,7 @@ class GroupTree(BestFirstTree[_Node]):
     ) -> GroupTree:  # fmt: skip
         search = cls(objective, state["k"], state["best"])
         search._restore_shared(state)
-        search._visited = state.get("visited", state.get("iteration"))  # older versions: iteration
+        search._visited = state["visited" if "visited" in state else "iteration"]  # older versions: iteration
         search._clear()
         for bound, S, R in state["nodes"]:
             search._push(-np.inf if bound is None else bound, (tuple(S), tuple(R)))

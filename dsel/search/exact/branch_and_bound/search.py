@@ -323,7 +323,7 @@ class BranchAndBound(BestFirstTree[Subproblem]):
         for values in state["open"]:
             sub = Subproblem.from_list(values)
             search._push(sub.lower, sub)
-        search._visited = state.get("visited", state.get("nodes"))  # older versions: nodes
+        search._visited = state["visited" if "visited" in state else "nodes"]  # older versions: nodes
         search._other_not_finite = state.get("not_finite", 0)
         search._other_pruned = np.inf if state["pruned"] is None else state["pruned"]
         return search
