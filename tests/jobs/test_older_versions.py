@@ -61,5 +61,8 @@ def test_an_interrupted_search_continues_to_the_same_result(folder: Path) -> Non
     assert "continuing from the checkpoint" in err
     calm = json.loads((folder / "calm.json").read_text())
     found = json.loads((folder / "interrupted" / "selection.json").read_text())
-    for name in ("indices", "error", "front"):
-        assert found[name] == calm[name]
+    assert found["indices"] == calm["indices"]
+    assert [point["indices"] for point in found["front"]] == [point["indices"] for point in calm["front"]]
+    # The calm run was made on another machine, whose BLAS rounds differently.
+    errors, expected = ([run["error"], *(point["error"] for point in run["front"])] for run in (found, calm))
+    assert errors == pytest.approx(expected, rel=1e-12)
