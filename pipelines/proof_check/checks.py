@@ -194,7 +194,7 @@ def _compare(problem: Problem, proof: Certificate, known: Subsets, findings: Fin
     if not proof.nodes:
         return
     own = known.f[known.members.index(tuple(sorted(proof.indices)))]
-    finished = proof.proven or "astar" in proof.method
+    finished = proof.status.startswith("optimal") or "astar" in proof.method
     findings.finished += finished
     slack = (proof.rounding_error + 1e-9) * total
     if finished and proof.bound >= proof.value - 2.0 * slack and own > f[best] + 2.0 * slack:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -34,6 +36,8 @@ _MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
 _USEFUL = 0.01
 #: Above this share of ||Y||^2, rounding is named where a subset is proved optimal.
 _NAMED_ROUNDING = 1e-8
+#: Labels that need no quotes in YAML.
+_PLAIN = re.compile(r"(?!(true|false|yes|no|on|off|null|y|n)$)[A-Za-z_][\w.=-]*", re.IGNORECASE)
 #: Sets of nearly dependent columns that a sentence names, and columns of one set.
 _MOST_SETS, _MOST_MEMBERS = 50, 6
 
@@ -263,11 +267,16 @@ def dependence(
     sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
     more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
     named = "; ".join(names.replace(", ", " and ") if names.count(", ") == 1 else names for names in sets)
-    without = ", ".join(label(j) for j in to_exclude(near_copies, chosen))
+    without = ", ".join(_as_yaml(label(j)) for j in to_exclude(near_copies, chosen))
     return (
         f"These columns are nearly dependent: {named}{more}. A subset with all columns of such a set {what}. "
         f"Leave out one of each: exclude: [{without}]."
     )
+
+
+def _as_yaml(label: str) -> str:
+    """Return a label as a list in a job file holds it."""
+    return label if _PLAIN.fullmatch(label) else json.dumps(label, ensure_ascii=False)
 
 
 def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[int]:
