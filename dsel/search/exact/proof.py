@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
@@ -13,9 +13,8 @@ from dsel.errors import CapacityError
 from dsel.objective.base import Objective
 from dsel.objective.subset_state import DELETION_KERNELS
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
-from dsel.search.exact.base import consistent_bound
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
 from dsel.search.exact.perspective_tree.choice import better_tree, takes_part
@@ -183,20 +182,16 @@ class Proof:
         found = 0.0 if self.relaxation is None else self.relaxation.bound
         relaxation = consistent_bound(found, search.best_value, objective.total, error)
         relaxed = relaxation > search.lower
-        return Certificate(
-            size=len(objective.included) + search.k,
-            value=float(search.best_value),
+        certificate = search.certificate()
+        screening: dict[str, Any] = search.screening if isinstance(search, WideTree) else {}
+        return replace(
+            certificate,
             bound=float(max(search.proved, relaxation - error * objective.total)),
-            total=objective.total,
-            indices=tuple(objective.in_data(search.best)),
-            nodes=search.iteration,
             seconds=self.seconds,
-            method="perspective relaxation" if relaxed else f"{search.kind}, {search.bound_name} bound",
+            method="perspective relaxation" if relaxed else certificate.method,
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
-            error=error,
-            excluded=search.guarantee.hidden(search.best_value, objective),
             coefficients=search.limit / objective.total if isinstance(search, WideTree) else 0.0,
-            **(search.screening if isinstance(search, WideTree) else {}),
+            **screening,
         )
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dsel._lib.tolerances import MARGIN
-from dsel.search.exact.base import ExactSearch, consistent_bound
+from dsel.search.exact.base import ExactSearch
+from dsel.search.exact.certificate import consistent_bound
 
 
 class RelaxationTree(ExactSearch):

@@ -8,7 +8,8 @@ from typing import Any
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.base import ExactSearch, check_saved
+from dsel.search.exact.certificate import consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 
 

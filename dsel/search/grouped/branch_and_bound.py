@@ -20,8 +20,8 @@ import scipy.linalg
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
-from dsel.search.exact.base import CONTRADICTION, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.certificate import CONTRADICTION, consistent_bound
 from dsel.search.grouped.greedy import exchange
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.outcome import FrontPoint, Improvement

@@ -8,7 +8,7 @@ import pytest
 
 import dsel
 from dsel.search.exact.astar.search import AStar
-from dsel.search.exact.base import consistent_bound
+from dsel.search.exact.certificate import consistent_bound
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import layout as at
 from dsel.search.exact.branch_and_bound.explorer import explore_all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,12 +13,14 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective_tree.choice import better_tree
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.starting_subset import starting_subset
 from dsel.search.grouped.branch_and_bound import GroupBranchAndBound, good_groups
 from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.grouped.proof import GroupProof
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
@@ -104,12 +106,24 @@ def run(task: SearchTask) -> SearchOutcome:
             ended = (task.runner or drive)(search, stop, task.on_slice)
     if search.memory_full:
         ended = "memory"
+    certificate = search.certificate()
     if search.done:
-        ended = "proven" if search.proven else "contradiction"
-    counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
+        ended = _finished(search, certificate)
+    counts = {**search.counts(), **_judged(certificate), "open": search.open_nodes}
     if search.not_finite:
         counts["not_finite"] = search.not_finite
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
+
+
+def _finished(search: BranchAndBound | PerspectiveTree | GroupBranchAndBound, certificate: Certificate) -> str:
+    """Return why a search ended that has no open node."""
+    if not search.proven:
+        return "contradiction"
+    return "proven" if certificate.proven else "complete"
+
+
+def _judged(certificate: Certificate) -> dict[str, Any]:
+    return {"status": certificate.status, "proven": certificate.proven}
 
 
 def _begin(
@@ -141,9 +155,10 @@ def _run_groups(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
     else:
         search = GroupBranchAndBound(grouped, task.k, good_groups(grouped, task.k, task.seed))
     ended = drive(search, Stop(iterations=options.nodes or 2**62, seconds=deadline.left), task.on_slice)
+    certificate = GroupProof(search, float("inf")).certificate()
     if search.done:
-        ended = "proven" if search.proven else "contradiction"
-    counts = {"bound": search.lower, "proven": search.proven, "open": search.open_nodes}
+        ended = _finished(search, certificate)
+    counts = {"bound": certificate.bound, **_judged(certificate), "open": search.open_nodes}
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)
 
 
