@@ -69,7 +69,17 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, len(os.sched_getaffinity(0)) + 1)
 
 
+#: Folders of the tests that check one object in one process. Those of them that are not slow are marked quick.
+QUICK = ("config", "data", "objective", "oracles", "search", "storage", "verification")
+
+
+# Before the selection by `-m`, which is a hook of the same name.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
+        if folder in QUICK and item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
     place = {here / name: i for i, name in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.path, len(FIRST)))

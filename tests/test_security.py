@@ -37,6 +37,7 @@ def everything_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
+@pytest.mark.slow
 def test_json_lines_carry_the_run_and_its_stages_and_no_secret_is_written_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,8 @@ class KubernetesSection(_Made):
         has no tasks: it must be shorter.
     scheduler_memory : str
         The memory limit of the scheduler.
+    scratch : str
+        The limit of the temporary files of each pod, beyond which Kubernetes evicts it.
     job_name, job_uid : str, optional
         The Kubernetes Job that the driver's pod belongs to. The cluster has its name, so that the next pod of the Job
         finds it, and is deleted with it.
@@ -300,6 +302,7 @@ class KubernetesSection(_Made):
     tolerations: list[dict[str, str | int]] = Field(default_factory=list)
     idle_timeout: Duration = "6h"
     scheduler_memory: _Bytes = "2GiB"
+    scratch: _Bytes = "10GiB"
     job_name: _Expanded | None = None
     job_uid: _Expanded | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -23,7 +23,7 @@ from dsel.planning.representations.gram import GramMatrix
 from dsel.planning.validation import ValidatedRequest, validate
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.base import FAILURES
-from dsel.search.exact.certificate import GROUPS, Certificate, covered, nothing_to_choose
+from dsel.search.exact.certificate import GROUPS, Certificate, caveat, claim, covered, effort, nothing_to_choose
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Runner
 from dsel.search.exact.starting_subset import extended
@@ -168,9 +168,9 @@ def certify_selection(
         found, notes = _prove(objective, validated, selection, budget, context, folder, runner)
     kept = tuple(note for note in selection.notes if not note.startswith(_FAILED))
     selection = replace(selection, passes=selection.passes + made.passes, notes=(*kept, *notes))
-    selection = with_certificates(selection, found, objective)
+    selection = with_certificates(selection, found, dataset.features.tolist())
     for values in selection.certificate:
-        log.info("%s", describe(Certificate.from_dict(values)))
+        log.info("%s", describe(values, selection.label))
     return with_better_subset(dataset, validated, selection, prepared, whole, objective)
 
 
@@ -238,14 +238,15 @@ def require_one_target(dataset: Dataset, request: SelectionRequest, coefficients
     )
 
 
-def describe(certificate: Certificate) -> str:
-    """Return one line for a log."""
-    size = f"{certificate.size} {'groups of columns' if certificate.method == GROUPS else 'columns'}"
-    if certificate.proven:
-        return f"{size}: {certificate.claim} ({certificate.effort})"
-    share, limit = certificate.relative_to_total, certificate.coefficients
-    among = f" {covered(limit)}" if limit else ""
-    return f"{size}: at most {share:.2%} of ||Y||^2 from the best{among} ({certificate.effort})"
+def describe(row: dict[str, Any], label: Callable[[int], str]) -> str:
+    """Return one line for a log. row: what `Certificate.as_dict` returns. label: the label of a column."""
+    size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
+    words = claim(row)
+    if words is None:
+        among = f" {covered(row['coefficients'])}" if row["coefficients"] else ""
+        useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
+        words = f"{useless}at most {row['relative_to_total']:.2%} of ||Y||^2 from the best{among}"
+    return " ".join([f"{size}: {words} ({effort(row)})", caveat(row, label)]).strip()
 
 
 def _prove(

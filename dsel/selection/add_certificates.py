@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,8 +24,11 @@ from dsel.selection.rows import FrontRow
 _BETTER = 1e-9
 
 
-def with_certificates(selection: Selection, found: Mapping[int, Certificate], objective: Objective) -> Selection:
-    """Return the selection with certificates by size, merged with those it has, and with notes on their limits."""
+def with_certificates(selection: Selection, found: Mapping[int, Certificate], features: Sequence[str]) -> Selection:
+    """Return the selection with certificates by size, merged with those it has, and with notes on their limits.
+
+    features: the labels of all columns.
+    """
     merged = dict(found)
     for old in (Certificate.from_dict(values) for values in selection.certificate):
         new = merged.get(old.size)
@@ -37,10 +40,14 @@ def with_certificates(selection: Selection, found: Mapping[int, Certificate], ob
     if not merged:
         return selection
     last = merged[max(merged)]
-    limits = limit_notes(last.error, last.excluded, objective.tolerance)
+    limits = limit_notes(last.rounding_error)
     notes = tuple(note for note in limits if note not in selection.notes)
     certificates = tuple(c.as_dict() for c in across_sizes(merged).values())
-    return replace(selection, certificate=certificates, notes=(*selection.notes, *notes))
+    named = {j: str(features[j]) for c in merged.values() for columns in c.near_copies for j in columns}
+    return replace(
+        selection, certificate=certificates, notes=(*selection.notes, *notes),
+        column_labels={**selection.column_labels, **named},
+    )  # fmt: skip
 
 
 def with_better_subset(

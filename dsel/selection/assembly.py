@@ -22,6 +22,7 @@ from dsel.passes.refit import Fit
 from dsel.passes.statistics import ColumnScales
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.cross_validation.fits import subset_fit
+from dsel.search.exact.certificate import dependence
 from dsel.search.options import Options
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.selection.chosen import ChosenStatistics, chosen_statistics
@@ -178,6 +179,10 @@ def _notes(dataset: Dataset, found: Found) -> Iterator[str]:
             f"the search ran on a sketch of rank {found.outcome.counts['rank']}, which captures "
             f"{found.outcome.counts['captured']:.2%} of ||X||^2; the errors of the front are those of the data"
         )
+    if found.outcome.counts.get("dependent_gap"):
+        counts, label = found.outcome.counts, dataset.features
+        chosen = [int(j) for j in found.chosen]
+        yield dependence(counts["near_copies"], chosen, counts["dependent_gap"], lambda j: str(label[j]))
     if rows is not None and rows.recoded:
         yield "labels 0 and 1 count as -1 and +1 in the errors of the path; the coefficients are for Y as it is"
     if rows is not None and rows.intercept == "column":
@@ -232,6 +237,9 @@ def _column_labels(dataset: Dataset, found: Found) -> dict[int, str]:
     objective, validated = found.objective, found.validated
     points = {j for point in (*found.outcome.front, *found.forward) for j in point.members}
     columns = [*objective.in_data(points), *validated.include, *validated.exclude[:_EXCLUDED_LABELS]]
+    outcome = found.outcome
+    for near in (outcome.counts.get("near_copies", ()), *(c.near_copies for c in outcome.certificates)):
+        columns += [j for members in near for j in members]
     return {int(j): str(dataset.features[j]) for j in sorted(columns)}
 
 

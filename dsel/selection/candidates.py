@@ -22,6 +22,8 @@ from dsel.search.grouped.objective import GroupedObjective
 
 #: The square of a smaller ||X||^2 has lost digits, since float64 ends at 2e-308.
 _SMALLEST = 1e-140
+#: Pairs of equal columns that a note names.
+_MOST_PAIRS = 100
 
 
 def candidates_of(
@@ -42,10 +44,10 @@ def candidates_of(
     allowed = ~unusable
     allowed[validated.exclude] = False
     allowed[dropped] = False
-    pairs = duplicates(whole.K) if whole.has_gram else []
+    pairs = duplicates(whole.K, _MOST_PAIRS) if whole.has_gram else []
     if pairs:
-        named = "; ".join(f"{labels[i]} and {labels[j]}" for i, j in pairs[:3])
-        more = " (and more)" if len(pairs) > 3 else ""
+        more = " (and more)" if len(pairs) == _MOST_PAIRS else ""
+        named = "; ".join(" and ".join(str(labels[j]) for j in columns) for columns in _sets(pairs))
         notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
@@ -57,6 +59,15 @@ def candidates_of(
         notes.append(f"k is {request.limit}, but only {left} {what} can be chosen")
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, include).tolist()), tuple(notes)
+
+
+def _sets(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Return sets of columns of which all pairs are given."""
+    sets: dict[int, list[int]] = {}
+    for i, j in pairs:
+        if not any(i in columns[1:] for columns in sets.values()):
+            sets.setdefault(i, [i]).append(j)
+    return list(sets.values())
 
 
 def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: Objective) -> tuple[Ints, Ints, Ints]:

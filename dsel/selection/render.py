@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsel._lib.text import printable
-from dsel.search.exact.certificate import GROUPS, claim, covered, effort
+from dsel.search.exact.certificate import GROUPS, STATUS_WORDS, caveat, claim, covered, effort
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
@@ -62,6 +62,8 @@ def render(selection: Selection, width: int | None = None, *, details: bool = Fa
         console.print(f"Their columns: {_join(selection.labels)}")
     for certificate in selection.certificate:
         console.print(_proof(certificate, selection.lam > 0.0))
+        for sentence in filter(None, [caveat(certificate, selection.label)]):
+            console.print(f"  {printable(sentence)}")
     for line in describe_changes(selection.changes) if selection.changes else ():
         console.print(printable(line))
     for line in describe_cost(selection) if details else ():
@@ -127,7 +129,7 @@ def _gap(proof: Mapping[str, Any] | None) -> str:
     """Return by how much the error of a size may be above the best one, as text."""
     if proof is None:
         return ""
-    return "optimal" if proof["proven"] else f"{proof['gap']:.4g}"
+    return f"{proof['gap']:.4g}" if proof["status"] == "bounded" else STATUS_WORDS[proof["status"]]
 
 
 def _change(before: Sequence[str], after: Sequence[str]) -> str:
@@ -186,21 +188,21 @@ def _groups(selection: Selection) -> dict[int, str]:
 def _proof(row: dict[str, Any], penalized: bool) -> str:
     size = f"{row['size']} {'groups of columns' if row['method'] == GROUPS else 'columns'}"
     took = f"{effort(row)}, {row['seconds']:.1f} s"
-    limit = row.get("coefficients", 0.0)
-    words = claim(row.get("error", 0.0), row.get("excluded", 0.0), limit)
+    limit, words = row["coefficients"], claim(row)
     among = f" {covered(limit)}" if limit else ""
+    useless = "no useful bound, " if row["status"] == "no-useful-bound" else ""
     if penalized:  # what is proved is the error with its penalty, from which no R2 follows
         proved = f"error {row['value']:.6g} with the ridge penalty"
-        if row["proven"]:
+        if words is not None:
             return f"Certificate, {size}: {words}, {proved} ({took})"
         return (
-            f"Certificate, {size}: {proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
+            f"Certificate, {size}: {useless}{proved}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, "
             f"{row['relative_gap']:.2%} of the error; {took})"
         )
-    if row["proven"]:
+    if words is not None:
         return f"Certificate, {size}: {words}, R2 {row['r2']:.6f} ({took})"
     return (
-        f"Certificate, {size}: R2 {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
+        f"Certificate, {size}: {useless}R2 {row['r2']:.6f}{among}, none is above {row['r2_bound']:.6f}; error "
         f"{row['value']:.6g}, none is below {row['bound']:.6g} (gap {row['gap']:.4g}, {row['relative_gap']:.2%} of the "
         f"error; {took})"
     )

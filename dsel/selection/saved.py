@@ -8,6 +8,7 @@ import numpy as np
 
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
+from dsel.search.exact.certificate import Certificate
 from dsel.selection.arrays import arrays_of, attributes_of
 from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.result import FORMAT, Selection
@@ -119,7 +120,8 @@ def open_selection(path: str | AnyPath) -> Selection:
         values["groups"] = {name: tuple(columns) for name, columns in groups.items()}
         curve = values.get("size_curve")
         values["size_curve"] = None if curve is None else SizeCurve.from_dict(curve)
-        values["certificate"] = tuple(values.get("certificate", ()))
+        # Older versions named the fields differently, and judged gaps by other rules.
+        values["certificate"] = tuple(Certificate.from_dict(row).as_dict() for row in values.get("certificate", ()))
         for name in ("indices", "shape", "targets", "constant", "notes"):
             values[name] = tuple(values[name])
         values["peak_memory"] = {address: tuple(pair) for address, pair in values["peak_memory"].items()}

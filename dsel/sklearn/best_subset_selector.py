@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from dsel.config.request import Missing, Preprocess
+from dsel.search.exact.certificate import dependence
 from dsel.sklearn.base import BaseSelector
 from dsel.sklearn.targets import EncodedTarget, Task
 
@@ -44,8 +45,11 @@ class BestSubsetSelector(BaseSelector):
     ----------
     selection_ : Selection
         The result. `SubsetSelector` lists the other attributes.
+    status_ : {"optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"}
+        What is proved, as in a certificate.
     proven_ : bool
-        Whether no subset of this size is better.
+        Whether no subset of this size is better. Subsets with near-copies of columns may be, by up to 1e-6 of the
+        error of no column.
     bound_ : float
         A lower bound on the error of every subset of this size, as `selection_.error`.
 
@@ -92,15 +96,24 @@ class BestSubsetSelector(BaseSelector):
     def _set_fitted(self, target: EncodedTarget) -> None:
         super()._set_fitted(target)
         counts = self.selection_.counts
+        self.status_ = str(counts.get("status", "optimal"))
         self.proven_ = bool(counts.get("proven", True))
         self.bound_ = float(counts.get("bound", self.selection_.error))
         if not self.proven_:
-            warnings.warn(
-                f"The search ended after {self.seconds} seconds without a proof: the error is "
-                f"{self.selection_.error:.6g}, and none is below {self.bound_:.6g}. Raise seconds, or select fewer.",
-                ConvergenceWarning,
-                stacklevel=3,
+            warnings.warn(self._why_not_proven(), ConvergenceWarning, stacklevel=3)
+
+    def _why_not_proven(self) -> str:
+        selection = self.selection_
+        if self.status_ == "optimal-except-near-copies":
+            counts = selection.counts
+            return dependence(
+                counts.get("near_copies", ()), selection.indices, counts.get("dependent_gap", 0.0), selection.label
             )
+        ended = f"ended after {self.seconds} seconds" if selection.ended == "seconds" else "ended"
+        return (
+            f"The search {ended} without a proof: the error is {selection.error:.6g}, and none is below "
+            f"{self.bound_:.6g}. Raise seconds, or select fewer."
+        )
 
     def _request_fields(self) -> dict[str, Any]:
         return {"method": "branch-and-bound", "lam": self.lam, "options": {"seconds": self.seconds}}

@@ -161,7 +161,7 @@ def _proofs(objective: DenseObjective, k: int, n: int, findings: Findings) -> It
         value = objective.value(search.best)
         yield Certificate(
             k, value, search.proved, objective.total, search.best, method=f"{search.kind} {search.bound_name}",
-            error=search.guarantee.error, excluded=search.guarantee.hidden(value, objective),
+            rounding_error=search.guarantee.error, dependent_gap=search.guarantee.hidden(value, objective),
             nodes=int(search.done and not isinstance(search, RootBound)),
         )  # fmt: skip
     if n < _LARGE:
@@ -188,17 +188,19 @@ def _compare(problem: Problem, proof: Certificate, known: Subsets, findings: Fin
     what = f"{problem.name} k={proof.size} {proof.method}"
     if not 0.0 <= proof.bound <= f[best] + ROUNDING * total:
         above = (proof.bound - f[best]) / total
-        findings.false_bounds.append(f"{what}: {above:.2e} above f of {known.members[best]} (error {proof.error:.1e})")
+        findings.false_bounds.append(
+            f"{what}: {above:.2e} above f of {known.members[best]} (error {proof.rounding_error:.1e})"
+        )
     if not proof.nodes:
         return
     own = known.f[known.members.index(tuple(sorted(proof.indices)))]
-    finished = proof.proven or "astar" in proof.method
+    finished = proof.status.startswith("optimal") or "astar" in proof.method
     findings.finished += finished
-    slack = (proof.error + 1e-9) * total
+    slack = (proof.rounding_error + 1e-9) * total
     if finished and proof.bound >= proof.value - 2.0 * slack and own > f[best] + 2.0 * slack:
         findings.missed.append(f"{what}: {(own - f[best]) / total:.2e} worse than {known.members[best]}")
     real = known.tolerance > 100.0 * perturbation(problem.X.shape[1])
     hidden = np.where(~known.independent & real & (known.tolerance < DEPENDENCE_TOLERANCE), known.f, np.inf)
-    least = proof.value - (proof.excluded + 1e-6) * total
+    least = proof.value - (proof.dependent_gap + 1e-6) * total
     if finished and hidden.min() < least:
         findings.false_limits.append(f"{what}: {known.members[int(hidden.argmin())]} is better than stated")

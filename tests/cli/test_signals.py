@@ -60,6 +60,7 @@ def test_for_a_program_the_message_is_json(tmp_path: Path) -> None:
     assert yaml.safe_load(err.splitlines()[-1])["exit_code"] == process.returncode == 75
 
 
+@pytest.mark.slow
 def test_while_a_search_is_compiled(tmp_path: Path) -> None:
     job, log = job_file(tmp_path), tmp_path / "job.result" / "run.log"
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")}

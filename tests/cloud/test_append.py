@@ -94,6 +94,7 @@ def test_a_process_that_has_read_the_store_reads_the_new_rows_at_once(url: str, 
     assert rows_seen(store) == 12
 
 
+@pytest.mark.slow
 def test_nights_in_a_bucket_give_what_runs_from_the_beginning_give(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

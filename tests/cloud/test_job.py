@@ -87,6 +87,7 @@ class Shell:
         self.proxy.rule, self.proxy.after = rule, after if done else None
 
 
+@pytest.mark.slow
 def test_no_round_is_computed_twice_after_any_kill(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
     shell = Shell(proxy)
     out = as_path(f"{url}/out")
@@ -175,6 +176,7 @@ def score(S, data):
 """
 
 
+@pytest.mark.slow
 def test_a_search_on_workers_writes_journal_and_objective_to_the_bucket(
     url: str, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

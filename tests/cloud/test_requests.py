@@ -62,6 +62,7 @@ def requests(proxy: FaultProxy, *command: Any) -> list[str]:
     return [f"{r.method} {r.key.partition('/')[2]}" for r, _ in proxy.record]
 
 
+@pytest.mark.slow
 def test_a_plan_and_a_run_request_nothing_per_chunk_but_the_chunk(proxy: FaultProxy, job: Path) -> None:
     sent = requests(proxy, "plan", job)
     trial = {f"GET data.zarr/{name}/c/{i}/0" for i in range(100) for name in "XY"}

@@ -110,6 +110,10 @@ def test_pods_have_few_rights_and_limits(manifests: list[Any]) -> None:
         writes = {m["mountPath"] for c in pod["containers"] for m in c["volumeMounts"] if not m.get("readOnly")}
         assert writes <= {"/tmp", "/results"} or pod["containers"][0]["name"] == "ingest"
         assert pod["securityContext"]["runAsNonRoot"] is True
+        scratch = [volume["emptyDir"] for volume in pod["volumes"] if "emptyDir" in volume]
+        assert all(re.fullmatch(r"\d+[MG]i", volume["sizeLimit"]) for volume in scratch)
+        if "fsGroup" in pod["securityContext"]:  # else large claims are walked through at every start
+            assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
         for container in pod["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
@@ -159,6 +163,55 @@ def test_the_cluster_that_a_driver_makes_passes_the_operators_schema() -> None:
     for pod in pod_specs(manifest):
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
         assert pod["tolerations"][0]["key"] == "pool"
+
+
+def policy(manifests: list[Any]) -> dict[str, list[dict[str, Any]]]:
+    """What the network policy of a variant selects, and the pods of the same namespace that it admits."""
+    (found,) = [m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"]
+    (rule,) = found["ingress"]
+    admitted = [peer["podSelector"] for peer in rule["from"] if "namespaceSelector" not in peer]
+    return {"selected": [found["podSelector"]], "admitted": admitted}
+
+
+def matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a label selector selects a pod, as Kubernetes defines it."""
+    plain = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    return plain and all(
+        rule["key"] in labels and (rule["operator"] == "Exists" or labels[rule["key"]] in rule["values"])
+        for rule in selector.get("matchExpressions", [])
+    )
+
+
+@pytest.mark.parametrize(("variant", "name"), [("job", "dsel"), ("daskjob", "dsel"), ("cronjob", "dsel-29")])
+def test_a_cluster_admits_its_own_pods_and_its_driver(variant: str, name: str) -> None:
+    rules = policy(rendered(DEPLOY / variant))
+
+    def any_of(which: str, labels: dict[str, str]) -> bool:
+        return any(matches(selector, labels) for selector in rules[which])
+
+    cluster = {"dask.org/cluster-name": name, "app.kubernetes.io/name": "dsel"}
+    driver = {"app.kubernetes.io/name": "dsel", "batch.kubernetes.io/job-name": name}
+    other = {"dask.org/cluster-name": "somebodys", "app.kubernetes.io/name": "other"}
+    ingest = {"app.kubernetes.io/name": "dsel-ingest", "batch.kubernetes.io/job-name": "dsel-ingest"}
+    assert any_of("selected", cluster)
+    assert not any_of("selected", other)
+    assert any_of("admitted", cluster)
+    assert any_of("admitted", driver)
+    assert not any_of("admitted", other)
+    assert not any_of("admitted", ingest)
+
+
+def test_the_policy_follows_the_name_of_the_job(tmp_path: Path) -> None:
+    folder = installation(tmp_path / "k", "daskjob", {"store": "s3://bucket/data.zarr", "k": 3})
+    path = folder / "kustomization.yaml"
+    path.write_text(path.read_text().replace("kind: DaskJob, name: dsel", "kind: DaskJob"))
+    (folder / "daskjob.yaml").write_text(
+        (folder / "daskjob.yaml").read_text().replace("name: dsel\n", "name: other\n", 1)
+    )
+    manifests = rendered(folder)
+    assert [m["metadata"]["name"] for m in manifests if m["kind"] == "NetworkPolicy"] == ["dask-other"]
+    assert matches(policy(manifests)["selected"][0], {"dask.org/cluster-name": "other"})
+    assert not matches(policy(manifests)["selected"][0], {"dask.org/cluster-name": "dsel"})
 
 
 def installation(folder: Path, variant: str, job: dict[str, Any]) -> Path:
@@ -349,6 +402,10 @@ def test_on_a_stand_in_the_operator_runs_the_daskjob_to_success_with_a_worker_ki
         return path.read_text() if path.exists() else ""
 
     cluster.wait_for(lambda: "2 of 2 workers are ready" in driver_log())
+    ours = policy(rendered(DEPLOY / "daskjob"))
+    for pod in [*cluster.pods("worker"), *cluster.pods("scheduler")]:  # with the labels that the operator gave them
+        assert any(matches(selector, pod["metadata"]["labels"]) for selector in ours["selected"])
+        assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "dsel"
     victim = cluster.pods("worker")[0]["status"]["pid"]
     os.killpg(victim, signal.SIGKILL)
     cluster.wait_for(lambda: victim not in {pod["status"]["pid"] for pod in cluster.pods("worker")})

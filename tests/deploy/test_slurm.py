@@ -117,6 +117,7 @@ def site(tmp_path: Path, slurm: dict[str, str]) -> Site:
     return Site(tmp_path, slurm)
 
 
+@pytest.mark.slow
 def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site, expected: Any) -> None:
     cluster = {
         "workers": 2, "memory": "600MB", "interface": "lo", "wait": "10m", "walltime": "00:10:00",
@@ -156,6 +157,7 @@ def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site,
     site.wait_for(lambda: not list((site.folder / "result" / "workers").glob("tls-*")))
 
 
+@pytest.mark.slow
 def test_everything_inside_one_allocation_over_its_time_limit(site: Site, expected: Any) -> None:
     job = site.call(
         "sbatch", "--parsable", "--nodes=2", "--ntasks=3", "--mem-per-cpu=700M", str(DEPLOY / "allocation.sbatch"),

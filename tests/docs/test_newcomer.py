@@ -84,6 +84,7 @@ def write_field_data(path: Path) -> None:
     table.to_csv(path, index=False)
 
 
+@pytest.mark.slow
 def test_the_commands_and_messages_lead_a_newcomer_to_a_report_and_a_prediction(tmp_path: Path) -> None:
     shell = Shell(program(tmp_path), tmp_path)
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dsel import errors
 from dsel.cli import app
 from dsel.config.job import JobFile
@@ -16,6 +18,7 @@ from pipelines.docs.links import broken_links
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning_a_broken_link_or_a_misspelled_word(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines.docs", "--out", str(tmp_path)]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)

@@ -83,6 +83,7 @@ def test_the_job_counts_its_passes_and_gives_what_select_gives(store: Path) -> N
     assert "Steps, by the error on left-out rows" in out
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_continues_at_the_last_finished_round(store: Path) -> None:
     held_out = make_store(store.parent / "held.zarr", X[:200], Y[:200], chunks=(100, 24))
     options = {"lam_grid": [0.1, 1.0, 10.0], "held_out": str(held_out), "direction": "floating"}

@@ -54,6 +54,7 @@ def replay(folder: Path, isolation: IsolationFunction | None = None) -> tuple[Re
     return found, columns, archives
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed_with_a_custom_criterion(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (store.parent / "counted.py").write_text(OWN)
     monkeypatch.chdir(store.parent)

@@ -35,6 +35,7 @@ def score(S, data):
 """
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_the_job_ends_with_the_same_bits(tmp_path: Path) -> None:
     lives = 24
     found = subprocess.run(
@@ -77,6 +78,7 @@ class TestAJobFromTheShell:
         exec(OWN.replace("time.sleep(0.01)", "pass").replace('open("calls", "a")', 'open(os.devnull, "a")'), scope)
         return dsel.select(X, Y, k=3, method="pposs", criterion=scope["score"], seed=5, processors=16, iterations=1600)
 
+    @pytest.mark.slow
     def test_stopped_or_broken_by_its_criterion_it_continues_and_evaluates_nothing_twice(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -435,6 +435,7 @@ class TestInterruption:
         assert 0 < state["count"][0] < LONG["iterations"]
         self.assert_same(store, undisturbed)
 
+    @pytest.mark.slow
     def test_killed_twice_the_job_continues_from_its_last_checkpoint(self, store: Path, undisturbed: Any) -> None:
         for _ in range(2):
             assert self.interrupt(store, signal.SIGKILL)[0] == -signal.SIGKILL

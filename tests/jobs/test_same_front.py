@@ -218,6 +218,7 @@ def job_that_dies(job: Path, wide: bool) -> None:
     dsel.cli.main()
 
 
+@pytest.mark.slow
 @each_search
 def test_resumed_after_the_job_was_killed(
     search: Search, store: Path, cluster: LocalCluster, scale: Callable[[int], None], counted: CountTasks,

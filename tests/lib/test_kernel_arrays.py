@@ -79,5 +79,6 @@ def test_checked_kernels_refuse_arrays_that_are_not_what_they_ask_for() -> None:
     assert run("wrong_kernels", "1") == ["TypeError", "TypeError", "TypeError", "IndexError", "ValueError"]
 
 
+@pytest.mark.slow
 def test_checked_searches_find_what_the_others_find() -> None:
     assert run("searches", "1") == run("searches", "")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from dsel.search.registry import methods_with
 from pipelines.chaos.cases import CASES
 from pipelines.chaos.left import left_behind
@@ -16,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = "100"
 
 
+@pytest.mark.slow
 def test_a_few_kills_change_nothing_and_leave_nothing(tmp_path: Path) -> None:
     options = {"kills": "3", "lanes": "1", "only": "wide forward", "kinds": "kill,term,worker", "patience": PATIENCE}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]

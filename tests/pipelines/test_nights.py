@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_nights_with_kills_have_the_answers_of_runs_from_the_beginning(tmp_path: Path) -> None:
     asked = ["--nights", "2", "--places", "disk", "--workers", "0", "--seed", "1", "--folder", str(tmp_path / "nights")]
     command = [sys.executable, "-m", "pipelines.chaos.nights", *asked]

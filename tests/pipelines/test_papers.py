@@ -16,6 +16,7 @@ from pipelines.papers.poss import table_2 as poss_table_2
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_in_poss_table_2_poss_leads_the_greedy_methods_on_sonar(capsys: pytest.CaptureFixture[str]) -> None:
     poss_table_2.run(2, ["sonar"], processes=1, seed=0)
     last = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -155,6 +155,7 @@ def test_a_browser_shows_the_page_whole(browser: Any, tmp_path: Path, width: int
     page.close()
 
 
+@pytest.mark.slow
 def test_a_quick_report_of_some_parts(tmp_path: Path) -> None:
     wanted = ["poss-table-1", "poss-table-2", "poss-curves", "poss-figure-2", "pocss-table-1", "pocss-figure-1",
               "pocss-figure-2", "heuristic-tables", "greedy-rls-timing", "greedy-rls-curves"]  # fmt: skip

@@ -25,6 +25,7 @@ def proof(seconds: float, value: float = 50.0) -> Answer:
     return Answer("proved", seconds, value=value, bound=value)
 
 
+@pytest.mark.slow
 def test_a_tiny_problem_is_proved_by_dsel_without_and_with_a_bound_on_the_coefficients(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,9 +91,13 @@ def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:
     }
 
 
+def _mebibytes(size: str | int) -> str:
+    return f"{math.ceil(parse_bytes(size) / 2**20)}Mi"
+
+
 def _worker(section: KubernetesSection) -> dict[str, Any]:
     arguments = ["--name", "$(DASK_WORKER_NAME)", "--nthreads", str(section.threads), "--no-dashboard"]
-    memory = f"{math.ceil((section.worker_bytes + NANNY_BYTES) / 2**20)}Mi"
+    memory = _mebibytes(section.worker_bytes + NANNY_BYTES)
     needs = {"cpu": str(section.threads), "memory": memory}
     return {
         "name": "worker",
@@ -106,7 +110,7 @@ def _worker(section: KubernetesSection) -> dict[str, Any]:
 
 
 def _scheduler(section: KubernetesSection) -> dict[str, Any]:
-    memory = f"{math.ceil(parse_bytes(section.scheduler_memory) / 2**20)}Mi"
+    memory = _mebibytes(section.scheduler_memory)
     health = {"httpGet": {"port": "http-dashboard", "path": "/health"}, "periodSeconds": 5}
     return {
         "name": "scheduler",
@@ -146,7 +150,7 @@ def _pod(section: KubernetesSection, container: dict[str, Any]) -> dict[str, Any
         "automountServiceAccountToken": False,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *claims],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": _mebibytes(section.scratch)}}, *claims],
     }
     if section.service_account is not None:
         pod["serviceAccountName"] = section.service_account

@@ -9,26 +9,15 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.dependence import independent_columns
 from dsel.search.anytime import Deadline, OutOfTime
+from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.guarantee import Guarantee, limit_notes
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome
 from dsel.search.validation import check_size
 
 log = logging.getLogger("dsel")
-
-#: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
-#: proof (dsel.search.exact.guarantee), is wrong.
-CONTRADICTION = 1e-6
-
-
-def consistent_bound(bound: float, value: float, total: float, error: float = 0.0) -> float:
-    """Return a lower bound on f given the value of one subset: at most that value, and 0 if they contradict.
-
-    error: how far the bound may be above f, as a share of `total`. A bound that is not finite is 0.
-    """
-    return max(min(bound, value), 0.0) if 0.0 <= bound <= value + max(CONTRADICTION, error) * total else 0.0
-
 
 #: What failures of a proof raise: those of numbers, and a deadline that comes too early.
 FAILURES = (ArithmeticError, ValueError, MemoryError, OutOfTime)
@@ -44,7 +33,8 @@ def without_proof(objective: Objective, S: Iterable[int], error: Exception) -> S
     why = f"no time is left for a proof ({error})" if late else f"no proof is possible ({_described(error)})"
     return SearchOutcome(
         (empty, found) if members else (empty,), ended="seconds" if late else "failed",
-        counts={"bound": 0.0, "proven": False}, notes=(f"{why}: these columns are those of a quick search",),
+        counts={"bound": 0.0, "status": "no-useful-bound", "proven": False},
+        notes=(f"{why}: these columns are those of a quick search",),
     )  # fmt: skip
 
 
@@ -115,6 +105,7 @@ class ExactSearch:
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
             return False
+        members = tuple(int(j) for j in independent_columns(self.objective, members))  # the others add nothing to f
         self.best, self.best_value, self.last_gain = members, value, self.iteration
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True
@@ -138,11 +129,6 @@ class ExactSearch:
         """What rounding and the dependence tolerance may hide. O(n^3)."""
         return self.setup.guarantee(self.k, self.deadline)
 
-    @property
-    def hidden(self) -> float:
-        """By how much of ||Y||^2 a dependent subset, which the proof does not cover, may be better."""
-        return self.guarantee.hidden(self.best_value, self.objective.columns_of)
-
     def _know_guarantee(self) -> None:
         """Compute `guarantee` now if there is a deadline, after which it would be too late."""
         if self.deadline.seconds is not None:
@@ -154,14 +140,31 @@ class ExactSearch:
         lowered = self.lower - self.guarantee.error * self.total
         return max(lowered, 0.0) if lowered < float("inf") else 0.0  # not a number proves nothing
 
-    def limits(self) -> dict[str, float]:
-        """Return what the proof says, as counts: its bound, error, and what is excluded (shares of ||Y||^2)."""
-        found = {"bound": self.proved, "error": self.guarantee.error}
-        return {**found, "excluded": self.hidden} if self.hidden else found
+    def certificate(self) -> Certificate:
+        """Return what is proved about the best subset so far."""
+        objective, columns, guarantee = self.objective, self.objective.columns_of, self.guarantee
+        return Certificate(
+            size=self.size,
+            value=float(self.best_value),
+            bound=float(self.proved),
+            total=objective.total,
+            indices=tuple(objective.in_data(self.best)),
+            nodes=self.iteration,
+            method=self.method,
+            rounding_error=guarantee.error,
+            dependent_gap=guarantee.hidden(self.best_value, columns),
+            near_copies=guarantee.columns(columns),
+        )
+
+    def counts(self) -> dict[str, Any]:
+        """Return what the proof says, as counts: its bound, rounding, and near-copies if there are any."""
+        certificate = self.certificate().as_dict()
+        names = ("bound", "rounding_error", *(("dependent_gap", "near_copies") if certificate["dependent_gap"] else ()))
+        return {name: certificate[name] for name in names}
 
     def notes(self) -> tuple[str, ...]:
         """Return notes for users on what the proof does not guarantee."""
-        return tuple(limit_notes(self.guarantee.error, self.hidden, self.objective.columns_of.tolerance))
+        return tuple(limit_notes(self.guarantee.error))
 
     def front(self) -> tuple[FrontPoint, ...]:
         """Return the empty set and the answer."""

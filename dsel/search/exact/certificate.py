@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
+from dsel._lib.text import shorten
 from dsel._lib.tolerances import MARGIN
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.search.exact.base import consistent_bound
 
-#: Fields that certificates of older versions do not have.
-_LATER = ("error", "excluded", "columns", "screened", "read", "passes", "coefficients")
+#: What a certificate proves, see `Certificate.status`.
+Status = Literal["optimal", "optimal-except-near-copies", "bounded", "no-useful-bound"]
+#: A status in words for people.
+STATUS_WORDS: dict[str, str] = {
+    "optimal": "optimal", "optimal-except-near-copies": "optimal except for near-copies", "bounded": "bounded",
+    "no-useful-bound": "no useful bound",
+}  # fmt: skip
+#: Fields that certificates of older versions do not have, and what they called them.
+_LATER = {
+    "rounding_error": "error", "dependent_gap": "excluded", "columns": "", "screened": "", "read": "", "passes": "",
+    "coefficients": "",
+}  # fmt: skip
 #: The `method` of a certificate whose size counts groups of columns.
 GROUPS = "branch-and-bound over groups"
+#: A bound that exceeds the value of a subset by more than this share of ||Y||^2, and by more than the error of the
+#: proof (dsel.search.exact.guarantee), is wrong.
+CONTRADICTION = 1e-6
+#: The most that rounding, and what near-copies may explain, may be worth in a proof, as shares of ||Y||^2.
+_MOST_ROUNDING = _MOST_EXCEPTED = 1e-6
+#: A bound below this share of the value is of no use.
+_USEFUL = 0.01
+#: Above this share of ||Y||^2, rounding is named where a subset is proved optimal.
+_NAMED_ROUNDING = 1e-8
+#: Labels that need no quotes in YAML.
+_PLAIN = re.compile(r"(?!(true|false|yes|no|on|off|null|y|n)$)[A-Za-z_][\w.=-]*", re.IGNORECASE)
+#: Sets of nearly dependent columns that a sentence names, and columns of one set.
+_MOST_SETS, _MOST_MEMBERS = 50, 6
+
+
+def consistent_bound(bound: float, value: float, total: float, error: float = 0.0) -> float:
+    """Return a lower bound on f given the value of one subset: at most that value, and 0 if they contradict.
+
+    error: how far the bound may be above f, as a share of `total`. A bound that is not finite is 0.
+    """
+    return max(min(bound, value), 0.0) if 0.0 <= bound <= value + max(CONTRADICTION, error) * total else 0.0
 
 
 @dataclass(frozen=True)
@@ -28,7 +61,8 @@ class Certificate:
     value : float
         f of the best known subset.
     bound : float
-        Proved lower bound on f of all allowed subsets of at most `size` columns, see Notes. `error` is subtracted.
+        Proved lower bound on f of all allowed subsets of at most `size` columns, see Notes. `rounding_error` is
+        subtracted.
     total : float
         ||Y||_F^2 of the preprocessed targets.
     indices : tuple of int
@@ -41,11 +75,14 @@ class Certificate:
         What proved `bound`.
     better : bool
         Whether `value` is below f of the subset that was to be certified, by more than 1e-10 of ||Y||^2.
-    error : float
+    rounding_error : float
         The share of ||Y||^2 that rounding and ridges in the proof may be worth.
-    excluded : float
+    dependent_gap : float
         The share of ||Y||^2 by which a dependent subset, which the proof does not cover, may be better; 0 if there is
         none.
+    near_copies : tuple of tuple of int
+        Sets of columns of which no allowed subset has all: the last one is nearly a copy of the other, or nearly a
+        combination of the others. Empty if there are none, or if they could not be told.
     columns : int
         The number of columns that may be chosen, if the proof made passes over the data; 0 otherwise.
     screened : int
@@ -67,14 +104,12 @@ class Certificate:
     for every allowed subset T of at most `size` columns. T is allowed if it holds the included columns, no excluded or
     constant column, and is independent. It is independent if the others of T leave more than 1e-7 of the squared norm
     of each chosen column (`dsel._lib.tolerances.DEPENDENCE_TOLERANCE`). No method chooses another subset, and the proof
-    does not cover them. `excluded` says how much better one of them may be.
+    does not cover them. `dependent_gap` says how much better one of them may be.
 
-    The bound holds in floating point: `error` was subtracted. It covers the ridge that keeps rounding small, and
-    rounding itself, taken as 8 n eps of a column's squared norm for n columns (`dsel.search.exact.guarantee`), and that
-    of means (`dsel.objective.centering`). It is negligible unless columns are nearly dependent, more columns than rows
-    make it impossible to exclude that, or means are much larger than deviations.
-
-    `proven` means that the gap is at most 2e-10 of ||Y||_F^2 and `error`.
+    The bound holds in floating point: `rounding_error` was subtracted. It covers the ridge that keeps rounding small,
+    and rounding itself, taken as 8 n eps of a column's squared norm for n columns (`dsel.search.exact.guarantee`), and
+    that of means (`dsel.objective.centering`). It is negligible unless columns are nearly dependent, more columns than
+    rows make it impossible to exclude that, or means are much larger than deviations.
     """
 
     size: int
@@ -86,8 +121,9 @@ class Certificate:
     seconds: float = 0.0
     method: str = "branch-and-bound"
     better: bool = False
-    error: float = 0.0
-    excluded: float = 0.0
+    rounding_error: float = 0.0
+    dependent_gap: float = 0.0
+    near_copies: tuple[tuple[int, ...], ...] = ()
     columns: int = 0
     screened: int = 0
     read: int = 0
@@ -110,22 +146,29 @@ class Certificate:
         return self.gap / self.total if self.total > 0.0 else 0.0
 
     @property
+    def status(self) -> Status:
+        """What is proved, in one word.
+
+        "optimal": the gap is at most 2e-10 of ||Y||^2 and what rounding is worth, which counts up to 1e-6 of ||Y||^2;
+        and every subset is covered. "optimal-except-near-copies": every independent subset is covered, and dependent
+        ones may be better by `dependent_gap`. "no-useful-bound": the bound is below 1 % of the value. "bounded": any
+        other gap.
+        """
+        if self.gap <= (2.0 * MARGIN + min(self.rounding_error, _MOST_ROUNDING)) * self.total:
+            return "optimal-except-near-copies" if self.dependent_gap else "optimal"
+        return "no-useful-bound" if self.bound < _USEFUL * self.value else "bounded"
+
+    @property
     def proven(self) -> bool:
-        """Whether the known subset is the best one, see Notes."""
-        return bool(self.gap <= (2.0 * MARGIN + self.error) * self.total)
+        """Whether the known subset is the best one, or dependent subsets alone are better, by at most 1e-6 of ||Y||^2.
 
-    @property
-    def effort(self) -> str:
-        """What the proof took, in words: nodes, and where it made passes over the data, what they screened."""
-        return effort(self.as_dict())
-
-    @property
-    def claim(self) -> str:
-        """What is proved if `proven`, in words."""
-        return claim(self.error, self.excluded, self.coefficients)
+        Within a limit for coefficients, if there is one.
+        """
+        status = self.status
+        return status == "optimal" or (status == "optimal-except-near-copies" and self.dependent_gap < _MOST_EXCEPTED)
 
     def merged(self, other: Certificate) -> Certificate:
-        """Return the better value and the better bound of two certificates of the same size.
+        """Return the better value and the better bound of this certificate and a newer one of the same size.
 
         A bound that the better value contradicts is dropped.
         """
@@ -134,10 +177,11 @@ class Certificate:
         if self.coefficients != other.coefficients:
             return self._widest(other)
         best = other if other.value < self.value else self
-        bounds = (consistent_bound(one.bound, best.value, best.total, one.error) for one in (self, other))
+        bounds = [consistent_bound(one.bound, best.value, best.total, one.rounding_error) for one in (self, other)]
         return replace(
-            best, bound=max(bounds), error=max(self.error, other.error), excluded=max(self.excluded, other.excluded),
-            nodes=self.nodes + other.nodes,
+            best, bound=max(bounds), rounding_error=(self if bounds[0] > bounds[1] else other).rounding_error,
+            dependent_gap=max(self.dependent_gap, other.dependent_gap),
+            near_copies=other.near_copies or self.near_copies, nodes=self.nodes + other.nodes,
             seconds=self.seconds + other.seconds, better=self.better or other.better,
             columns=max(self.columns, other.columns), screened=max(self.screened, other.screened),
             read=max(self.read, other.read), passes=max(self.passes, other.passes),
@@ -156,30 +200,113 @@ class Certificate:
     def as_dict(self) -> dict[str, Any]:
         """Return the certificate as JSON holds it, with the derived figures."""
         return {
-            "size": self.size, "value": self.value, "bound": self.bound, "gap": self.gap,
-            "relative_gap": self.relative_gap, "relative_to_total": self.relative_to_total, "proven": self.proven,
+            "size": self.size, "status": self.status, "proven": self.proven, "value": self.value, "bound": self.bound,
+            "gap": self.gap, "relative_gap": self.relative_gap, "relative_to_total": self.relative_to_total,
             "r2": 1.0 - self.value / self.total if self.total else 0.0,
             "r2_bound": 1.0 - self.bound / self.total if self.total else 0.0,
             "total": self.total, "indices": list(self.indices), "nodes": self.nodes, "seconds": self.seconds,
-            "method": self.method, "better": self.better, "error": self.error, "excluded": self.excluded,
+            "method": self.method, "better": self.better, "rounding_error": self.rounding_error,
+            "dependent_gap": self.dependent_gap, "near_copies": [list(columns) for columns in self.near_copies],
             "columns": self.columns, "screened": self.screened, "read": self.read, "passes": self.passes,
             "coefficients": self.coefficients,
         }  # fmt: skip
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Certificate:
-        """Return the certificate that `as_dict` wrote."""
+        """Return the certificate that `as_dict` wrote, in this version or an older one. What is derived is not read."""
         names = ("size", "value", "bound", "total", "nodes", "seconds", "method", "better")
-        later = {name: values[name] for name in _LATER if name in values}
-        return cls(**{name: values[name] for name in names}, **later, indices=tuple(values["indices"]))
+        later = {name: values.get(name, values.get(old)) for name, old in _LATER.items()}
+        return cls(
+            **{name: values[name] for name in names},
+            **{name: value for name, value in later.items() if value is not None}, indices=tuple(values["indices"]),
+            near_copies=tuple(tuple(columns) for columns in values.get("near_copies", ())),
+        )  # fmt: skip
 
 
-def claim(error: float, excluded: float, coefficients: float = 0.0) -> str:
-    """Return what a finished proof shows, in words. error, excluded, coefficients: those of `Certificate`."""
-    words = "proved optimal" if error <= 1e-8 else f"proved optimal to {error:.0e} of ||Y||^2"
-    if coefficients:
-        return f"{words} {covered(coefficients)}"
-    return f"{words} among independent subsets" if excluded else words
+def claim(row: Mapping[str, Any]) -> str | None:
+    """Return what a proof of the best subset shows, in words; None if it leaves a gap.
+
+    row: what `Certificate.as_dict` returns.
+    """
+    if not row["status"].startswith("optimal"):
+        return None
+    words = "proved optimal"
+    if row["rounding_error"] > _NAMED_ROUNDING:
+        words += f" to {row['rounding_error']:.0e} of ||Y||^2"
+    if row["status"] != "optimal":
+        words += " except for near-copies"
+    return f"{words} {covered(row['coefficients'])}" if row["coefficients"] else words
+
+
+def caveat(row: Mapping[str, Any], label: Callable[[int], str]) -> str:
+    """Return what a proof leaves open and what helps, in words; "" if there is nothing to say.
+
+    row: what `Certificate.as_dict` returns. label: the label of a column.
+    """
+    sentences = []
+    if row["status"] == "no-useful-bound":
+        sentences.append(_why_useless(row))
+    if row["dependent_gap"]:
+        sentences.append(dependence(row["near_copies"], row["indices"], row["dependent_gap"], label))
+    return " ".join(sentences)
+
+
+def dependence(
+    near_copies: Sequence[Sequence[int]], chosen: Sequence[int], gap: float, label: Callable[[int], str]
+) -> str:  # fmt: skip
+    """Return which columns are nearly dependent, what subsets with them may explain, and what helps, in words.
+
+    chosen: the known subset. gap: the `dependent_gap`. label: the label of a column.
+    """
+    what = f"may explain up to {gap:.2g} of ||Y||^2 more, and no proof covers it"
+    if not near_copies:
+        return (
+            f"Some columns may be nearly dependent. A subset with all of them {what}. A ridge penalty covers it: lam "
+            "above 1e-7 of the largest squared norm of a column."
+        )
+    sets = [shorten([label(j) for j in columns], _MOST_MEMBERS) for columns in near_copies[:_MOST_SETS]]
+    more = f"; and {len(near_copies) - _MOST_SETS} more" if len(near_copies) > _MOST_SETS else ""
+    named = "; ".join(names.replace(", ", " and ") if names.count(", ") == 1 else names for names in sets)
+    without = ", ".join(_as_yaml(label(j)) for j in to_exclude(near_copies, chosen))
+    return (
+        f"These columns are nearly dependent: {named}{more}. A subset with all columns of such a set {what}. "
+        f"Leave out one of each: exclude: [{without}]."
+    )
+
+
+def _as_yaml(label: str) -> str:
+    """Return a label as a list in a job file holds it."""
+    return label if _PLAIN.fullmatch(label) else json.dumps(label, ensure_ascii=False)
+
+
+def to_exclude(near_copies: Sequence[Sequence[int]], chosen: Sequence[int]) -> list[int]:
+    """Return columns without which no set of nearly dependent columns is whole, not chosen ones where possible."""
+    excluded: list[int] = []
+    for columns in near_copies:
+        if not set(columns) & set(excluded):
+            excluded.append(next((j for j in reversed(columns) if j not in chosen), columns[-1]))
+    return excluded
+
+
+def _why_useless(row: Mapping[str, Any]) -> str:
+    """Return why a bound is of no use, and what helps."""
+    if row["rounding_error"] * row["total"] > 0.5 * row["value"]:
+        why = f"Rounding in the proof may be worth {row['rounding_error']:.2g} of ||Y||^2"
+        if row["near_copies"]:
+            return f"{why}."
+        return (
+            f"{why}: columns are nearly dependent, or have means much larger than their deviations. Exclude what "
+            "nearly depends on other columns, subtract a constant near the mean, or use a ridge penalty: lam."
+        )
+    if row["method"].startswith("targets"):
+        return (
+            "The bound follows from the targets alone. For one target, a ridge penalty (lam) or a limit for "
+            "coefficients (dsel certify --coefficients 1.5) gives a better one."
+        )
+    return (
+        "The proof ended before its bound was of use. More time helps (dsel certify --time), and so does a ridge "
+        "penalty (lam), or for one target a limit for coefficients (dsel certify --coefficients 1.5)."
+    )
 
 
 def covered(coefficients: float) -> str:
@@ -219,7 +346,7 @@ def across_sizes(found: Mapping[int, Certificate]) -> dict[int, Certificate]:
         if found[size].coefficients:  # it is not about all subsets
             result[size] = replace(found[size], bound=max(found[size].bound, min(bound, found[size].value)))
             continue
-        bound, error = max(bound, found[size].bound), max(error, found[size].error)
+        bound, error = max(bound, found[size].bound), max(error, found[size].rounding_error)
         holds = consistent_bound(bound, found[size].value, found[size].total, error)
-        result[size] = replace(found[size], bound=holds, error=error)
+        result[size] = replace(found[size], bound=holds, rounding_error=error)
     return dict(sorted(result.items()))

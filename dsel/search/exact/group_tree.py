@@ -18,9 +18,8 @@ import scipy.linalg
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
-from dsel.search.exact.base import CONTRADICTION, consistent_bound
 from dsel.search.exact.bounds import BoundProblem
-from dsel.search.exact.certificate import GROUPS
+from dsel.search.exact.certificate import CONTRADICTION, GROUPS, consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.tree import BestFirstTree
 from dsel.search.grouped.greedy import exchange

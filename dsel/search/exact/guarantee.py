@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dtrtri
 
 from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_cholesky
 from dsel._lib.tolerances import MARGIN, perturbation, ridge
-from dsel._lib.types import Bools, Floats
+from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
 from dsel.search.anytime import Deadline
@@ -38,8 +38,12 @@ _MOST_COLUMNS = 10_000
 _WORTH_A_NOTE = 1e-7
 #: Rows of a matrix of pairs that are in memory at a time.
 _ROWS = 512
-#: A coefficient below the first is 0 up to rounding, and one above the second is not.
-_ZERO = (1e-8, 1e-5)
+#: What the others leave of a column of a dependent set, as a share of the tolerance: less, because K is rounded.
+_SURELY = 1.0 - 1e-5
+#: A column has no part in a dependent set if its coefficient is below this. The rest is counted with what is left.
+_NO_PART = 1e-5
+#: The largest share of the least singular value by which near-copies may differ.
+_MOST_LOST = 0.5
 #: All subsets of at most this many columns are compared.
 _PAIRS = 2
 
@@ -50,12 +54,15 @@ class Guarantee:
 
     error: no independent subset has an f below the bound by more than this. explained_by_all: what all columns explain,
     if some subsets are dependent by the tolerance but not to rounding, so that they are never chosen; 0 if none are.
-    by_dependent: how much more dependent subsets explain at most, if that is known.
+    by_dependent: how much more dependent subsets explain at most, if that is known. near_copies: sets of columns (local
+    indices) of which no independent subset has all, though they are not dependent to rounding: the last one, and the
+    one or more that it is nearly a combination of. If they are the included ones, it stands alone.
     """
 
     error: float
     explained_by_all: float = 0.0
     by_dependent: float = 0.0
+    near_copies: tuple[tuple[int, ...], ...] = ()
 
     def hidden(self, value: float, objective: Objective) -> float:
         """Return by how much of ||Y||^2 a dependent subset may be better than f = `value`; 0 if there are none."""
@@ -68,18 +75,18 @@ class Guarantee:
             return 0.0
         return share if share > 2.0 * MARGIN else 0.0
 
+    def columns(self, objective: Objective) -> tuple[tuple[int, ...], ...]:
+        """Return `near_copies` as columns of the data, with the included ones where a column depends on them."""
+        named = ([int(objective.columns[j]) for j in members] for members in self.near_copies)
+        return tuple((*objective.included, *columns) if len(columns) == 1 else tuple(columns) for columns in named)
 
-def limit_notes(error: float, excluded: float, tolerance: float) -> Iterator[str]:
-    """Yield notes for users on what a proof does not guarantee: see `Guarantee.error` and `Guarantee.hidden`."""
+
+def limit_notes(error: float) -> Iterator[str]:
+    """Yield a note for users if rounding in a proof matters. error: see `Guarantee`."""
     if error > _WORTH_A_NOTE:
         yield (
             "columns may be nearly dependent, or have means much larger than their deviations: rounding in the proof "
             f"is worth up to {error:.0e} of ||Y||^2, for subsets with large coefficients of opposite signs"
-        )
-    if excluded:
-        yield (
-            f"subsets in which others leave at most {tolerance:.0e} of a column's square count as dependent: they are "
-            f"never chosen, and the proof does not cover them; one may explain up to {excluded:.2g} of ||Y||^2 more"
         )
 
 
@@ -98,7 +105,7 @@ class Limits:
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
-        self._inflation: tuple[Floats, bool] | None = None
+        self._inflation: Inflation | None = None
         self._explained: float | None = None
 
     def guarantee(self, k: int, steps: int | None = None, deadline: Deadline | None = None) -> Guarantee:
@@ -112,13 +119,14 @@ class Limits:
             error += self._centering.share(self._coefficients_by_penalty(k))
             if error <= _WORTH_A_NOTE:
                 return Guarantee(error)  # a penalty bounds the v_j well enough
-        factors, near = np.full(n, most), False
+        found = Inflation(np.full(n, most))
         if objective.has_gram and n <= _MOST_COLUMNS:
-            factors, near = self._factors(k, most, deadline)
-        largest = np.sort(factors)[-k:]
+            found = self._factors(k, most, deadline).beside(_given_up(objective))
+        largest = np.sort(found.factors)[-k:]
         coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
         error = share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
-        return Guarantee(min(error, 1.0), self._explained_by_all(deadline) if near else 0.0)
+        explained = self._explained_by_all(deadline) if found.near else 0.0
+        return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
 
     @property
     def _centering(self) -> CenteringError:
@@ -145,12 +153,13 @@ class Limits:
         columns = k + len(objective.included)
         return float(0.5 * (columns * objective.centering.largest / objective.lam) ** 0.5)
 
-    def _factors(self, k: int, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
+    def _factors(self, k: int, most: float, deadline: Deadline | None) -> Inflation:
         """Return upper bounds on v_j in independent subsets of k columns; see `_inflation`."""
+        kept = np.flatnonzero(_may_be_chosen(self._objective))
         if k <= _PAIRS:
-            return _inflation_of_pairs(_correlations(self._objective), k, most, deadline)
+            return _inflation_of_pairs(_correlations(self._objective), k, most, deadline).of_columns(kept)
         if self._inflation is None:
-            self._inflation = _inflation(_correlations(self._objective), most, deadline)
+            self._inflation = _inflation(_correlations(self._objective), most, deadline).of_columns(kept)
         return self._inflation
 
     def _explained_by_all(self, deadline: Deadline | None) -> float:
@@ -159,37 +168,83 @@ class Limits:
         return self._explained
 
 
+@dataclass(frozen=True)
+class Inflation:
+    """Upper bounds `factors` on the v_j in independent subsets, in any order.
+
+    sets: columns of which no independent subset has all, though they are not dependent to rounding. near: whether there
+    are such columns, named or not.
+    """
+
+    factors: Floats
+    sets: tuple[tuple[int, ...], ...] = ()
+    near: bool = False
+
+    def of_columns(self, columns: Ints) -> Inflation:
+        """Return the same for a part of the columns, by their indices in all."""
+        return replace(self, sets=tuple(tuple(int(columns[j]) for j in members) for members in self.sets))
+
+    def beside(self, others: tuple[tuple[int, ...], ...]) -> Inflation:
+        """Return the same with further sets."""
+        return replace(self, sets=(*self.sets, *others), near=self.near or bool(others))
+
+
+def _may_be_chosen(objective: Objective) -> Bools:
+    """Return which columns (n,) do not depend on the included ones."""
+    return np.asarray(objective.diagonal + objective.lam > objective.floor)
+
+
+def _given_up(objective: Objective) -> tuple[tuple[int, ...], ...]:
+    """Return the columns that depend on the included ones, but not to rounding."""
+    rounding = ridge(objective.n) * objective.scale
+    near = ~_may_be_chosen(objective) & (objective.diagonal > rounding) & bool(objective.included)
+    return tuple((int(j),) for j in np.flatnonzero(near))
+
+
 def _correlations(objective: Objective) -> ScaledMatrix:
     """Return K + lam I of the columns that can be chosen, scaled to a diagonal of at most 1.
 
     The scale is that of the columns before the included ones were removed, by which dependence is judged.
     """
-    kept = objective.diagonal + objective.lam > objective.floor
+    kept = _may_be_chosen(objective)
     scale = objective.scale[kept]
     K = objective.K if kept.all() else objective.K[np.ix_(kept, kept)]
     return ScaledMatrix.of(K, np.sqrt(scale), objective.lam / scale)
 
 
-def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> tuple[Floats, bool]:
-    """Return upper bounds on v_j in independent subsets of any size, and whether some subsets are nearly dependent.
+def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> Inflation:
+    """Return upper bounds on v_j in independent subsets of any size, and which columns are nearly dependent.
 
-    C: the columns' correlations. Copies of a column do not count, because no independent subset has both. The columns
-    are factored in the order of the largest pivot. If pivots are rounding, there are dependent columns. With three
-    columns or more, v_j then has no other limit than `most` or that of `_inflation_outside_sets`.
+    C: the columns' correlations. No independent subset has two columns that are copies of each other, or nearly, or all
+    columns of a set in which one is nearly a combination of the others. What is left is factored in the order of the
+    largest pivot. If the sets overlap, v_j has no other limit than `most`.
     """
     if C.n == 0:
-        return np.zeros(0), False
-    factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
-    if factor.rank < C.n and not _more_than(factor.rank, C):
-        first = _without_copies(C)
-        if not first.all():
-            C = C.part(np.flatnonzero(first))
-            factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
-    found = _variance_inflation(factor)
-    if factor.rank < C.n:
-        limit = min(_inflation_outside_sets(factor, found), most)
-        return np.full(C.n, limit), limit >= most
-    return np.minimum(found, most), bool(found.max(initial=0.0) >= most)
+        return Inflation(np.zeros(0))
+    least = _SURELY / most
+    factor = pivoted_cholesky(C, least, require_time(deadline))
+    if factor.rank == C.n:
+        found = _variance_inflation(factor)
+        return Inflation(np.minimum(found, most), near=bool(found.max(initial=0.0) >= most))
+    if _more_than(factor.rank, C):
+        return Inflation(np.full(C.n, most), near=True)
+    copies = _copies(C, least)
+    kept = np.setdiff1d(np.arange(C.n), [copy.column for copy in copies])
+    factor = pivoted_cholesky(C.part(kept), least, require_time(deadline))
+    sets = _dependent_sets(factor, least)
+    rounding = ridge(C.n)
+    named: list[tuple[int, ...]] = [(copy.of, copy.column) for copy in copies if copy.left > rounding]
+    if sets is None:
+        return Inflation(np.full(C.n, most), tuple(named), near=True)
+    for s in sets:
+        if s.left > rounding:
+            named.append(tuple(int(kept[j]) for j in (*factor.pivots[s.others], s.column)))
+    distance = math.sqrt(sum(copy.left for copy in copies) + sum(s.distance**2 for s in sets))
+    found = np.zeros(C.n)
+    found[kept] = _enlarged(_inflation_outside_sets(factor, sets), distance)
+    for copy in copies:
+        found[copy.of] = max(found[copy.of], found[copy.of] / copy.ratio**2)
+    return Inflation(np.minimum(found, most), tuple(named), near=bool(named) or bool(found.max() >= most))
 
 
 def _more_than(rank: int, C: ScaledMatrix) -> bool:
@@ -205,43 +260,122 @@ def _without_copies(C: ScaledMatrix) -> Bools:
     return np.asarray(~np.tril(copies, -1).any(axis=1))
 
 
+@dataclass(frozen=True)
+class _Copy:
+    """A column that is `ratio` times another one, but for the share `left` of its square."""
+
+    column: int
+    of: int
+    ratio: float
+    left: float
+
+
+def _copies(C: ScaledMatrix, least: float) -> list[_Copy]:
+    """Return the columns that are nearly copies of one before them, and of all that are copies of that. O(n^2).
+
+    Nearly: they leave at most `least` of each other.
+    """
+    diagonal, whole = C.diagonal, C.whole()
+    squares = np.square(whole)
+    left = np.maximum(diagonal - squares / diagonal[:, None], 0.0)  # of column j given column i
+    near = np.triu(np.maximum(left, left.T) <= least, 1)
+    copies: list[_Copy] = []
+    taken = np.zeros(C.n, bool)
+    for i in np.flatnonzero(near.any(axis=1)):
+        if taken[i]:
+            continue
+        members: list[int] = []
+        for j in np.flatnonzero(near[i] & ~taken):
+            if near[members, j].all():
+                members.append(int(j))
+        taken[members] = True
+        copies += [_Copy(j, int(i), float(whole[i, j] / diagonal[i]), float(left[i, j])) for j in members]
+    return copies
+
+
+@dataclass(frozen=True)
+class _DependentSet:
+    """A column that is nearly a combination of others, which are given by their places among the pivots.
+
+    left: the share of its square that all pivots leave. distance: its distance from the combination.
+    """
+
+    column: int
+    others: Ints
+    coefficients: Floats
+    left: float
+    distance: float
+
+
+def _dependent_sets(factor: PivotedFactor, least: float) -> list[_DependentSet] | None:
+    """Return the columns that were not eliminated, with those they depend on; None if the sets overlap.
+
+    No independent subset has all columns of a set, because they leave at most `least` of the column.
+    """
+    others = np.setdiff1d(np.arange(factor.W.shape[1]), factor.pivots)
+    coefficients = scipy.linalg.solve_triangular(factor.triangle.T, factor.W[:, others])
+    real = np.abs(coefficients) > _NO_PART
+    if (real.sum(axis=1) > 1).any():
+        return None
+    sets = []
+    for place, column in enumerate(others):
+        c, used = coefficients[:, place], np.flatnonzero(real[:, place])
+        left = max(float(factor.left[column]), 0.0)
+        distance = math.sqrt(left) + float(np.abs(c[~real[:, place]]).sum())
+        if not used.size or distance**2 > least:
+            return None
+        sets.append(_DependentSet(int(column), used, c[used], left, distance))
+    return sets
+
+
 def _variance_inflation(factor: PivotedFactor) -> Floats:
     """Return the variance inflation factors (r,) of a largest set of independent columns."""
     inverse, _ = dtrtri(factor.triangle, lower=1)
     return np.asarray(np.square(inverse).sum(axis=0))
 
 
-def _inflation_outside_sets(factor: PivotedFactor, inflation: Floats) -> float:
-    """Return the limit of v_j where columns are dependent in disjoint sets, such as the categories of a variable.
+def _inflation_outside_sets(factor: PivotedFactor, sets: list[_DependentSet]) -> Floats:
+    """Return the largest v_j (n,) in subsets that lack a column of each set, as if nothing were left of the sets.
 
-    Each set has one combination that is 0. inflation (r,): that of the eliminated columns. Returns infinity if sets
-    overlap.
-
-    Let b be a unit vector over an independent subset, w its part outside of the null space. The subset lacks a column
-    of each set, at which the null part of b is -w. So |w|^2 >= share / (1 + share), if each column has at least this
-    share of the square of its set's combination. The least eigenvalue but 0 is at least 1 over the sum of `inflation`.
+    The sets, such as the categories of a variable, do not overlap. If the column q of a set takes the place of column
+    i, the dual vector g_j of a column of the set with coefficient c_j becomes g_j - (c_j / c_i) g_i, and that of q is
+    g_i / c_i. Other dual vectors stay. v_j is the squared norm of g_j.
     """
-    others = np.delete(np.arange(factor.W.shape[1]), factor.pivots)
-    coefficients = np.abs(scipy.linalg.solve_triangular(factor.triangle.T, factor.W[:, others]))
-    real = coefficients > _ZERO[1]
-    if (real.sum(axis=1) > 1).any() or (~real & (coefficients > _ZERO[0])).any():
-        return float("inf")
-    squares = np.square(coefficients)
-    least = np.where(real, squares, 1.0).min(axis=0, initial=1.0)
-    share = float((least / (1.0 + squares.sum(axis=0))).min())
-    return float(inflation.sum()) * (1.0 + 1.0 / share)
+    inverse, _ = dtrtri(factor.triangle, lower=1)
+    found = np.empty(factor.W.shape[1])
+    found[factor.pivots] = np.square(inverse).sum(axis=0)
+    for dependent in sets:
+        used, c = dependent.others, dependent.coefficients
+        G = inverse[:, used].T @ inverse[:, used]
+        norms = np.diag(G)
+        ratios = c[:, None] / c  # of c_j to c_i
+        changed = norms[:, None] - 2.0 * ratios * G + np.square(ratios) * norms
+        np.fill_diagonal(changed, norms)
+        found[factor.pivots[used]] = changed.max(axis=1)
+        found[dependent.column] = (norms / np.square(c)).max()
+    return found
+
+
+def _enlarged(inflation: Floats, distance: float) -> Floats:
+    """Return upper bounds on v_j for columns that are not those of `inflation`, but together within a distance of them.
+
+    Let s be the least singular value of the columns, s^2 >= 1 over the sum of v_j. Coefficients that leave d of a
+    column have a norm of at most d / (s - distance). With the other columns they leave at most d s / (s - distance).
+    """
+    lost = distance * math.sqrt(float(inflation.sum()))
+    return inflation / (1.0 - lost) ** 2 if lost < _MOST_LOST else np.full(inflation.size, np.inf)
 
 
 def _inflation_of_pairs(
     C: ScaledMatrix, k: int, most: float, deadline: Deadline | None
-) -> tuple[Floats, bool]:  # fmt: skip
-    """Return the largest v_j in independent subsets of one or two columns, and whether other pairs are no copies."""
+) -> Inflation:  # fmt: skip
+    """Return the largest v_j in independent subsets of one or two columns, and the other pairs that are no copies."""
     if C.n == 0:
-        return np.zeros(0), False
+        return Inflation(np.zeros(0))
     diagonal, least = C.diagonal, 1.0 / most
     if k == 1:
-        return np.asarray(1.0 / diagonal), False
-    smallest, near = diagonal.copy(), False
+        return Inflation(np.asarray(1.0 / diagonal))
+    smallest, near = diagonal.copy(), []
     for start in range(0, C.n, _ROWS):
         if deadline is not None:
             deadline.require()
@@ -250,9 +384,10 @@ def _inflation_of_pairs(
         squares[np.arange(rows.size), rows] = 0.0
         left = diagonal[rows, None] - squares / diagonal  # of column i given column j
         dependent = (left <= least) | (diagonal - squares / diagonal[rows, None] <= least)
-        near = near or bool((dependent & (left > ridge(C.n) * diagonal[rows, None])).any())
+        pairs = np.argwhere(np.triu(dependent & (left > ridge(C.n) * diagonal[rows, None]), start + 1))
+        near += [(int(rows[i]), int(j)) for i, j in pairs]
         smallest[rows] = np.where(dependent, np.inf, left).min(axis=1)
-    return np.asarray(1.0 / np.minimum(smallest, diagonal)), near
+    return Inflation(np.asarray(1.0 / np.minimum(smallest, diagonal)), tuple(near), bool(near))
 
 
 def _explained_share(objective: Objective, deadline: Deadline | None) -> float:

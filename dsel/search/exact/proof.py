@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Deadline, Stop, drive
-from dsel.search.exact.base import consistent_bound
-from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.choose_tree import ProofProblem, Tree, choose_tree, restore_tree
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.perspective import Relaxation, affordable, quick, relaxation_of
@@ -136,19 +135,13 @@ class Proof:
         found = 0.0 if self.relaxation is None else self.relaxation.bound
         relaxation = consistent_bound(found, search.best_value, objective.total, error)
         relaxed = relaxation > search.lower
-        return Certificate(
-            size=search.size,
-            value=float(search.best_value),
+        certificate = search.certificate()
+        return replace(
+            certificate,
             bound=float(max(search.proved, relaxation - error * objective.total)),
-            total=objective.total,
-            indices=tuple(objective.in_data(search.best)),
-            nodes=search.iteration,
             seconds=self.seconds,
-            method="perspective relaxation" if relaxed else search.method,
+            method="perspective relaxation" if relaxed else certificate.method,
             better=search.best_value < self.value - MARGIN * objective.total and self.value < float("inf"),
-            error=error,
-            excluded=search.hidden,
-            **search.certificate_fields(),
         )
 
     def finish_log(self, problem: Mapping[str, Any]) -> None:

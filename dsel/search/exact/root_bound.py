@@ -8,7 +8,7 @@ from typing import Any
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import consistent_bound
+from dsel.search.exact.certificate import consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof_log import OpenNode
 from dsel.search.exact.tree import BestFirstTree

@@ -9,14 +9,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from dsel._lib.blas import one_blas_thread
 from dsel._lib.tolerances import MARGIN
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
-from dsel.search.exact.base import ExactSearch, check_saved, consistent_bound
+from dsel.search.exact.base import ExactSearch, check_saved
 from dsel.search.exact.bounds import BoundProblem
+from dsel.search.exact.certificate import Certificate, consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof_log import OpenNode
 
@@ -129,6 +131,10 @@ class BestFirstTree(ExactSearch, Generic[N]):
     def certificate_fields(self) -> dict[str, Any]:
         """Return the fields of the certificate that only this tree has."""
         return {}
+
+    def certificate(self) -> Certificate:
+        """Return what is proved about the best subset so far."""
+        return replace(super().certificate(), **self.certificate_fields())
 
     def limit_note(self) -> str:
         """Return why this tree proves less than others would, and what proves more; empty if there is nothing."""

@@ -89,7 +89,7 @@ def compare_runs(
         "new_rows": dataset.m - rows_before if appended else None,
         "entered": entered, "left": left, "changed": bool(entered or left),
         "previous_error": None, "previous_r2": None, "error": fit.error, "on_new_rows": None, "comparison": None,
-        "drift": None, "bound": None, "distance": None,
+        "drift": None, "bound": None, "status": None, "distance": None,
     }  # fmt: skip
     if not gone:
         found["previous_error"] = fit.error if not found["changed"] else whole.value(_local(whole, members))
@@ -137,6 +137,6 @@ def with_bound(selection: Selection) -> Selection:
     rows = [row for row in selection.certificate if row["size"] == selection.k]
     if not rows:
         return selection
-    bound, before = float(rows[0]["bound"]), selection.changes["previous_error"]
-    distance = None if before is None else max(before - bound, 0.0)
-    return replace(selection, changes={**selection.changes, "bound": bound, "distance": distance})
+    bound, status, before = float(rows[0]["bound"]), rows[0]["status"], selection.changes["previous_error"]
+    distance = None if before is None or status == "no-useful-bound" else max(before - bound, 0.0)
+    return replace(selection, changes={**selection.changes, "bound": bound, "status": status, "distance": distance})

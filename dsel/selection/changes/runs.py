@@ -61,6 +61,8 @@ class RunSummary:
         The duration.
     bytes_read : int
         What was read of the data.
+    status : str, optional
+        The status of the certificate.
     """
 
     run: str
@@ -83,6 +85,7 @@ class RunSummary:
     largest_shift: float | None
     seconds: float
     bytes_read: int
+    status: str | None = None
 
     @classmethod
     def of(cls, run: str, selection: Selection) -> RunSummary:
@@ -97,7 +100,7 @@ class RunSummary:
             list(changes.get("left", ())), bool(changes.get("changed")), changes.get("run"), changes.get("new_rows"),
             changes.get("previous_error"), (changes.get("on_new_rows") or {}).get("r2"),
             comparison.get("beyond_splitting"), drift.get("largest_shift"),
-            float(sum(selection.seconds.values())), selection.bytes_read,
+            float(sum(selection.seconds.values())), selection.bytes_read, rows[0]["status"] if rows else None,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,9 +116,9 @@ class RunSummary:
         """Return the summary in the folder of a run, or None if the run is unfinished."""
         found = read_json(folder / SUMMARY)
         names = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or not names <= set(found):
+        if not isinstance(found, dict) or not names - {"status"} <= set(found):  # older versions saved no status
             return None
-        return cls(**{name: found[name] for name in names})
+        return cls(**{name: found[name] for name in names if name in found})
 
 
 def run_names(folder: AnyPath) -> list[str]:
@@ -160,6 +163,7 @@ def render_history(runs: Sequence[RunSummary], width: int | None = None) -> str:
     table.add_column("changes", overflow="fold")
     for one in runs:
         bound = "" if one.bound is None else f"{one.bound:.6g}"
+        bound = "none of use" if one.status == "no-useful-bound" else bound
         table.add_row(
             one.run, f"{one.rows:,}", str(one.k), f"{one.error:.6g}", f"{one.r2:.6f}", bound, f"{one.seconds:.1f} s",
             format_bytes(one.bytes_read), printable(_changes(one)),

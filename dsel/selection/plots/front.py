@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from dsel.errors import MissingInputError, OptionError
+from dsel.search.exact.certificate import STATUS_WORDS, claim
 from dsel.selection.plots import style
 from dsel.selection.plots.accessor import Quantity
 from dsel.selection.plots.labels import counted
 from dsel.selection.result import Selection
 from dsel.selection.rows import FrontRow
 
+#: The diamonds of sizes without a gap: status, color, and color inside.
+_DIAMONDS = (("optimal", style.GREEN, style.GREEN), ("optimal-except-near-copies", style.ORANGE, "none"))
 _NAMES = {"r2": "share of Y explained, R²", "error": "error f(S)", "criterion": "criterion"}
 
 
@@ -103,16 +106,18 @@ def differs(forward: Sequence[FrontRow], front: Sequence[FrontRow]) -> bool:
 def _draw_certificates(ax: Any, selection: Selection, quantity: Quantity) -> None:
     """Draw from the best value known to the proved bound, a step for each certified size."""
     value, bound = ("r2", "r2_bound") if quantity == "r2" else ("value", "bound")
-    open_rows = [row for row in selection.certificate if not row["proven"] and row["size"]]
+    rows = [row for row in selection.certificate if row["size"]]
+    open_rows = [row for row in rows if not row["status"].startswith("optimal")]
     for row in open_rows:
         edges = [row["size"] - 0.5, row["size"] + 0.5]
         label = "still possible (certificate)" if row is open_rows[0] else None
         ax.fill_between(edges, row[value], row[bound], color=style.ORANGE, alpha=0.18, linewidth=0, label=label)
         ax.plot(edges, [row[bound]] * 2, color=style.ORANGE, linewidth=1.2)
-    proven = [row for row in selection.certificate if row["proven"] and row["size"]]
-    if proven:
-        ax.plot([row["size"] for row in proven], [row[value] for row in proven], "D", color=style.GREEN, markersize=6,
-                label="proved optimal", zorder=3)  # fmt: skip
+    for status, color, fill in _DIAMONDS:
+        proven = [row for row in rows if row["status"] == status]
+        if proven:
+            ax.plot([row["size"] for row in proven], [row[value] for row in proven], "D", color=color, markersize=6,
+                    markerfacecolor=fill, label=f"proved {STATUS_WORDS[status]}", zorder=3)  # fmt: skip
 
 
 def _points(rows: list[FrontRow], quantity: Quantity) -> tuple[list[int], np.ndarray[Any, Any]]:
@@ -134,7 +139,9 @@ def describe(selection: Selection) -> str:
     if selection.certificate and quantity != "criterion":
         row = selection.certificate[-1]
         limit = f"reach more than {row['r2_bound']:.4g}" if quantity == "r2" else f"have less than {row['bound']:.4g}"
-        text += f" With {counted(row['size'], grouped)} this is proved optimal." if row["proven"] else (
-            f" No {counted(row['size'], grouped)} {limit}."
+        words = claim(row)
+        text += f" No {counted(row['size'], grouped)} {limit}." if words is None else (
+            f" With {counted(row['size'], grouped)} this is {words}."
         )  # fmt: skip
+        text += " This is no useful bound." if row["status"] == "no-useful-bound" else ""
     return text

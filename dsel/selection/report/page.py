@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
+from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.changes.runs import SUMMARY, RunSummary, read_history
 from dsel.selection.plots.labels import counted, printable
@@ -103,8 +104,13 @@ def _proof_figure(selection: Selection) -> KeyFigure:
         return KeyFigure("Certificate", "none", "for the squared error only")
     if row is None:
         return KeyFigure("Certificate", "none yet", "dsel certify proves a bound")
-    if row["proven"]:
-        return KeyFigure("Certificate", "optimal", "proved: nothing is better", "good")
+    status = row["status"]
+    if status == "optimal":
+        within = "proved, for limited coefficients" if row["coefficients"] else "proved: nothing is better"
+        return KeyFigure("Certificate", STATUS_WORDS[status], within, "good")
+    if status != "bounded":
+        more = "proved but for these" if status == "optimal-except-near-copies" else "it says why below"
+        return KeyFigure("Certificate", STATUS_WORDS[status], more, "good" if row["proven"] else "open")
     if selection.lam:
         return KeyFigure("Least possible error", f"≥ {wording.number(row['bound'], 5)}", "by the certificate", "open")
     return KeyFigure("Best possible R²", f"≤ {row['r2_bound']:.4f}", "proved by the certificate", "open")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from dask.utils import format_bytes
 
+from dsel.search.exact.certificate import STATUS_WORDS
 from dsel.selection.plots.coefficients import shown_values
 from dsel.selection.plots.labels import counted, printable
 from dsel.selection.report.wording import aligned, duration, names, number
@@ -100,8 +101,8 @@ def front_rows(selection: Selection) -> list[dict[str, str]]:
 
 
 def _bound(selection: Selection, proof: dict[str, Any]) -> str:
-    if proof["proven"]:
-        return "optimal"
+    if proof["status"] != "bounded":
+        return STATUS_WORDS[proof["status"]]
     return aligned(proof["bound"]) if selection.lam else f"{proof['r2_bound']:.6f}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsel._lib.text import shorten
+from dsel.search.exact.certificate import caveat, claim, covered
 from dsel.selection.plots.labels import counted, printable
 from dsel.selection.result import Selection
 
@@ -81,18 +82,30 @@ def headline(selection: Selection) -> str:
 
 
 def proof(selection: Selection, row: dict[str, Any]) -> str:
-    """Return what a certificate proves, as a sentence: about R^2, or with a ridge penalty about the error f(S)."""
-    size = counted(row["size"], bool(selection.groups))
+    """Return what a certificate proves, in sentences: about R^2, or with a ridge penalty about the error f(S)."""
+    return " ".join(filter(None, [_proved(selection, row), printable(caveat(row, selection.label))]))
+
+
+def _proved(selection: Selection, row: dict[str, Any]) -> str:
+    size, words = counted(row["size"], bool(selection.groups)), claim(row)
+    size += " without such near-copies" if row["status"] == "optimal-except-near-copies" else ""
     if selection.lam:
-        if row["proven"]:
-            return f"Proved optimal: no {size} have a smaller error f(S) than {number(row['value'], 6)}."
+        if words is not None:
+            return f"{_sentence(words)}: no {size} have a smaller error f(S) than {number(row['value'], 6)}."
         known = f"No {size} have an error f(S) below {number(row['bound'], 6)}; the best known has "
         known += f"{number(row['value'], 6)}."
-    elif row["proven"]:
-        return f"Proved optimal: no {size} explain more than R² {row['r2']:.6f}."
+    elif words is not None:
+        return f"{_sentence(words)}: no {size} explain more than R² {row['r2']:.6f}."
     else:
         known = f"No {size} explain more than R² {row['r2_bound']:.4f}; the best known explain {row['r2']:.4f}."
-    return f"{known} The error could be at most {share(row['relative_gap'])} lower."
+    if row["coefficients"]:
+        known = f"{_sentence(covered(row['coefficients']))}: {known[0].lower()}{known[1:]}"
+    useless = "No useful bound. " if row["status"] == "no-useful-bound" else ""
+    return f"{useless}{known} The error could be at most {share(row['relative_gap'])} lower."
+
+
+def _sentence(words: str) -> str:
+    return (words[0].upper() + words[1:]).replace("||Y||^2", "‖Y‖²")
 
 
 def proofs(selection: Selection) -> list[str]:
@@ -101,7 +114,7 @@ def proofs(selection: Selection) -> list[str]:
     if choice is None:
         return []
     others = [row for row in selection.certificate if row is not choice and row["size"]]
-    proven = [str(row["size"]) for row in others if row["proven"]]
+    proven = [str(row["size"]) for row in others if row["status"] == "optimal"]
     text = [proof(selection, choice)]
     if proven:
         counting = "groups" if selection.groups else "columns"

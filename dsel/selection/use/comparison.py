@@ -117,9 +117,9 @@ def _figures(a: Selection, b: Selection) -> dict[str, tuple[Any, Any]]:
 
 
 def _bound(selection: Selection) -> float | None:
-    """Return the proved bound on R2 for the chosen size, if there is one."""
+    """Return the proved bound on R2 for the chosen size, if there is a useful one."""
     for row in selection.certificate:
-        if row["size"] == len(selection):
+        if row["size"] == len(selection) and row["status"] != "no-useful-bound":
             return float(row["r2"] if row["proven"] else row["r2_bound"])
     return None
 

@@ -32,6 +32,7 @@ def test_the_result_is_that_of_one_process_and_nothing_is_evaluated_twice(tmp_pa
     assert len(criterion.calls()) == len(set(criterion.calls())) == undisturbed().evaluations
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_restarted_and_one_that_dies_is_replaced(tmp_path) -> None:
     criterion = LoggedCriterion(tmp_path / "calls", bad=dies_and_hangs)
     search, stats = run(LocalProcessExecutor, criterion, processes=1, evaluation_limit=0.3)
@@ -40,6 +41,7 @@ def test_a_process_that_hangs_is_restarted_and_one_that_dies_is_replaced(tmp_pat
     assert criterion.path.with_suffix(".died").exists()
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_gets_an_error_that_names_it(tmp_path) -> None:
     (tmp_path / "script.py").write_text(UNGUARDED)
     found = subprocess.run(

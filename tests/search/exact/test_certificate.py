@@ -30,7 +30,7 @@ def test_a_certificate_is_true(case):
     assert short.bound - slack <= best <= short.value + slack
     whole = short.merged(certify(objective, k))
     assert whole.proven
-    assert whole.gap <= slack + whole.error * objective.c
+    assert whole.gap <= slack + whole.rounding_error * objective.c
     assert whole.value == pytest.approx(best, abs=slack)
     assert whole.bound >= short.bound
     assert whole.value == objective.value(whole.indices) or not whole.indices

@@ -111,7 +111,7 @@ def run(task: SearchTask) -> SearchOutcome:
         search.offer(forward(objective, task.k).best(task.k).members)
         search.complete(deadline)
     search.sharpen()
-    counts = {**search.limits(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
+    counts = {**search.counts(), "suboptimality": search.suboptimality, "made": search.made, "done": search.done}
     if math.isfinite(search.weighted_suboptimality):
         counts["weighted_suboptimality"] = search.weighted_suboptimality
     notes = (*search.notes(), *_how_good(search))

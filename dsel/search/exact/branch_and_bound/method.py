@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.exact.base import FAILURES, without_proof
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.choose_tree import Tree, restore_tree
 from dsel.search.exact.group_tree import GroupTree, good_groups
 from dsel.search.exact.perspective_tree.choice import better_tree
@@ -100,9 +101,10 @@ def run(task: SearchTask) -> SearchOutcome:
             ended = (task.runner if task.runner and search.distributable else drive)(search, stop, task.on_slice)
     if search.memory_full:
         ended = "memory"
+    certificate = search.certificate()
     if search.done:
-        ended = "proven" if search.proven else "contradiction"
-    counts = {**search.limits(), "proven": search.proven, "open": search.open_nodes}
+        ended = _finished(search, certificate)
+    counts = {**search.counts(), **_judged(certificate), "open": search.open_nodes}
     if search.not_finite:
         counts["not_finite"] = search.not_finite
     return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts, notes=search.notes())
@@ -115,6 +117,17 @@ def _start(task: SearchTask, objective: Objective | GroupedObjective, deadline: 
     start = starting_subset(objective, task.k, task.seed, deadline)
     given = [tuple(members) for members in task.start if len(members) <= task.k]
     return min((start, *given), key=objective.value)  # the first one where several have the same error
+
+
+def _finished(search: Tree, certificate: Certificate) -> str:
+    """Return why a search ended that has no open node."""
+    if not search.proven:
+        return "contradiction"
+    return "proven" if certificate.proven else "complete"
+
+
+def _judged(certificate: Certificate) -> dict[str, Any]:
+    return {"status": certificate.status, "proven": certificate.proven}
 
 
 def _begin(
