@@ -8,12 +8,11 @@ import pytest
 
 import dsel
 from dsel.search.exact.astar.search import AStar
-from dsel.search.exact.certificate import consistent_bound
 from dsel.search.exact.bounds import BOUNDS, BoundProblem, orthonormalised
 from dsel.search.exact.branch_and_bound import layout as at
 from dsel.search.exact.branch_and_bound.explorer import explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.exact.certificate import Certificate, across_sizes
+from dsel.search.exact.certificate import Certificate, across_sizes, consistent_bound
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
 from dsel.search.greedy.exchange import exchange
