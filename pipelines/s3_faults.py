@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Kind = Literal["500", "503", "reset", "reset-after", "truncate", "slow", "403", "dropped"]
+Kind = Literal["500", "503", "reset", "reset-after", "truncate", "slow", "403", "dropped", "trickle", "hang"]
 
 #: 500 and 503: this status, and the request is not carried out. reset: the connection is closed before the request is
 #: carried out; reset-after: afterwards. truncate: the body of the answer ends early. slow: the answer is delayed. Never
-#: drawn: 403, whose answer repeats the headers, as some servers do, and dropped, a reset because the client is dead.
+#: drawn: 403, whose answer repeats the headers, as some servers do; dropped, a reset because the client is dead;
+#: trickle: the body of the answer comes in pieces; hang: there is no answer while the rule says so, then a reset. Every
+#: second request that hangs is carried out.
 KINDS: tuple[Kind, ...] = ("500", "503", "reset", "reset-after", "truncate", "slow")
 
 
@@ -70,6 +72,7 @@ class FaultProxy:
     rule: Rule = nothing
     after: Callable[[Request], None] | None = None
     slow_seconds: float = 0.3
+    pieces: int = 5
     record: list[tuple[Request, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -134,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
         request, fault = self.faults.arrived(self.command, self.path.lstrip("/"))
         if fault in ("reset", "dropped"):
             return self._cut()
+        if fault == "hang":
+            return self._hang(request, body)
         if fault == "403":
             said = "".join(f"<{name}>{value}</{name}>" for name, value in self.headers.items())
             return self._answer(403, {}, f"<Error><Code>InvalidToken</Code>{said}</Error>".encode())
@@ -150,9 +155,16 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "truncate" and self.command == "GET" and len(answer) > 1:
             self._answer(status, headers, answer, keep=len(answer) // 2)
             return self._cut(gently=True)
-        self._answer(status, headers, answer)
+        self._answer(status, headers, answer, pieces=self.faults.pieces if fault == "trickle" else 1)
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _forward
+
+    def _hang(self, request: Request, body: bytes) -> None:
+        if request.times % 2:
+            self._ask(body)
+        while self.faults.rule(request) == "hang":
+            time.sleep(0.05)
+        self._cut()
 
     def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.faults.target, timeout=60)
@@ -163,7 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         connection.close()
         return answer.status, headers, content
 
-    def _answer(self, status: int, headers: dict[str, str], content: bytes, keep: int | None = None) -> None:
+    def _answer(
+        self, status: int, headers: dict[str, str], content: bytes, keep: int | None = None, pieces: int = 1
+    ) -> None:  # fmt: skip
         self.send_response(status)
         given = {k.lower() for k in headers}
         for name, value in headers.items():
@@ -173,7 +187,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             with suppress(OSError):  # the client may be dead
-                self.wfile.write(content[:keep])
+                size = max(-(-len(content) // pieces), 1)
+                for start in range(0, len(content[:keep]), size):
+                    time.sleep(self.faults.slow_seconds if start else 0.0)
+                    self.wfile.write(content[:keep][start : start + size])
+                    self.wfile.flush()
                 self.wfile.flush()
 
     def _cut(self, gently: bool = False) -> None:

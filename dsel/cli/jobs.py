@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dsel.cli.application import LogFormat, app, examples
-from dsel.cli.options import ChooseK, Cluster, Folder, Job, Json, K, Log, MaxK, Out, Store, as_size, changes
+from dsel.cli.options import ChooseK, Cluster, Folder, Job, Json, K, Log, MaxK, Out, Store, Trust, as_size, changes
 from dsel.cli.output import print_json, print_selection, terminal_width
 
 
@@ -110,6 +110,7 @@ def plan(
 @app.command(epilog=examples("dsel resume result"))
 def resume(
     folder: Folder,
+    trust: Trust = False,
     log_format: Log = LogFormat.text,
     json: Json = False,
 ) -> None:
@@ -118,7 +119,7 @@ def resume(
     from dsel.jobs.runner import resume_job
     from dsel.storage.paths import as_path
 
-    print_selection(resume_job(as_path(folder), Reporter.for_terminal(log_format.value)), json)
+    print_selection(resume_job(as_path(folder), Reporter.for_terminal(log_format.value), trust=trust), json)
 
 
 @app.command(epilog=examples("dsel certify result --time 10m", "dsel certify result --time 1h --all-sizes --workers 4"))
@@ -135,6 +136,7 @@ def certify(
         float | None,
         typer.Option(min=1, help="Cover coefficients with up to this many times the sum of squares only."),
     ] = None,
+    trust: Trust = False,
     log_format: Log = LogFormat.text,
     json: Json = False,
 ) -> None:
@@ -147,7 +149,8 @@ def certify(
 
     sizes: Sizes = "all" if all_sizes else "chosen"
     budget = ProofBudget(parse_duration(time), nodes, sizes, log=log, coefficients=coefficients)
-    print_selection(certify_run(as_path(folder), budget, workers, Reporter.for_terminal(log_format.value)), json)
+    reporter = Reporter.for_terminal(log_format.value)
+    print_selection(certify_run(as_path(folder), budget, workers, reporter, trust=trust), json)
 
 
 @app.command(epilog=examples("dsel status result", "dsel status s3://bucket/result --json"))

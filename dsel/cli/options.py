@@ -22,6 +22,10 @@ Log = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON, for programs.")]
 
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run code that the job names, also if the folder belongs to another user.")
+]
+
 
 def as_size(k: str | None) -> int | str | None:
     """Return a number of columns, or the word that was given."""

@@ -6,12 +6,27 @@ Their modules are code that runs with the rights of the job. A job file with one
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dsel.errors import DselError, OptionError
+
+#: What `load_function` calls before it imports anything: it raises an error for code that is not trusted.
+_guard: ContextVar[Callable[[str], None] | None] = ContextVar("guard of imports", default=None)
+
+
+@contextmanager
+def guarding_imports(guard: Callable[[str], None]) -> Iterator[None]:
+    """Call `guard` with the path of each function before its module is imported."""
+    before = _guard.set(guard)
+    try:
+        yield
+    finally:
+        _guard.reset(before)
 
 
 def load_function(path: str) -> Callable[..., Any]:
@@ -25,6 +40,8 @@ def load_function(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     if not module or not name:
         raise OptionError(f"{path!r} is not the path of a function.", "Write it as package.module:function.")
+    if (guard := _guard.get()) is not None:
+        guard(path)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

@@ -32,6 +32,7 @@ from dsel.jobs.locations import (
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
+from dsel.jobs.trust import require_trusted_cluster, trusting
 from dsel.jobs.workers import engine_of_job
 from dsel.passes.execution.pass_checkpoints import checkpoint_passes
 from dsel.planning.plan import Plan, available_resources
@@ -127,18 +128,23 @@ def run_in_folder(
         return selection
 
 
-def resume_job(folder: AnyPath, reporter: Reporter | None = None) -> Selection:
-    """Continue the job that `folder` was written by, or raise MissingInputError if there is none."""
+def resume_job(folder: AnyPath, reporter: Reporter | None = None, *, trust: bool = False) -> Selection:
+    """Continue the job that `folder` was written by, or raise MissingInputError if there is none.
+
+    trust: run the functions and the cluster that it names, also if it belongs to another user.
+    """
     folder = resolve_run(folder)
     identity, job = RunFolder(folder).job()
+    require_trusted_cluster(folder, job, trust)
     require_separate(job)
     name, previous = identity.get("previous"), None
     if name is not None:
         previous = PreviousRun.open(folder.absolute().parent / name)
     in_series = is_series(folder.absolute().parent) or previous is not None
-    return run_in_folder(
-        job, reporter or Reporter.for_terminal(), job_dataset(job), previous, in_series=in_series
-    )  # fmt: skip
+    with trusting(folder, trust):
+        return run_in_folder(
+            job, reporter or Reporter.for_terminal(), job_dataset(job), previous, in_series=in_series
+        )  # fmt: skip
 
 
 def plan_job(job: JobFile) -> tuple[Plan, Dataset]:
@@ -256,7 +262,9 @@ def _proof_slice(reporter: Reporter, interrupts: Interrupts) -> Callable[[Anytim
     return on_slice
 
 
-def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter: Reporter | None = None) -> Selection:
+def certify_run(
+    folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter: Reporter | None = None, *, trust: bool = False
+) -> Selection:
     """Add certificates to the result in `folder`, or improve them. An unfinished proof continues.
 
     Parameters
@@ -269,6 +277,8 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         Processes on this machine that work on the proof.
     reporter : Reporter, optional
         Progress and logs.
+    trust : bool
+        Import the functions that the job names, also if it belongs to another user.
 
     Returns
     -------
@@ -281,6 +291,8 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
         If the folder holds no finished job.
     DataError
         If the data have changed since.
+    OptionError
+        If the job belongs to another user and names functions, and is not trusted.
     """
     identity, job = RunFolder(folder).job()
     selection = open_selection(folder)
@@ -290,7 +302,7 @@ def certify_run(folder: AnyPath, budget: ProofBudget, workers: int = 1, reporter
     if dataset.fingerprint != identity["fingerprint"]:
         raise DataError(f"The store {job.store} was written to since {folder} was made.", "Run the job again.")
     reporter = reporter or Reporter.for_terminal()
-    with RunFolder(folder).hold(reporter) as (lock, interrupts):
+    with trusting(folder, trust), RunFolder(folder).hold(reporter) as (lock, interrupts):
         context = RunContext(cache=statistics_cache(job), on_stage=reporter.stage)
         reporter.stage("certificate")
         interrupts.deferred = True

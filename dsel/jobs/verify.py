@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from dsel.data.dataset import Dataset, as_dataset
 from dsel.data.labels import resolve_labels
+from dsel.data.row_window import select_rows
 from dsel.engine.clusters.local import local_cluster
 from dsel.engine.dask_engine import engine_for
 from dsel.errors import DataError, MissingInputError, OptionError
@@ -15,15 +18,18 @@ from dsel.jobs.locations import job_dataset
 from dsel.jobs.run_folder import RunFolder, proof_logs
 from dsel.passes.execution.accounting import log_passes
 from dsel.selection.saved import open_selection
-from dsel.storage.paths import AnyPath, as_path
+from dsel.storage.paths import AnyPath, as_path, is_inside
 from dsel.verification.check import TOLERANCE, Progress, check_log
 from dsel.verification.problem import EPSILON, extended_sums
 from dsel.verification.report import ProofCheck, Verification
 
+#: Readers of JSON keep integers of this size.
+_SEED_BITS = 53
+
 
 def verify(
-    folder: str | AnyPath, *, store: Any = None, sample: int | None = None, seed: int = 0,
-    tolerance: float = TOLERANCE, workers: int = 1, progress: Progress | None = None,
+    folder: str | AnyPath, *, store: Any = None, sample: int | None = None, seed: int | None = None,
+    tolerance: float = TOLERANCE, workers: int = 1, state: str | Path | None = None, progress: Progress | None = None,
 ) -> Verification:  # fmt: skip
     """Check the proofs of a result against the data, without any code of the search.
 
@@ -35,12 +41,15 @@ def verify(
         The data. By default the store that the job names, which must be unchanged.
     sample : int, optional
         Recompute a random sample of this many leaves of each log. By default all leaves are recomputed.
-    seed : int
-        The seed of the sample.
+    seed : int, optional
+        The seed of the sample. By default nobody can predict it; the result says what it was.
     tolerance : float
         What the check allows for rounding, as a share of ||Y||^2.
     workers : int
         Processes on this machine that work on the check.
+    state : str or Path, optional
+        A local folder for what is checked so far. It must belong to this user, and lie outside `folder`. By default
+        dsel/verify in XDG_STATE_HOME, or in ~/.local/state.
     progress : callable, optional
         Called with the numbers of checked files and of all files of a log.
 
@@ -61,13 +70,11 @@ def verify(
     Notes
     -----
     Two passes over the data sum the Gram matrix in extended precision. Each leaf then costs one elimination of at most
-    n columns, O(n^3). A check that is interrupted continues where it was.
+    n columns, O(n^3). A check that is interrupted continues where it was. Files that changed since are checked again.
     """
-    if sample is not None and sample < 1:
-        raise OptionError(f"sample is {sample}.", "It is a number of leaves >= 1.")
-    if not 0.0 < tolerance < 1.0:
-        raise OptionError(f"tolerance is {tolerance}.", "It is a share of ||Y||^2 between 0 and 1, such as 1e-9.")
-    path = as_path(folder)
+    path, state = as_path(folder), None if state is None else Path(state).expanduser()
+    _require_sense(path, sample, seed, tolerance, state)
+    seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     logs = proof_logs(path)
     selection, (identity, job) = open_selection(path), RunFolder(path).job()
     if not logs:
@@ -75,12 +82,17 @@ def verify(
             f"{path} holds no complete proof log.", f"Prove with a log first: dsel certify {path} --log"
         )
     request = job.request()
+    if request.groups is not None:
+        raise DataError(
+            f"{path} selects groups of columns, and proof logs are about single columns.", "Its proof has no log."
+        )
     if store is None:
         dataset = job_dataset(job)
         if dataset.fingerprint != identity["fingerprint"]:
             raise DataError(f"The store {job.store} was written to since {path} was made.", "Run the job again.")
     else:
         dataset = as_dataset(store, targets=job.targets, unsupervised=job.unsupervised, sample_weight=job.sample_weight)
+        dataset = select_rows(dataset, job.rows)
     include, exclude = (_indices(dataset, columns) for columns in (request.include, request.exclude))
     with log_passes() as made, local_cluster(workers) if workers > 1 else nullcontext() as client:
         engine = engine_for(client)
@@ -88,7 +100,7 @@ def verify(
         checks = tuple(
             check_log(
                 log, sums, engine, lam=request.lam, included=include, excluded=exclude, sample=sample, seed=seed,
-                tolerance=tolerance, progress=progress,
+                tolerance=tolerance, state=state, progress=progress,
             )
             for log in logs.values()
         )  # fmt: skip
@@ -96,13 +108,30 @@ def verify(
     return Verification(checks, tuple(_unverified(selection.certificate, checks)), made.passes, precision)
 
 
+def _require_sense(folder: AnyPath, sample: int | None, seed: int | None, tolerance: float, state: Path | None) -> None:
+    """Raise OptionError for arguments that make no sense."""
+    if sample is not None and sample < 1:
+        raise OptionError(f"sample is {sample}.", "It is a number of leaves >= 1.")
+    if seed is not None and seed < 0:
+        raise OptionError(f"seed is {seed}.", "It is a whole number >= 0.")
+    if not 0.0 < tolerance < 1.0:
+        raise OptionError(f"tolerance is {tolerance}.", "It is a share of ||Y||^2 between 0 and 1, such as 1e-9.")
+    if state is not None and is_inside(state, folder):
+        raise OptionError(
+            f"state ({state}) lies inside {folder}, whose proofs are checked.", "Choose a folder outside it."
+        )
+
+
 def _indices(dataset: Dataset, columns: Sequence[str | int]) -> list[int]:
     return [int(j) for j in resolve_labels(columns, dataset.features, "feature", "columns")]
 
 
 def _unverified(certificates: Iterable[dict[str, Any]], checks: Sequence[ProofCheck]) -> Iterable[str]:
-    """Yield the certificates that no log proves: that of as many or more columns has the same bound or a better one."""
+    """Yield the certificates that no log proves: that of as many or more columns has the same bound or a better one.
+
+    ||Y||^2 is that of the data, not that of the certificate.
+    """
     for one in certificates:
-        slack = 2.0 * TOLERANCE * one["total"]
-        if not any(c.accepted and c.size >= one["size"] and c.bound >= one["bound"] - slack for c in checks):
+        proofs = (c.bound + 2.0 * TOLERANCE * c.total for c in checks if c.accepted and c.size >= one["size"])
+        if not any(bound >= one["bound"] for bound in proofs):
             yield f"the bound {one['bound']:.10g} for {one['size']} columns ({one['method']}) has no valid log"

@@ -33,8 +33,8 @@ from dsel.verification.tree import BOUND, COMPARISON, Leaf, columns_of
 
 #: Bytes of the matrices that are eliminated together.
 _BATCH_BYTES = 1 << 20
-#: A subset counts as dependent up to this share above the tolerance, because the search decides in float64.
-_DEPENDENCE_SLACK = 1e-3
+#: float64 leaves out what is below the tolerance by more than this share of it. What is nearer is decided exactly.
+_DEPENDENCE_ROUNDING = 1e-6
 #: A bound that is too low by at most this share of ||Y||^2 may be rounding: the leaf is then divided further.
 _SHORTFALL = 1e-6
 #: Most parts of one such leaf.
@@ -97,7 +97,7 @@ class Checker:
         yield from self._by_bound(by_bound)
         yield from self._compared(compared)
         for leaf in leaves:
-            if leaf.reason not in (BOUND, COMPARISON) and not self.dependent(leaf.chosen):
+            if leaf.reason not in (BOUND, COMPARISON) and not self._by_dependence(leaf):
                 yield Failure(leaf, "its columns are not dependent")
 
     def hidden(self, ridge: float) -> float:
@@ -117,9 +117,12 @@ class Checker:
         """Return whether the others leave at most the tolerance of the square of a column of S."""
         members = np.asarray(S, np.int64)
         K = self.problem.K[np.ix_(members, members)]
-        room = self.problem.floor[members] * EXTENDED(1 + _DEPENDENCE_SLACK)
         inverse = _inverse_diagonal(K)
-        return inverse is None or bool((inverse * room >= 1).any())
+        return inverse is None or bool((inverse * self.problem.floor[members] >= 1).any())
+
+    def _by_dependence(self, leaf: Leaf) -> bool:
+        """Return whether S is dependent, or a bound excludes all subsets: the search decides in float64."""
+        return self.dependent(leaf.chosen) or bool(self.bounds([leaf], self._ridge)[0] >= self.threshold)
 
     def _f(self, members: NDArray[np.int64]) -> Any:
         K = self.problem.K[np.ix_(members, members)].copy()
@@ -266,7 +269,7 @@ class Checker:
             u = G[a + 1 :, a] / d
             G[a + 1 :, a + 1 :] -= u[:, None] * G[a, a + 1 :][None]
             Z[a + 1 :] -= u[..., None] * Z[a]
-        floor = np.append(self.problem.floor, EXTENDED(0))[columns[s:]] * EXTENDED(1 + _DEPENDENCE_SLACK)
+        floor = np.append(self.problem.floor, EXTENDED(0))[columns[s:]] * EXTENDED(1 - _DEPENDENCE_ROUNDING)
         found: list[list[tuple[int, ...]]] = []
         for x, leaf in enumerate(leaves):
             if not sound[x]:  # S is dependent, or rounding

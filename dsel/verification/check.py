@@ -1,35 +1,30 @@
 """Check a proof log: the cover of all subsets, every leaf, and the best known subset.
 
-The files of a log are checked one by one, on the workers of an engine. What is checked is saved, so that a check that
-was interrupted continues.
+The files of a log are checked one by one, on the workers of an engine. What is checked is saved (`files.py`), so that a
+check that was interrupted continues.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dsel.engine.base import Engine
-from dsel.errors import OutputError
-from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 from dsel.verification.bounds import Checker, Failure
+from dsel.verification.files import CheckedFiles, FileResult
 from dsel.verification.problem import ExtendedSums, Problem
-from dsel.verification.reader import LogError, read_file, read_manifest
+from dsel.verification.reader import LogError, digest_of, read_file, read_manifest
 from dsel.verification.relaxation import relaxation_bound
 from dsel.verification.report import ProofCheck
 from dsel.verification.tree import Leaf, Node, Tree, columns_of, follow
-
-log = logging.getLogger("dsel")
 
 #: What the check allows for rounding, as a share of ||Y||^2.
 TOLERANCE = 1e-9
@@ -37,29 +32,17 @@ TOLERANCE = 1e-9
 _LEAVES = 4096
 #: Failures that are reported of one file.
 _MOST_FAILURES = 10
-#: Tasks for each worker at a time, and seconds between two saves of the state.
-_TASKS, _SAVE_SECONDS = 2, 10.0
-_PROGRESS = "progress.json"
+#: Tasks for each worker at a time.
+_TASKS = 2
 
 #: Called with the number of files that are checked, and the number of all.
 Progress = Callable[[int, int], None]
 
 
-@dataclass
-class FileResult:
-    """What was found in one file of a log, see `ProofCheck` and `Tree`."""
-
-    nodes: int = 0
-    leaves: dict[str, int] = field(default_factory=dict)
-    checked: int = 0
-    failures: list[str] = field(default_factory=list)
-    ridge: float = 0.0
-    open: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
-
-
 def check_file(
-    file: AnyPath, problem: Problem, k: int, threshold: float, columns: Sequence[int], picked: Sequence[int] | None
-) -> FileResult:
+    file: AnyPath, problem: Problem, k: int, threshold: float, columns: Sequence[int], picked: Sequence[int] | None,
+    saved: CheckedFiles | None = None,
+) -> FileResult:  # fmt: skip
     """Check one file of a log.
 
     Parameters
@@ -76,20 +59,37 @@ def check_file(
         The columns of the data that the problem is over, for messages.
     picked : sequence of int, optional
         Numbers of the leaves to recompute; all by default.
+    saved : CheckedFiles, optional
+        Results of an interrupted check. They are used for a file with the same content.
 
     Returns
     -------
     FileResult
         What was found. Damage is a failure.
     """
-    result, tree, reasons = FileResult(), Tree(), Counter[str]()
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return FileResult(failures=[f"{file.name}: the file is missing"])
+    except OSError as error:
+        return FileResult(failures=[f"{file.name}: the file cannot be read: {error}"])
+    digest = digest_of(content)
+    known = None if saved is None else saved.read(file.name, digest, picked)
+    return known or _check_content(file.name, content, digest, problem, k, threshold, columns, picked)
+
+
+def _check_content(
+    name: str, content: bytes, digest: str, problem: Problem, k: int, threshold: float, columns: Sequence[int],
+    picked: Sequence[int] | None,
+) -> FileResult:  # fmt: skip
+    result, tree, reasons = FileResult(digest), Tree(), Counter[str]()
     checker, chosen = Checker(problem, k, threshold), None if picked is None else set(picked)
     try:
-        leaves = _counted(follow(file.name, *read_file(file), problem.n, k, tree), reasons)
+        leaves = _counted(follow(name, *read_file(name, content), problem.n, k, tree), reasons)
         wanted = (leaf for leaf in leaves if chosen is None or leaf.number in chosen)
         while part := list(islice(wanted, _LEAVES)):
             result.checked += len(part)
-            found = (_described(file.name, failure, columns) for failure in checker.failures(part))
+            found = (_described(name, failure, columns) for failure in checker.failures(part))
             result.failures += islice(found, _MOST_FAILURES - len(result.failures))
             if len(result.failures) >= _MOST_FAILURES:
                 break
@@ -120,44 +120,34 @@ def _described(name: str, failure: Failure, columns: Sequence[int]) -> str:
 class _State:
     """What is checked so far: files, results, and the nodes that files left open or continued."""
 
-    key: str
-    done: int = 0
     nodes: int = 0
     checked: int = 0
     ridge: float = 0.0
     leaves: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     leaves_of_files: list[int] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
     open: Counter[Node] = field(default_factory=Counter)
 
     def add(self, result: FileResult) -> None:
-        self.done += 1
         self.nodes += result.nodes
         self.checked += result.checked
         self.ridge = max(self.ridge, result.ridge)
         self.leaves.update(result.leaves)
         self.leaves_of_files.append(sum(result.leaves.values()))
+        self.digests.append(result.digest)
         self.failures += result.failures
         for path, allowed, count in result.open:
-            node = (tuple(path), allowed)
+            node = (path, allowed)
             self.open[node] += count
             if not self.open[node]:
                 del self.open[node]
-
-    def as_json(self) -> dict[str, Any]:
-        open_ = [[list(path), hex(allowed), count] for (path, allowed), count in self.open.items()]
-        return {**asdict(self), "leaves": dict(self.leaves), "open": open_}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> _State:
-        open_ = Counter({(tuple(path), int(allowed, 16)): count for path, allowed, count in values["open"]})
-        return cls(**{**values, "leaves": Counter(values["leaves"]), "open": open_})
 
 
 def check_log(
     folder: AnyPath, sums: ExtendedSums, engine: Engine, *, lam: float, included: Sequence[int],
     excluded: Sequence[int], sample: int | None = None, seed: int = 0, tolerance: float = TOLERANCE,
-    progress: Progress | None = None,
+    state: Path | None = None, progress: Progress | None = None,
 ) -> ProofCheck:  # fmt: skip
     """Check a proof log against the data.
 
@@ -179,6 +169,8 @@ def check_log(
         The seed of the sample.
     tolerance : float
         What the check allows for rounding, as a share of ||Y||^2.
+    state : Path, optional
+        A folder of this user for what is checked so far, see `CheckedFiles`.
     progress : callable, optional
         Called with the numbers of checked files and of all files. What it raises ends the check.
 
@@ -202,25 +194,26 @@ def check_log(
     columns = manifest["columns"]
     problem = sums.problem(columns, included, lam)
     threshold = manifest["bound"] - tolerance * float(problem.total)
-    work = _Work(folder, manifest, problem, threshold, engine, progress)
+    k, found = manifest["k"], _State()
     if not failures:
-        state = work.run(None if sample is None else {}, f"{tolerance} {sample}")
-        failures = state.failures or _failures_of_cover(state, problem.n)
+        saved = CheckedFiles.open(state, problem, k, threshold, columns)
+        work = _Work(folder, manifest, problem, threshold, engine, saved, progress)
+        found = work.run(None if sample is None else {})
+        failures = found.failures or _failures_of_cover(found, problem.n)
         if sample is not None and not failures:
-            picked = _picked(state.leaves_of_files, sample, seed)
-            again = work.run(picked, f"{tolerance} {sample} {seed}")
-            state.checked, state.ridge, failures = again.checked, again.ridge, again.failures
-    else:
-        state = _State("")
+            again = work.run(_picked(found.leaves_of_files, sample, seed))
+            changed = [] if again.digests == found.digests else ["the files of the log changed during the check"]
+            found.checked, found.ridge, failures = again.checked, again.ridge, again.failures or changed
+        if saved is not None:
+            saved.forget()
     value, failures_of_value = _check_value(manifest, problem, tolerance)
-    work.forget()
-    k = int(manifest["k"])
     bound, failures_of_relaxation = _check_relaxation(manifest, problem, tolerance)
-    hidden = Checker(problem, k, threshold).hidden(state.ridge)
+    hidden = Checker(problem, k, threshold).hidden(found.ridge)
     return ProofCheck(
         size=len(included) + k, bound=bound, value=value, total=float(problem.total),
-        error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=state.nodes,
-        leaves=dict(sorted(state.leaves.items())), checked=state.checked, sampled=sample is not None,
+        error=tolerance + hidden, indices=tuple(manifest["indices"]), nodes=found.nodes,
+        leaves=dict(sorted(found.leaves.items())), checked=found.checked, sampled=sample is not None,
+        seed=None if sample is None else seed,
         failures=tuple([*failures, *failures_of_value, *failures_of_relaxation]), seconds=time.perf_counter() - start,
     )  # fmt: skip
 
@@ -232,58 +225,34 @@ class _Work:
     problem: Problem
     threshold: float
     engine: Engine
+    saved: CheckedFiles | None
     progress: Progress | None
 
-    def run(self, picked: dict[int, list[int]] | None, options: str) -> _State:
-        """Check all files, from where an earlier check ended. picked: the leaves of each file, None: all."""
+    def run(self, picked: dict[int, list[int]] | None) -> _State:
+        """Check all files, apart from those that an earlier check has. picked: the leaves of each file, None: all."""
         from dask.delayed import delayed
 
-        files = self.manifest["files"]
-        state, last = self._restored(options), time.monotonic()
+        files, state = self.manifest["files"], _State()
         check, problem = delayed(check_file, pure=False), delayed(self.problem, traverse=False)
-        while state.done < len(files) and len(state.failures) < _MOST_FAILURES:
-            part = range(state.done, min(state.done + _TASKS * self.engine.workers, len(files)))
+        step = _TASKS * self.engine.workers
+        for first in range(0, len(files), step):
+            part = {i: None if picked is None else picked.get(i, []) for i in range(len(files))[first : first + step]}
             tasks = [
                 check(
-                    self.folder / files[i], problem, int(self.manifest["k"]), self.threshold, self.manifest["columns"],
-                    None if picked is None else picked.get(i, []),
+                    self.folder / files[i], problem, self.manifest["k"], self.threshold, self.manifest["columns"],
+                    leaves, self.saved,
                 )
-                for i in part
+                for i, leaves in part.items()
             ]  # fmt: skip
-            for result in self.engine.run(tasks):
+            for (i, leaves), result in zip(part.items(), self.engine.run(tasks), strict=True):
                 state.add(result)
-            if time.monotonic() - last >= _SAVE_SECONDS:
-                self._save(state)
-                last = time.monotonic()
+                if self.saved is not None:
+                    self.saved.keep(files[i], leaves, result)
             if self.progress is not None:
-                self.progress(state.done, len(files))
+                self.progress(min(first + step, len(files)), len(files))
+            if len(state.failures) >= _MOST_FAILURES:
+                break
         return state
-
-    def forget(self) -> None:
-        """Remove the saved state."""
-        try:
-            (self.folder / _PROGRESS).unlink(missing_ok=True)
-        except OSError as error:
-            log.debug("the state of the check stays: %s", error)
-
-    def _restored(self, options: str) -> _State:
-        text = json.dumps([self.manifest, options], sort_keys=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
-        saved = read_json(self.folder / _PROGRESS)
-        if isinstance(saved, dict) and saved.get("key") == key:
-            try:
-                state = _State.from_json(saved)
-            except (KeyError, TypeError, ValueError):
-                return _State(key)
-            log.info("continuing the check: %d of %d files are checked", state.done, len(self.manifest["files"]))
-            return state
-        return _State(key)
-
-    def _save(self, state: _State) -> None:
-        try:
-            write_json(self.folder / _PROGRESS, state.as_json())
-        except OutputError as error:
-            log.warning("the check cannot be continued if it is interrupted: %s", error)
 
 
 def _failures_of_columns(
@@ -334,7 +303,7 @@ def _check_relaxation(manifest: dict[str, Any], problem: Problem, tolerance: flo
     bound, claim = float(manifest["bound"]), manifest.get("relaxation")
     if claim is None:
         return bound, []
-    found = relaxation_bound(problem, int(manifest["k"]), claim["d"], claim["z"])
+    found = relaxation_bound(problem, manifest["k"], claim["d"], claim["z"])
     if not found >= claim["bound"] - tolerance * float(problem.total):
         what = f"the bound is {found:.10g}, the log says {claim['bound']:.10g}"
         return bound, [f"manifest.json, relaxation: {what}"]
@@ -348,7 +317,7 @@ def _check_value(manifest: dict[str, Any], problem: Problem, tolerance: float) -
     checker = Checker(problem, len(S), 0.0)
     where = f"manifest.json, columns {manifest['indices']}"
     outside = set(manifest["indices"]) - set(local) - set(manifest["included"])
-    if outside or len(set(S)) < len(S) or len(S) > int(manifest["k"]):
+    if outside or len(set(S)) < len(S) or len(S) > manifest["k"]:
         return float("nan"), [f"{where}: they are not at most {manifest['k']} of the columns that may be chosen"]
     if S and checker.dependent(S):
         return float("nan"), [f"{where}: they depend on each other"]

@@ -6,6 +6,7 @@ out. f(S) = c - tr(B_S' K_SS^-1 B_S).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,15 @@ class Problem:
     def n(self) -> int:
         """The number of candidate columns."""
         return int(self.K.shape[0])
+
+    def digest(self) -> str:
+        """Return a digest of all numbers."""
+        found = hashlib.sha256()
+        for numbers in (self.K, self.B, self.c, self.total, self.floor):
+            high = np.asarray(numbers, np.float64)
+            low = np.asarray(numbers - high, np.float64)  # not the bytes of a longdouble: some have no meaning
+            found.update(repr(high.shape).encode() + high.tobytes() + low.tobytes())
+        return found.hexdigest()
 
 
 @dataclass

@@ -5,6 +5,7 @@ deploy/docs/explanation/proof-logs.md describes the format.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
@@ -42,25 +43,48 @@ def read_manifest(folder: AnyPath) -> dict[str, Any]:
         )
     if values.get("format") != FORMAT:
         raise DataError(f"{folder / MANIFEST} has an unknown format.", "Use a newer version of dsel.")
-    numbers, lists = ("n", "k", "bound", "value", "lam"), ("columns", "included", "indices", "files")
-    numeric = all(isinstance(values.get(name), int | float) and math.isfinite(values[name]) for name in numbers)
-    listed = all(isinstance(values.get(name), list) for name in lists)
-    if not numeric or not listed or not all(_PLAIN_NAME.fullmatch(str(name)) for name in values["files"]):
+    if not _makes_sense(values):
         raise DataError(f"{folder / MANIFEST} is damaged.", "Certify with a log again.")
     return values
 
 
-def read_file(file: AnyPath) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the numbers and bounds of a file of a log, or raise LogError."""
+def _makes_sense(values: dict[str, Any]) -> bool:
+    """Return whether a manifest has all values, of the right types."""
+    counts = all(_is_number(values.get(name), int) for name in ("n", "k"))
+    numeric = all(_is_number(values.get(name)) for name in ("bound", "value", "lam"))
+    columns = all(_is_list(values.get(name), int) for name in ("columns", "included", "indices"))
+    files = values.get("files")
+    named = isinstance(files, list) and all(isinstance(f, str) and _PLAIN_NAME.fullmatch(f) for f in files)
+    claim = values.get("relaxation")
+    claimed = claim is None or (
+        isinstance(claim, dict) and _is_number(claim.get("bound")) and _is_list(claim.get("d"))
+        and _is_list(claim.get("z"))
+    )  # fmt: skip
+    return counts and numeric and columns and named and claimed
+
+
+def _is_number(value: Any, kind: Any = int | float) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_list(value: Any, kind: Any = int | float) -> bool:
+    return isinstance(value, list) and all(_is_number(number, kind) for number in value)
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest by which the content of a file is known."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_file(name: str, content: bytes) -> tuple[list[int], NDArray[np.float64]]:
+    """Return the numbers and bounds in the content of a file of a log, or raise LogError."""
     try:
-        with open_npz(io.BytesIO(file.read_bytes())) as arrays:
+        with open_npz(io.BytesIO(content)) as arrays:
             numbers, bounds = arrays["numbers"], arrays["bounds"]
-    except FileNotFoundError:
-        raise LogError(file.name, "the file is missing") from None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise LogError(file.name, f"the file is damaged: {error}") from error
+        raise LogError(name, f"the file is damaged: {error}") from error
     if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
-        raise LogError(file.name, "its arrays are not numbers and bounds")
+        raise LogError(name, "its arrays are not numbers and bounds")
     return numbers.tolist(), bounds.astype(np.float64)
 
 

@@ -37,6 +37,8 @@ class ProofCheck:
         What is wrong, with the leaf. Empty if the proof holds.
     seconds : float
         Wall time.
+    seed : int, optional
+        The seed of the sample.
     """
 
     size: int
@@ -51,6 +53,7 @@ class ProofCheck:
     sampled: bool
     failures: tuple[str, ...]
     seconds: float
+    seed: int | None = None
 
     @property
     def accepted(self) -> bool:
@@ -70,11 +73,11 @@ class ProofCheck:
     def __str__(self) -> str:
         total = sum(self.leaves.values())
         kinds = ", ".join(f"{count:,} by {reason}" for reason, count in self.leaves.items())
+        share = f", a random sample ({self.checked / max(total, 1):.2%}, seed {self.seed})"
         lines = [
             f"{self.size} columns: {'accepted' if self.accepted else 'REJECTED'} in {self.seconds:.1f} s",
             f"  the leaves cover all subsets: {self.nodes:,} nodes, {total:,} leaves ({kinds})",
-            f"  leaves recomputed from the data: {self.checked:,}"
-            + (f", a random sample ({self.checked / max(total, 1):.2%})" if self.sampled else ", all"),
+            f"  leaves recomputed from the data: {self.checked:,}{share if self.sampled else ', all'}",
             f"  every subset has an error of at least {self.bound:.12g}",
             f"  the error of columns {list(self.indices)} is {self.value:.12g}"
             + (": the best there is" if self.optimal else ""),

@@ -1,8 +1,11 @@
-"""Kill jobs at random moments: `python -m pipelines.chaos --kills 1000`.
+"""Disturb jobs at random moments: `python -m pipelines.chaos --kills 1000`.
 
-The last line is JSON: how many kills there were, and how often a result differed, a process or a file was left behind,
-a command did not end in time, an exit code was none of those documented, or more work was lost than one interval of
-checkpoints. All but the first must be 0.
+Processes are killed, or stopped for some seconds. Disks are filled up. Object storage answers with errors, slowly, in
+part, or not at all.
+
+The last line is JSON: how many disturbances there were (kills), and how often a result differed (silently_wrong: all
+commands ended with 0), a process or a file was left behind, a command did not end in time, an exit code was none of
+those documented, or more work was lost than one interval of checkpoints. All but the first must be 0.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from pipelines.chaos.findings import COUNTS, Findings  # noqa: E402
 from pipelines.chaos.forks import Child, fork  # noqa: E402
 from pipelines.chaos.lane import Lane, run_lane  # noqa: E402
 from pipelines.chaos.patience import Patience  # noqa: E402
-from pipelines.chaos.s3_server import start_s3_server  # noqa: E402
+from pipelines.chaos.s3_server import STORMS, start_s3_server  # noqa: E402
+from pipelines.chaos.storms import Storms  # noqa: E402
 
 BUCKET = "s3://chaos"
 #: Seconds between two lines of progress.
@@ -92,7 +96,7 @@ class Campaign:
         seed = 1000 * self.seed + number
         lane = Lane(
             self.folder / f"lane-{number}", self.folder / "data", mine, seed, Patience(self.patience), BUCKET,
-            self.kinds,
+            self.kinds, Storms(self.folder / STORMS),
         )  # fmt: skip
         file = self.folder / f"lane-{number}.json"
         share = self.kills // self.lanes + (number < self.kills % self.lanes)

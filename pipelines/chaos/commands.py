@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pipelines.chaos.storms import obey_impatience
+
 _MODULES = (
     "dsel.cli", "dsel.jobs.runner", "dsel.jobs.certify", "dsel.jobs.series.run", "dsel.jobs.verify",
     "dsel.data.ingest", "dsel.data.growth.append", "distributed", "zarr", "obstore",
@@ -29,6 +31,7 @@ def run_here(words: list[str]) -> None:
     """Run the command line in this process."""
     sys.argv = ["dsel", *words]
     faulthandler.register(signal.SIGUSR2)
+    obey_impatience()
     from dsel.__main__ import main
 
     main()

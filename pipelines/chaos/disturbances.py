@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from pipelines.chaos.storms import FAULTS
+
 
 @dataclass(frozen=True)
 class Disturbance:
@@ -22,6 +24,8 @@ class Disturbance:
         What the command is sent.
     of_cluster : bool
         Whether it disturbs the cluster in place of the command.
+    of_bucket : bool
+        Whether it disturbs object storage.
     """
 
     codes: tuple[int, ...]
@@ -29,6 +33,7 @@ class Disturbance:
     seconds: float = 60.0
     signal: signal.Signals | None = None
     of_cluster: bool = False
+    of_bucket: bool = False
 
 
 _FULL = (71, 73, 74)
@@ -41,6 +46,10 @@ DISTURBANCES = {
     "hung scheduler": Disturbance((69,), 0.5, 40.0, of_cluster=True),  # it costs half a minute
     "full": Disturbance(_FULL, 4),
     "disk full": Disturbance(_FULL, 10),
+    "stopped": Disturbance((), 8),
+    "stopped worker": Disturbance((), 8, of_cluster=True),
+    "second run": Disturbance((73,), 6),  # while the first one is stopped
+    **{kind: Disturbance((74,), 15, of_bucket=True) for kind in FAULTS},
 }
 #: Bytes that are left: in one file, and on a full disk.
 FILE_LIMITS = (300, 1000, 3000, 10_000, 30_000, 100_000)

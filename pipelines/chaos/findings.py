@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 #: The values of the last line of the report.
-COUNTS = ("kills", "different", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost")
+COUNTS = (
+    "kills", "different", "silently_wrong", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost",
+)  # fmt: skip
 
 
 @dataclass

@@ -35,6 +35,8 @@ from pipelines.chaos.left import left_behind
 from pipelines.chaos.output import printed, seconds_of_search, size, stage
 from pipelines.chaos.patience import Patience
 from pipelines.chaos.place import Place
+from pipelines.chaos.stops import CODES_OF_SECOND_RUN, drawn_seconds, stopped
+from pipelines.chaos.storms import Storms, impatience
 
 #: Within how many seconds a command must end that is not disturbed, on an idle machine.
 _LONGEST = 60.0
@@ -65,16 +67,19 @@ class Lane:
         The URL of a bucket that fails; empty if there is none.
     kinds : sequence of str
         What disturbs.
+    storms : Storms, optional
+        Faults of object storage.
     """
 
     def __init__(
         self, folder: Path, data: Path, cases: Sequence[Case], seed: int, patience: Patience, bucket: str = "",
-        kinds: Sequence[str] = tuple(DISTURBANCES),
+        kinds: Sequence[str] = tuple(DISTURBANCES), storms: Storms | None = None,
     ) -> None:  # fmt: skip
         folder.mkdir(parents=True)
         self._folder, self._data, self._cases, self._bucket = folder, data, cases, bucket
         self._random, self._patience, self._kinds = random.Random(seed), patience, kinds
         self._cluster, self._disk = Cluster(folder), Disk(folder / "disk")
+        self._storms = storms or Storms(folder / "storms")
         self._expected: dict[str, str] = {}
         self._typical: dict[Command, float] = {}
         self._triggers: dict[Command, list[str]] = {}
@@ -145,6 +150,7 @@ class Lane:
         self.findings.finished[case.name] += 1
         found = self._digest(case, place)
         if found != self._expected[case.name]:
+            self.findings.counts["silently_wrong"] += 1
             self.findings.defect("different", f"{case.name}: {found} in {place.out}; see {place.output}")
         elif left := self._in_child(partial(left_behind, place.top, place.out, place.store), place):
             self.findings.defect("leftovers", f"{case.name}: {left}; see {place.output}")
@@ -197,6 +203,8 @@ class Lane:
         names = [
             name for name in self._kinds
             if (shared or not DISTURBANCES[name].of_cluster)
+            and (case.bucket or not DISTURBANCES[name].of_bucket)
+            and not (name == "second run" and command != RUN)
             and not (case.bucket and name in ("full", "disk full", "hung scheduler"))
             and not (name == "disk full" and not self._disk.mounted)
         ]  # fmt: skip
@@ -209,7 +217,7 @@ class Lane:
             self._cluster.heal()
         limit = self._random.choice(FILE_LIMITS) if disturbance == "full" else None
         start = size(place.output)
-        child = self._start(case, place, command, limit)
+        child = self._start(case, place, command, limit, disturbance)
         hit = limit is not None
         try:
             if disturbance is not None and limit is None:
@@ -228,6 +236,7 @@ class Lane:
         finally:
             child.end()
             self._disk.free()
+            self._storms.end(self._folder.name)
             if disturbance == "hung scheduler":
                 self._cluster.end()
         return code
@@ -238,12 +247,15 @@ class Lane:
             child.wait(1)
         self.findings.defect("hangs", f"{case.name}, {command[0]}, {disturbance}: see {place.output}")
 
-    def _start(self, case: Case, place: Place, command: Command, limit: int | None) -> Child:
+    def _start(
+        self, case: Case, place: Place, command: Command, limit: int | None, disturbance: str | None = None,
+        output: Path | None = None,
+    ) -> Child:  # fmt: skip
         scratch = str(self._scratch(place))
-        environment = {"TMPDIR": scratch, "DASK_TEMPORARY_DIRECTORY": scratch}
+        environment = {"TMPDIR": scratch, "DASK_TEMPORARY_DIRECTORY": scratch, **impatience(disturbance)}
         words = place.words(command)
         target: Callable[[], object] = partial(run_in_new_interpreter if case.cold else run_here, words)
-        return fork(target, place.output, environment, folder=place.folder, most_bytes=limit)
+        return fork(target, output or place.output, environment, folder=place.folder, most_bytes=limit)
 
     def _disturb(
         self, case: Case, place: Place, command: Command, child: Child, disturbance: str, start: int
@@ -268,8 +280,35 @@ class Lane:
             self._cluster.scheduler.send(signal.SIGKILL)
         elif disturbance == "hung scheduler":
             self._cluster.hang()
+        elif disturbance == "stopped":
+            self._stop([process.pid for process in child.session()] if self._random.random() < 0.5 else [child.pid])
+        elif disturbance == "stopped worker" and self._cluster.workers:
+            self._stop([self._random.choice(self._cluster.workers).pid])
+        elif disturbance == "second run":
+            self._run_twice(case, place, command, child)
+        elif DISTURBANCES[disturbance].of_bucket:
+            part = self._random.choice((place.folder.name, "data.zarr"))
+            self._storms.begin(self._folder.name, disturbance, part, self._random)
         self._check_checkpoint(case, place, searched)
         return True
+
+    def _stop(self, pids: list[int]) -> None:
+        with stopped(pids):
+            time.sleep(drawn_seconds(self._random))
+
+    def _run_twice(self, case: Case, place: Place, command: Command, first: Child) -> None:
+        """Start the same command while the first one is stopped, which may hold the lock."""
+        output = place.folder / "second"
+        with stopped([first.pid]):
+            second = self._start(case, place, command, None, output=output)
+            try:
+                code = self._patience.wait(second, _LONGEST, _do_nothing if case.cold else self._cluster.heal)
+            finally:
+                second.end()
+        if code is None:
+            self.findings.defect("hangs", f"{case.name}, second run; see {output}")
+        elif code not in CODES_OF_SECOND_RUN:
+            self.findings.defect("unlisted_exit_codes", f"{case.name}, second run: {code}; see {output}")
 
     def _wait_for_moment(self, place: Place, child: Child, command: Command, start: int) -> None:
         trigger, longest = self._random.choice(self._triggers[command]), self._typical[command]

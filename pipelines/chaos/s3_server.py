@@ -15,10 +15,13 @@ from collections import Counter
 from pathlib import Path
 from urllib.request import Request, urlopen
 
+from pipelines.chaos.storms import Storms
 from pipelines.s3_faults import Kind, drawn
 from pipelines.s3_faults import Request as Arrived
 
 BUCKET, SHARE = "chaos", 0.03
+#: The folder of the storms, next to the file.
+STORMS = "storms"
 
 
 def main() -> None:
@@ -34,10 +37,10 @@ def main() -> None:
     target = server.get_host_and_port()[1]
     urlopen(Request(f"http://127.0.0.1:{target}/{BUCKET}", method="PUT")).close()
     seed = hashlib.blake2b(str(target).encode()).hexdigest()
-    rules = [drawn(int(seed[:6], 16), share=SHARE)]
+    now_and_then, storms = drawn(int(seed[:6], 16), share=SHARE), Storms(Path(sys.argv[1]).parent / STORMS)
 
     def rule(request: Arrived) -> Kind | None:
-        return rules[0](request)
+        return storms.fault(request) or now_and_then(request)
 
     proxy = FaultProxy(target, rule)
     proxy.record = record = _Counts()

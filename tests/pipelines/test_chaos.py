@@ -11,6 +11,7 @@ import pytest
 
 from dsel.search.registry import methods_with
 from pipelines.chaos.cases import CASES
+from pipelines.chaos.findings import COUNTS
 from pipelines.chaos.left import left_behind
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +20,22 @@ PATIENCE = "100"
 
 
 @pytest.mark.slow
-def test_a_few_kills_change_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    options = {"kills": "3", "lanes": "1", "only": "wide forward", "kinds": "kill,term,worker", "patience": PATIENCE}
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        ("wide forward", "kill,term,worker"),
+        ("wide forward", "stopped,second run"),
+        ("bucket kfold", "5xx,partial body,slow body,hang"),
+    ],
+)
+def test_a_few_disturbances_change_nothing_and_leave_nothing(tmp_path: Path, case: str, kinds: str) -> None:
+    options = {"kills": "3", "lanes": "1", "only": case, "kinds": kinds, "patience": PATIENCE}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     command = [sys.executable, "-m", "pipelines.chaos", *words, "--folder", str(tmp_path / "chaos")]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     counts = json.loads(found.stdout.splitlines()[-1])
     assert counts.pop("kills") >= 3, found.stdout + found.stderr
-    assert set(counts) == {"different", "orphans", "hangs", "leftovers", "unlisted_exit_codes", "work_lost"}
+    assert {"kills", *counts} == set(COUNTS)
     assert not any(counts.values()), found.stdout + found.stderr
     assert found.returncode == 0
 

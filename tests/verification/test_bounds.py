@@ -68,17 +68,30 @@ def test_a_comparison_finds_every_better_subset(case, share):
     assert bool(failures) == (best < threshold)
 
 
-def test_dependence_is_judged_by_what_the_others_leave():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((30, 4))
-    X[:, 1] = X[:, 0] + 3e-5 * X[:, 1]  # leaves 1e-9
-    X[:, 3] = X[:, 2] + 3e-3 * X[:, 3]  # leaves 1e-5
-    checker = Checker(problem_of(X, rng.standard_normal(30)), 2, 0.0)
-    wrong = [
-        leaf for leaf in (Leaf(0, DEPENDENCE, S, 0, 0, float("nan")) for S in ((0, 1), (2, 3), (0, 2)))
-        if list(checker.failures([leaf]))
-    ]  # fmt: skip
-    assert [leaf.chosen for leaf in wrong] == [(2, 3), (0, 2)]
+@pytest.mark.parametrize(
+    ("left", "dependent"), [(1e-9, True), (0.9999e-7, True), (1.0001e-7, False), (1.0009e-7, False), (1e-5, False)]
+)
+def test_dependence_is_judged_by_what_the_others_leave(left, dependent):
+    """Up to 1e-7 of a column's square, and not more."""
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((30, 4)))[0]
+    X = np.column_stack([Q[:, 0], np.sqrt(1 - left) * Q[:, 0] + np.sqrt(left) * Q[:, 1], Q[:, 2]])
+    problem = problem_of(X, Q[:, 3] + Q[:, 1])
+    checker = Checker(problem, 2, problem.total)
+    (by_dependence, compared) = (Leaf(0, reason, (0, 1), 0, 0, float("nan")) for reason in (DEPENDENCE, COMPARISON))
+    assert bool(list(checker.failures([by_dependence]))) is not dependent
+    assert bool(list(checker.failures([compared]))) is not dependent  # the pair explains half of the target
+    pairs = Leaf(0, COMPARISON, (), 0b111, 2, float("nan"))
+    assert bool(list(Checker(problem, 2, 0.9 * float(problem.total)).failures([pairs]))) is not dependent
+
+
+def test_a_leaf_whose_columns_are_hardly_independent_holds_if_a_bound_excludes_it():
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    problem = problem_of(X, X[:, 3] + 0.1 * X[:, 2])
+    leaf = Leaf(0, DEPENDENCE, (0, 1), 0b100, 1, float("nan"))
+    explained_by_all = float(problem.total - Checker(problem, 3, 0.0).value((0, 1, 2)))
+    for share, holds in ((1.01, True), (0.99, False)):
+        threshold = float(problem.total) - share * explained_by_all
+        assert bool(list(Checker(problem, 3, threshold).failures([leaf]))) is not holds
 
 
 @pytest.mark.parametrize("preprocess", ["standardize", "center", "unit", "none"])

@@ -165,6 +165,16 @@ def test_a_job_writes_a_log_and_a_finished_job_gets_one_later(tmp_path):
     assert dsel.verify(tmp_path / "result").accepted
 
 
+def test_data_named_by_hand_are_cut_to_the_rows_of_the_job(tmp_path):
+    X, Y = noisy(3, 60, 10)
+    ingest_arrays(X, tmp_path / "store", y=Y)
+    job = {"store": str(tmp_path / "store"), "k": 3, "method": "omp", "rows": {"first": 0.5}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump({**job, "certify": {"time": "1h", "log": True}}))
+    run_job(read_job(tmp_path / "job.yaml", tmp_path / "result"))
+    assert dsel.verify(tmp_path / "result").accepted
+    assert dsel.verify(tmp_path / "result", store=tmp_path / "store").accepted
+
+
 def test_the_logs_of_all_sizes_are_checked(tmp_path):
     out = certified_run(tmp_path, *noisy(3, 40, 10), 3, sizes="all")
     found = dsel.verify(out)
@@ -180,26 +190,6 @@ def test_a_sample_checks_some_leaves_and_says_so(proved):
     assert check.checked == 10
     assert not check.optimal
     assert "a random sample" in str(check)
-
-
-def test_an_interrupted_check_continues(proved, tmp_path, monkeypatch):
-    from dsel.verification import check as module
-
-    shutil.copytree(proved, tmp_path / "result")
-    log = LogFolder(tmp_path / "result" / f"proof-log-{K}")
-    monkeypatch.setattr(module, "_SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "_TASKS", 1)
-
-    def stop(done, files):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        dsel.verify(tmp_path / "result", progress=stop)
-    log.file.unlink()  # it is checked already
-    found = dsel.verify(tmp_path / "result")
-    assert found.accepted, str(found)
-    assert found.checks[0].checked == dsel.verify(proved).checks[0].checked
-    assert not (log.folder / "progress.json").exists()
 
 
 def test_a_certificate_without_a_log_is_not_verified(tmp_path):

@@ -192,7 +192,7 @@ def test_no_time_for_a_bound_leaves_the_subset_of_a_quick_search(name, monkeypat
     method = METHODS[name]
     outcome = method.run(SearchTask(objective, 3, 0, method.options(seconds=5.0)))
     assert outcome.ended == "seconds"
-    assert outcome.counts == {"bound": 0.0, "proven": False}
+    assert outcome.counts == {"bound": 0.0, "status": "no-useful-bound", "proven": False}
     assert outcome.best(3).size == 3
     assert "no time is left for a proof" in outcome.notes[0]
     with pytest.raises(OutOfTime, match="the next step takes about"):
