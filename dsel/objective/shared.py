@@ -11,6 +11,7 @@ import numpy as np
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.dependence import independent_columns
 from dsel.objective.kernels.elimination import evaluate
 
 
@@ -41,6 +42,10 @@ class SharedMethods:
     def most_columns(self, k: int) -> int:
         """Return how many columns k chosen ones have: k."""
         return k
+
+    def without_dependent(self: Objective, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the ascending columns of S without those that depend on the ones before them, as in f(S). O(s^3)."""
+        return tuple(int(j) for j in independent_columns(self, S))
 
     @property
     def n(self: Objective) -> int:

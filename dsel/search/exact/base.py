@@ -9,7 +9,6 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
-from dsel.objective.dependence import independent_columns
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.certificate import CONTRADICTION, Certificate
 from dsel.search.exact.common_setup import CommonSetup
@@ -105,7 +104,7 @@ class ExactSearch:
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
             return False
-        members = tuple(int(j) for j in independent_columns(self.objective, members))  # the others add nothing to f
+        members = self.objective.without_dependent(members)  # the others add nothing to f
         self.best, self.best_value, self.last_gain = members, value, self.iteration
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True

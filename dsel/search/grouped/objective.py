@@ -61,6 +61,10 @@ class GroupedObjective:
         """Return how many independent columns k groups can have."""
         return int(np.sort([columns.size for columns in self.independent])[-k:].sum())
 
+    def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]:
+        """Return the ascending groups: a group may have dependent columns, and stays."""
+        return tuple(sorted(S))
+
     def basis(self, S: Sequence[int]) -> Ints:
         """Return the ascending columns of some groups that are independent of those before them."""
         return independent_columns(self.columns_of, [j for g in S for j in self.independent[g].tolist()])
