@@ -68,7 +68,7 @@ def subsets_left_open(log, problem, k):
     """Return the nodes that the files of a log leave open, less those that they continue."""
     tree = Tree()
     for path in sorted(log.folder.glob("*.npz")):
-        list(follow(path.name, *read_file(path), problem.n, k, tree))
+        list(follow(path.name, *read_file(path.name, path.read_bytes()), problem.n, k, tree))
     return dict(tree.open)
 
 

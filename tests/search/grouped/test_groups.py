@@ -311,7 +311,8 @@ def test_nearly_dependent_columns_make_no_contradiction(seed: int) -> None:
     grouped = GroupedObjective(objective, [np.array(g) for g in groups])
     found = dsel.select(X, Y, k=2, groups=groups, method="branch-and-bound")
     least = min(grouped.value(S) for S in combinations(range(5), 2))
-    assert found.ended == "proven"
+    assert found.ended in ("proven", "complete")  # complete: dependent groups may be better
+    assert found.counts["status"] in ("optimal", "optimal-except-near-copies", "bounded")
     assert found.error == pytest.approx(least, rel=1e-6, abs=1e-7)
     assert found.counts["bound"] <= least + 1e-7
     assert len(found.indices) == len(found.coefficients) == sum(len(columns) for columns in found.groups.values())
