@@ -45,7 +45,7 @@ class ObjectiveFile:
                 return _from_arrays(read_npz(file))
         except DamagedFileError as error:
             raise ClusterError(
-                f"The objective at {self.place} is damaged: {error}.", "Start the same job again: it writes the file again."
+                f"The objective at {self.place} is damaged: {error}.", "Start the same job again: it writes the file."
             ) from error
         except OSError as error:
             raise ClusterError(

@@ -23,7 +23,6 @@ from dsel.selection.size_curve import SizeCurve
 from dsel.selection.use.tables import group_files, group_of
 from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
 from dsel.storage.latest import resolve_run
-from dsel.storage.zarr_store import LostChunkError
 from dsel.storage.paths import (
     AnyPath,
     as_path,
@@ -38,6 +37,7 @@ from dsel.storage.paths import (
     write_files,
     zarr_store,
 )
+from dsel.storage.zarr_store import LostChunkError
 
 SELECTION, _ZARR = "selection.json", "selection.zarr"
 #: Fields of a request that format 1 held next to the others.

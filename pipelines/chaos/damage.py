@@ -38,6 +38,8 @@ COUNTS = ("damages", "silently_wrong", "unlisted_exit_codes", "hangs")
 KINDS = ("flip", "cut", "remove")
 #: How often a command that writes is run on a folder on which others only read.
 _WRITING = 0.3
+#: How many damages there are between two lines of progress.
+_SHOWN = 20
 #: A command ends within this time on an idle machine.
 _LONGEST = 60.0
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:,.]+Z?|\d{8}T\d{6}Z(-\d+)?|[\d.]+ m?s\b")
@@ -132,7 +134,8 @@ class DamageCampaign:
         """Damage files in turn, until there were so many damages or so many seconds have passed."""
         self._random, self._patience = random.Random(self.seed), Patience(self.patience)
         self._output, self._data = self.folder / "output", self.folder / "data.zarr"
-        self._cluster, self._answers = Cluster(self.folder / "cluster"), {}
+        self._cluster = Cluster(self.folder / "cluster")
+        self._answers: dict[tuple[str, Command], Any] = {}
         deadline = time.monotonic() + seconds
         import_everything(sorted({str(state.job["method"]) for state in self.states}))
         try:
@@ -142,6 +145,7 @@ class DamageCampaign:
                 if self.findings.counts["damages"] >= damages or time.monotonic() > deadline:
                     break
                 turn()
+                self._show()
         finally:
             self._cluster.end()
         return self.findings
@@ -206,6 +210,11 @@ class DamageCampaign:
                 self.findings.defect("unlisted_exit_codes", f"{where}: {code}: {text[-400:]}")
             elif code == 0 and answer != self._answers[state.name, command]:
                 self.findings.defect("silently_wrong", f"{where}: {text[-400:]}")
+
+    def _show(self) -> None:
+        if self.findings.counts["damages"] % _SHOWN == 0:
+            counts = {name: self.findings.counts[name] for name in COUNTS}
+            print(f"{time.strftime('%H:%M:%S')} {json.dumps(counts)}", flush=True)
 
     def _damaged(self, data: bytes, kind: str) -> bytes | None:
         """Return damaged content; None for a file that is removed."""

@@ -14,6 +14,7 @@ import pytest
 
 import dsel
 from dsel.data.dataset import as_dataset
+from dsel.errors import DataError
 from tests.cli_runner import call
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "v0_1.tar.gz"
@@ -63,3 +64,10 @@ def test_an_interrupted_search_continues_to_the_same_result(folder: Path) -> Non
     found = json.loads((folder / "interrupted" / "selection.json").read_text())
     for name in ("indices", "error", "front"):
         assert found[name] == calm[name]
+
+
+@pytest.mark.parametrize("name", ["coefficients/c/0/0", "intercept/c/0", "indices/c/0", "front_error/c/0"])
+def test_a_lost_chunk_of_an_old_result_is_noticed(folder: Path, name: str) -> None:
+    (folder / "finished" / "selection.zarr" / name).unlink()
+    with pytest.raises(DataError, match=name.partition("/")[0]):
+        dsel.open_selection(folder / "finished")

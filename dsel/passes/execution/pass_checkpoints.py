@@ -157,7 +157,10 @@ class SavedTree:
             if read_value(self._folder / _name(node)) is None:
                 break
             nodes.append((level, first, self._on_disk(node)))
-        self._files = {name for name in list_names(self._folder) if name != _STATE}
+        self._files = {_name(node) for node in nodes}
+        for stale in list_names(self._folder) - self._files - {_STATE}:  # also damaged ones
+            with suppress(OSError):
+                (self._folder / stale).unlink(missing_ok=True)
         if nodes:
             log.info("continuing a pass that was interrupted")
         yield from nodes

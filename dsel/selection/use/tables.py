@@ -47,7 +47,8 @@ def to_xarray(selection: Selection) -> xr.Dataset:
 def group_files(arrays: Arrays, attributes: dict[str, Any]) -> dict[str, bytes]:
     """Return the files of a Zarr group with these arrays, which xarray opens without a warning.
 
-    Each chunk has a checksum and is there, also if it holds nothing but the fill value. Zarr asks for files before and after it writes one. In memory that costs nothing.
+    Each chunk has a checksum. It is there, too, if it holds nothing but the fill value, so that an absent one is lost.
+    Zarr asks for files before and after it writes one. In memory that costs nothing.
     """
     import zarr
     from zarr.codecs import Crc32cCodec, ZstdCodec
