@@ -34,6 +34,7 @@ from dsel.storage.paths import (
     remove_stale,
     staged_write,
     staging_tree,
+    write_bytes,
     write_files,
     zarr_store,
 )
@@ -63,19 +64,34 @@ def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = F
 def _write(selection: Selection, folder: AnyPath) -> None:
     names = list_names(folder)
     before = read_json(folder / SELECTION) if SELECTION in names else None
-    remove_stale(folder, _ZARR, names, keep=before.get("arrays") if isinstance(before, dict) else None)
-    staging = staging_tree(folder, _ZARR)
+    before = before if isinstance(before, dict) else {}
+    remove_stale(folder, _ZARR, names, keep=before.get("arrays"))
     files = group_files(arrays_of(selection), attributes_of(selection))
     digests = {name: digest_of(data) for name, data in files.items()}
-    arrays = {"arrays": published_name(staging, _ZARR), "files": digests}
-    text = checked_json(valid_json({**selection.as_dict(), **arrays}), indent=1) + "\n"
+    if before.get("files") == digests and _are_whole(folder, before["arrays"], digests):
+        write_bytes(folder / SELECTION, _as_text(selection, before["arrays"], digests))
+        return  # such as a selection with its certificates, which are not in the arrays
+    staging = staging_tree(folder, _ZARR)
+    text = _as_text(selection, published_name(staging, _ZARR), digests)
     try:
         write_files(staging, files)
-        with staged_write(folder / SELECTION, text.encode()) as put:
+        with staged_write(folder / SELECTION, text) as put:
             publish_tree(staging, _ZARR)
             put()
     finally:
         discard_tree(staging)
+
+
+def _as_text(selection: Selection, arrays: str, digests: Mapping[str, str]) -> bytes:
+    values = valid_json({**selection.as_dict(), "arrays": arrays, "files": digests})
+    return f"{checked_json(values, indent=1)}\n".encode()
+
+
+def _are_whole(folder: AnyPath, name: str, digests: Mapping[str, str]) -> bool:
+    try:
+        return bool(_read_files(folder, name, digests))
+    except DamagedFileError:
+        return False
 
 
 def open_selection(path: str | AnyPath) -> Selection:

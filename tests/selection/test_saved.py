@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +99,16 @@ def test_a_selection_that_is_replaced_while_it_is_read_is_the_new_one(
     (folder / "selection.json").write_text(old)
     monkeypatch.setattr(saved.time, "sleep", lambda _: (folder / "selection.json").write_text(now))
     assert dsel.open_selection(folder) == new
+
+
+def test_arrays_that_did_not_change_stay_unless_they_are_damaged(folder: Path) -> None:
+    """A process that is killed between two writes, such as that of certificates, then leaves a whole selection."""
+    chunk, selection = folder / "selection.zarr/coefficients/c/0/0", dsel.open_selection(folder)
+    number = chunk.stat().st_ino
+    noted = replace(selection, notes=("a note",))
+    noted.save(folder, overwrite=True)
+    assert chunk.stat().st_ino == number
+    assert dsel.open_selection(folder) == noted
+    chunk.write_bytes(b"")
+    noted.save(folder, overwrite=True)
+    assert dsel.open_selection(folder) == noted
