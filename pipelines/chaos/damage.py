@@ -153,10 +153,11 @@ class DamageCampaign:
     def _prepared(self, state: State) -> Callable[[], None]:
         """Make the folder of a state, and return a function that damages one of its files, each in its turn."""
         top = self.folder / state.name.replace(" ", "-")
-        (top / "place").mkdir(parents=True)
+        (top / "damaged").mkdir(parents=True)
         address = {"path": str(self._cluster.file), "workers": WORKERS, "wait": "10m"}
-        out = {"folder": str(top / "place" / "out"), "keep": 2} if state.series else str(top / "place" / "out")
-        keys = {"store": str(self._data), "out": out, "artefacts": str(top / "place" / "artefacts"), "k": 4, "seed": 3}
+        damaged = top / "damaged"
+        out = {"folder": str(damaged / "out"), "keep": 2} if state.series else str(damaged / "out")
+        keys = {"store": str(self._data), "out": out, "artefacts": str(damaged / "artefacts"), "k": 4, "seed": 3}
         job = {**keys, "cluster": {"scheduler_file": address}, **state.job}
         (top / "job.yaml").write_text(yaml.safe_dump(job))
         for _ in range(50):
@@ -164,7 +165,7 @@ class DamageCampaign:
                 break
         else:
             raise RuntimeError(f"the job of {state.name!r} did not get to its state: see {self._output}")
-        shutil.copytree(top / "place", top / "whole", symlinks=True)
+        shutil.copytree(top / "damaged", top / "whole", symlinks=True)
         for command in (*state.reading, *state.writing):
             self._restore(top)
             code, _, answer = self._attempt(state, top, command)
@@ -176,12 +177,12 @@ class DamageCampaign:
 
     def _make(self, state: State, top: Path) -> bool:
         """Run the job to its end or to its state; return whether it is there."""
-        shutil.rmtree(top / "place", ignore_errors=True)
-        (top / "place").mkdir()
+        shutil.rmtree(top / "damaged", ignore_errors=True)
+        (top / "damaged").mkdir()
         child = self._start(top, RUN)
         patterns = state.stopped_at.split()
         while patterns and child.poll() is None:
-            if all(any((top / "place").glob(pattern)) for pattern in patterns):
+            if all(any((top / "damaged").glob(pattern)) for pattern in patterns):
                 child.send(signal.SIGKILL)
             time.sleep(0.001)
         code = self._patience.wait(child, _LONGEST)
@@ -198,7 +199,7 @@ class DamageCampaign:
         if not state.reading or self._random.random() < _WRITING:
             commands.append(self._random.choice(state.writing))
         self._restore(top)
-        self._put(top / "place" / name, damaged)
+        self._put(top / "damaged" / name, damaged)
         for command in commands:
             code, text, answer = self._attempt(state, top, command)
             where = f"{state.name}: {command[0]} after {kind} of {name}"
@@ -232,8 +233,8 @@ class DamageCampaign:
             file.write_bytes(data)
 
     def _restore(self, top: Path) -> None:
-        shutil.rmtree(top / "place")
-        shutil.copytree(top / "whole", top / "place", symlinks=True)
+        shutil.rmtree(top / "damaged")
+        shutil.copytree(top / "whole", top / "damaged", symlinks=True)
 
     def _attempt(self, state: State, top: Path, command: Command) -> tuple[int | None, str, Any]:
         """Run a command; return its exit code, what it printed, and its answer."""
@@ -247,14 +248,14 @@ class DamageCampaign:
         if code != 0:
             return code, text, None
         if command in state.writing:
-            return code, text, self._in_child(partial(digest_of_result, top / "place" / "out"))
+            return code, text, self._in_child(partial(digest_of_result, top / "damaged" / "out"))
         if command == _PREDICT:
             return code, text, self._in_child(partial(_digest_of_predictions, top / "predictions.zarr"))
         return code, text, _TIMES.sub("", text) if command != _REPORT else "written"
 
     def _start(self, top: Path, command: Command) -> Child:
         self._cluster.heal()
-        names = {"job": top / "job.yaml", "out": top / "place" / "out", "whole": top / "whole" / "out", "folder": top,
+        names = {"job": top / "job.yaml", "out": top / "damaged" / "out", "whole": top / "whole" / "out", "folder": top,
                  "data": self._data}  # fmt: skip
         words = [word.format(**names) for word in command]
         return fork(partial(run_here, words), self._output, {"TMPDIR": str(top)}, folder=top)
@@ -284,16 +285,16 @@ def _digest_of_predictions(path: Path) -> str:
 
 def run_damages(damages: int, folder: Path | None, *, only: str, seed: int, seconds: float, patience: float) -> int:
     """Run a campaign, print what it found, and return 0 if that is nothing."""
-    place = folder or Path(tempfile.mkdtemp(prefix="dsel-damage-"))
-    place.mkdir(parents=True, exist_ok=True)
+    work = folder or Path(tempfile.mkdtemp(prefix="dsel-damage-"))
+    work.mkdir(parents=True, exist_ok=True)
     states = [state for state in STATES if any(name in state.name for name in only.split(","))]
-    found = DamageCampaign(place.absolute(), states, seed, patience).run(damages, seconds)
-    print("damages: " + ", ".join(f"{kind} {count}" for kind, count in sorted(found.kinds.items())))
-    for command, codes in sorted(found.stages.items()):
+    findings = DamageCampaign(work.absolute(), states, seed, patience).run(damages, seconds)
+    print("damages: " + ", ".join(f"{kind} {count}" for kind, count in sorted(findings.kinds.items())))
+    for command, codes in sorted(findings.stages.items()):
         print(f"  {command}: " + ", ".join(f"exit code {code} {count} times" for code, count in sorted(codes.items())))
-    for line in found.lines:
+    for line in findings.lines:
         print(line)
-    if not found.lines and folder is None:
-        shutil.rmtree(place, ignore_errors=True)
-    print(json.dumps({name: found.counts[name] for name in COUNTS}))
-    return 1 if found.lines else 0
+    if not findings.lines and folder is None:
+        shutil.rmtree(work, ignore_errors=True)
+    print(json.dumps({name: findings.counts[name] for name in COUNTS}))
+    return 1 if findings.lines else 0

@@ -47,9 +47,9 @@ def out(job: Path) -> Path:
     return job.parent / "out"
 
 
-def flip(file: Path, place: int = -6) -> None:
+def flip(file: Path, position: int) -> None:
     changed = bytearray(file.read_bytes())
-    changed[place] ^= 1
+    changed[position] ^= 1
     file.write_bytes(changed)
 
 

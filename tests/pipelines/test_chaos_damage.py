@@ -52,7 +52,7 @@ def test_an_answer_that_differs_and_an_unlisted_exit_code_are_counted(
     campaign, state = DamageCampaign(tmp_path, list(STATES), 0, 1.0), STATES[2]
     campaign._random = random.Random(0)
     (tmp_path / "whole").mkdir()
-    (tmp_path / "place").mkdir()
+    (tmp_path / "damaged").mkdir()
     (tmp_path / "whole" / "file").write_bytes(b"content")
     answers = iter([(0, "", "another answer"), (70, "", None), (None, "", None), (65, "", None)])
     campaign._answers = {(state.name, command): "the answer" for command in (*state.reading, *state.writing)}

@@ -35,9 +35,9 @@ def files_of(folder: Path) -> list[Path]:
 def test_each_flipped_bit_is_noticed(folder: Path) -> None:
     for file in files_of(folder):
         whole = file.read_bytes()
-        for place in RNG.choice(len(whole), min(len(whole), 25), replace=False):
+        for position in RNG.choice(len(whole), min(len(whole), 25), replace=False):
             damaged = bytearray(whole)
-            damaged[place] ^= 1 << int(RNG.integers(8))
+            damaged[position] ^= 1 << int(RNG.integers(8))
             file.write_bytes(damaged)
             with pytest.raises(DataError, match=file.name):
                 dsel.open_selection(folder)
