@@ -9,14 +9,13 @@ import hashlib
 import io
 import math
 import re
-import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError
+from dsel._lib.npz import read_npz
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import AnyPath
@@ -79,10 +78,10 @@ def digest_of(content: bytes) -> str:
 def read_file(name: str, content: bytes) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers and bounds in the content of a file of a log, or raise LogError."""
     try:
-        with open_npz(io.BytesIO(content)) as arrays:
-            numbers, bounds = arrays["numbers"], arrays["bounds"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise LogError(name, f"the file is damaged: {error}") from error
+        arrays = read_npz(io.BytesIO(content), ("numbers", "bounds"))
+        numbers, bounds = arrays["numbers"], arrays["bounds"]
+    except (OSError, DamagedFileError) as error:
+        raise LogError(name, f"the file is damaged: certify with a log again ({error})") from error
     if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
         raise LogError(name, "its arrays are not numbers and bounds")
     return numbers.tolist(), bounds.astype(np.float64)
