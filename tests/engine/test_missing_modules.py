@@ -24,7 +24,7 @@ from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
 from dsel.search.parallel.synchronous import Pposs
-from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from dsel.search.slices.runner import RunSnapshotSlices
 from dsel.search.slices.search import SlicedSearch
 from dsel.search.slices.size import SliceSize
 from dsel.selection.context import RunContext
@@ -36,7 +36,7 @@ from tests.search.exact.cases import hard_case
 from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of
 
 #: The module that only this process has.
-MODULE = '''
+MODULE = """
 from dataclasses import dataclass
 from dsel.search.slices.runner import SliceRules
 import time
@@ -52,7 +52,7 @@ class Work:
     work: object
     def explorer(self): return self.work.explorer()
     def explore(self, *arguments): return self.work.explore(*arguments)
-'''
+"""
 X, Y = random_data(1, m=60, n=9)
 #: An error has to come within so many seconds. Without it there is none at all.
 LIMIT = 30.0

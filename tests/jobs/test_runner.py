@@ -238,7 +238,7 @@ class TestTheFolderOfAResult:
         assert {path.name for path in self.out(job).iterdir()} == expected
 
         process = subprocess.Popen(["sleep", "3600"])
-        owner = {"run": "killed", "host": machine(), "pid": process.pid}
+        owner = {"run": "killed", "host": "here", "machine": machine(), "pid": process.pid}
         write_json(self.out(job) / ".lock", {**owner, "started": psutil.Process(process.pid).create_time()})
         left = {".lock", "checkpoint.json", ".selection.zarr-0123ab-p1-01234567", "passes"}
         (self.out(job) / "passes" / "pass-1").mkdir(parents=True)
