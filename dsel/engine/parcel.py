@@ -1,7 +1,7 @@
 """What tasks need of a search or a proof: pickled here, and opened by workers alone.
 
-A user's function lies in a module that the scheduler or a worker may lack. The scheduler only passes the bytes on, so it
-needs no such module. A worker that cannot open them says which module fails, and where.
+A user's function lies in a module that the scheduler or a worker may lack. The scheduler only passes the bytes on, so
+it needs no such module. A worker that cannot open them says which module fails, and where.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
+from dsel.data.formats.values import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
@@ -49,7 +50,8 @@ def candidates_of(
         notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
-        raise OptionError("No column is left to choose from: all are constant or excluded.")
+        why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
+        raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
     groups = validated.groups
     left = keep.size if groups is None else len(groups.of([*include, *keep]))
     if left < request.limit:
@@ -78,6 +80,12 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     """Return notes on columns that explain nothing."""
     labels, notes = dataset.features, []
     unusable = statistics.unusable(validated.request.preprocess)
+    rounded = np.flatnonzero(_rounded(dataset, statistics))
+    if rounded.size:
+        notes.append(
+            f"{rounded.size} columns have integers beyond 2^53, which were rounded to float64 (subtract a constant): "
+            f"{format_labels(labels, rounded)}"
+        )
     if unusable.any():
         constant = np.flatnonzero(unusable)
         notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
@@ -85,6 +93,15 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
         notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")
     return notes
+
+
+def _rounded(dataset: Dataset, statistics: ColumnScales) -> NDArray[np.bool_]:
+    """Return (n,) which columns are of integers so large that float64 does not hold them."""
+    if not dataset.has_long_integers:
+        return np.zeros(dataset.n, np.bool_)
+    with np.errstate(over="ignore"):
+        size = np.sqrt(statistics.mean_x**2 + statistics.squares / statistics.weight)
+    return np.asarray(size > EXACT_INTEGERS)
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:
