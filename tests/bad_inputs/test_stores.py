@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-import zarr
 
 import dsel
 from dsel.errors import DataError, OptionError

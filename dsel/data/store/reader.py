@@ -39,7 +39,6 @@ from dsel.errors import DataError, MissingInputError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
 
-
 #: The most columns, and the most chunks in one direction, of a store.
 _MOST_COLUMNS, _MOST_PIECES = 100_000_000, 10_000_000
 

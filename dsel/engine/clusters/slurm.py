@@ -84,7 +84,8 @@ def job_options(section: SlurmSection, name: str, logs: Path | None, security: A
         directives = [f'{flag} "{logs}/{name}-%J.{end}"' for flag, end in _OUTPUTS.items()] + directives
         skipped = [f"#SBATCH {flag} " for flag in _OUTPUTS]
     return {
-        "python": shlex.quote(sys.executable), "cores": section.threads, "processes": 1, "memory": f"{section.worker_bytes}B",
+        "python": shlex.quote(sys.executable), "cores": section.threads, "processes": 1,
+        "memory": f"{section.worker_bytes}B",
         "job_mem": f"{math.ceil((section.worker_bytes + NANNY_BYTES) / 2**20)}M",
         "queue": section.queue, "account": section.account, "walltime": section.walltime, "job_name": name,
         "job_extra_directives": directives, "job_directives_skip": skipped, "job_script_prologue": lines,
