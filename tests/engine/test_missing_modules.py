@@ -23,7 +23,6 @@ from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.parallel.dispatcher import Dispatcher
 from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.parallel.synchronous import Pposs
 from dsel.search.slices.runner import RunSnapshotSlices
 from dsel.search.slices.search import SlicedSearch
 from dsel.search.slices.size import SliceSize
@@ -33,7 +32,7 @@ from tests.engine.executors.cases import run
 from tests.remote_cluster import remote_cluster
 from tests.search.cases import random_data, regression
 from tests.search.exact.cases import hard_case
-from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of
+from tests.search.parallel.test_synchronous import all_of
 
 #: The module that only this process has.
 MODULE = """
@@ -143,9 +142,10 @@ def test_a_worker_that_joins_later_is_named(only_here: Any) -> None:
         first = {*client.scheduler_info()["workers"]}
 
         def join(search: Any) -> None:
-            if search.evaluations:
+            if search.evaluations and len(client.scheduler_info()["workers"]) == 1:
                 cluster.scale(2)  # type: ignore[no-untyped-call]
+                client.wait_for_workers(2)
 
         with pytest.raises(CriterionError, match=r"Worker tcp://\S+ cannot import the module 'only_here'") as error:
-            run(DaskEngine(client).executor, only_here.score, Pposs(N_COLUMNS, K, processors=1), on_slice=join)
+            run(DaskEngine(client).executor, only_here.score, on_slice=join)
         assert all(address not in str(error.value) for address in first)

@@ -64,13 +64,26 @@ def dead_owner() -> str:
 def later_owner() -> str:
     """A process of this machine whose number was given to another process since."""
     me = psutil.Process()
-    return owner(machine=module.machine(), pid=me.pid, started=me.create_time() - 1000)
+    return owner(host=earlier_name(), machine=module.machine(), pid=me.pid, started=me.create_time() - 1000)
+
+
+def earlier_name() -> str:
+    """Return what earlier releases took for the identity of this machine."""
+    return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
 
 
 def live_owner(**keys: object) -> str:
     """The process that started the tests: it is alive, and writes no heartbeat."""
     parent = psutil.Process(os.getppid())
-    return owner(**{"machine": module.machine(), "pid": parent.pid, "started": parent.create_time(), **keys})
+    return owner(
+        **{
+            "host": earlier_name(),
+            "machine": module.machine(),
+            "pid": parent.pid,
+            "started": parent.create_time(),
+            **keys,
+        }
+    )
 
 
 @cache
@@ -266,9 +279,8 @@ class TestUncertain:
             return later_owner()
         if request.param == "host name":  # of two machines
             other = module.machine().replace(Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "other")
-            return owner(host=socket.gethostname(), machine=other, pid=ended_process())
-        host = f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-        return owner(host=host, pid=ended_process())
+            return owner(host=earlier_name(), machine=other, pid=ended_process())
+        return owner(host=earlier_name(), pid=ended_process())
 
     def test_while_its_heart_beats_it_keeps_the_lock(self, tmp_path: Path, text: str) -> None:
         (tmp_path / ".lock").write_text(text)

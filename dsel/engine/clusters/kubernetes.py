@@ -75,7 +75,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
 
 def _give_up(kind: Any, name: str) -> None:
     """Remove a cluster that did not start. At its end the process would try to, and print a traceback."""
-    for begun in [cluster for cluster in kind._instances if cluster.name == name]:
+    for begun in [cluster for cluster in getattr(kind, "_instances", ()) if cluster.name == name]:
         with suppress(Exception):
             begun.close(timeout=10)
         begun.shutdown_on_close = False
