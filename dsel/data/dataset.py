@@ -103,6 +103,13 @@ class Dataset:
     first_row: int = 0
 
     @property
+    def has_long_integers(self) -> bool:
+        """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
+        x = self.blocks[0].x
+        dtype = self.store.dtype if isinstance(self.store, Store) else getattr(x, "dtype", np.dtype(float))
+        return dtype.kind in "iu" and dtype.itemsize == 8
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The rows of each append to the store, in order. Data that are not in a dense store have none.
 

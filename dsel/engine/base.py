@@ -99,6 +99,20 @@ class Engine(Protocol):
             How many values of about this size one graph takes.
         """
 
+    def require(self, function: Any) -> None:
+        """Raise an error unless all workers can import what a function needs.
+
+        Parameters
+        ----------
+        function : Any
+            A user's function, which tasks will call.
+
+        Raises
+        ------
+        CriterionError
+            With the module that cannot be imported, and the worker.
+        """
+
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that runs a search's tasks.
 

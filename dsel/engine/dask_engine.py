@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dask.utils import format_bytes
 
 from dsel.engine.base import Engine
+from dsel.engine.parcel import is_unreadable, require_code
 from dsel.engine.scheduler_watch import cluster_errors, on_scheduler_lost, scheduler_lost
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
@@ -84,7 +85,7 @@ class DaskEngine:
         keys = list({str(key) for one in wanted for key in one.__dask_graph__()})
         futures = self.client.compute(wanted, retries=0)
         try:
-            values = [self._wait(keys, future, before, after) for future in _released_in_turn(futures)]
+            values = [self._wait(wanted, keys, future, before, after) for future in _released_in_turn(futures)]
         except KilledWorker as error:
             raise ClusterError(
                 f"Workers died repeatedly while computing: {error}.",
@@ -96,6 +97,8 @@ class DaskEngine:
                 "Allow each worker more memory, start fewer workers, or store the data in smaller chunks.",
             ) from error
         except FutureCancelledError as error:
+            if self.client.status == "running":
+                require_code(self.client, wanted, scheduler=True)
             raise scheduler_lost() from error
         finally:
             for future in futures:
@@ -147,6 +150,10 @@ class DaskEngine:
 
         return send_in_pieces(self.client, value, name, kept, of)
 
+    def require(self, function: Any) -> None:
+        """Raise CriterionError unless all workers can import what a function needs."""
+        require_code(self.client, function)
+
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""
         from dsel.engine.executors.dask_futures import DaskExecutor
@@ -164,7 +171,7 @@ class DaskEngine:
 
         return DaskProofRunner(self.client)
 
-    def _wait(self, keys: list[str], future: Any, before: int, after: int) -> Any:
+    def _wait(self, graph: list[Any], keys: list[str], future: Any, before: int, after: int) -> Any:
         """Wait for the value of a future, and retry a failed task."""
         attempts = 0
         stalled_since: float | None = None
@@ -174,6 +181,8 @@ class DaskEngine:
                     return future.result()
                 error = future.exception()
                 attempts += 1
+                if is_unreadable(error):
+                    require_code(self.client, graph, scheduler=True)
                 if isinstance(error, DselError) or attempts > RETRIES or type(error).__name__ == "KilledWorker":
                     raise error
                 log.warning("a task failed (%s), trying again: %d of %d", error, attempts, RETRIES)

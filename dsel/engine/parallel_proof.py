@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dsel.engine.parcel import Parcel, Shipment
 from dsel.errors import ClusterError
 from dsel.search.anytime import AnytimeSearch, Stop
 from dsel.search.exact.tree import BestFirstTree, Explored, SubtreeWork
@@ -35,12 +36,13 @@ _explorers: dict[str, Any] = {}
 
 
 def explore_task(
-    work: SubtreeWork, name: str, nodes: Sequence[Any], incumbent: float, budget: int
+    parcel: Parcel, name: str, nodes: Sequence[Any], incumbent: float, budget: int
 ) -> tuple[Explored, float]:  # fmt: skip
     """Explore nodes on a worker, and return the result and the seconds it took.
 
     The explorer of the proof `name` keeps its arrays for the next task.
     """
+    work: SubtreeWork = parcel.open()
     explorer = _explorers.pop(name, None)  # removed meanwhile: another thread makes its own
     if explorer is None:
         _explorers.clear()
@@ -49,10 +51,6 @@ def explore_task(
     explored = work.explore(explorer, nodes, incumbent, budget)
     _explorers[name] = explorer
     return explored, time.perf_counter() - start
-
-
-def _identity(work: SubtreeWork) -> SubtreeWork:
-    return work
 
 
 @dataclass
@@ -112,7 +110,7 @@ class DaskProofRunner:
         assert stop.iterations is not None
         start = time.monotonic()
         waiting: dict[Any, _Lease] = {}
-        work, sent = None, None
+        sent: Shipment | None = None
         failures = 0
         try:
             while not search.done:
@@ -124,12 +122,11 @@ class DaskProofRunner:
                     return "memory"
                 workers = self._workers()
                 if not search.advance_alone(workers, stop.iterations):
-                    if work is not search.work():
-                        work = search.work()
-                        sent = self.client.submit(_identity, work, pure=False)
+                    if sent is None or sent.value is not search.work():
+                        sent = Shipment(self.client, search.work())
                         self._estimate = SubtreeEstimate(speed=search.nodes_per_second, least=search.least_nodes)
                     self._submit(search, sent, waiting, _TASKS_PER_WORKER * workers)
-                    failures = self._collect(search, waiting, failures)
+                    failures = self._collect(search, sent, waiting, failures)
                 if on_slice is not None:
                     on_slice(search)
             return "proven" if search.proven else "contradiction"
@@ -150,7 +147,7 @@ class DaskProofRunner:
             ) from error
         return 1
 
-    def _submit(self, search: BestFirstTree[Any], sent: Any, waiting: dict[Any, _Lease], most: int) -> None:
+    def _submit(self, search: BestFirstTree[Any], sent: Shipment, waiting: dict[Any, _Lease], most: int) -> None:
         """Send tasks until `most` are waiting."""
         estimate = self._estimate
         budget = estimate.budget(max(most // _TASKS_PER_WORKER, 1))
@@ -162,12 +159,12 @@ class DaskProofRunner:
             if not lease.nodes:
                 return
             future = self.client.submit(
-                explore_task, sent, sent.key, lease.nodes, search.best_value, budget, pure=False
+                explore_task, sent.future, sent.name, lease.nodes, search.best_value, budget, pure=False
             )  # fmt: skip
             waiting[future] = lease
             self.tasks += 1
 
-    def _collect(self, search: BestFirstTree[Any], waiting: dict[Any, _Lease], failures: int) -> int:
+    def _collect(self, search: BestFirstTree[Any], sent: Shipment, waiting: dict[Any, _Lease], failures: int) -> int:
         """Merge the results of finished tasks, and return how many tasks in a row have failed."""
         for future in self._finished(waiting):
             lease = waiting.pop(future)
@@ -179,6 +176,7 @@ class DaskProofRunner:
                 failures = 0
                 continue
             search.requeue(lease.lease_id)
+            sent.require_readable(future.exception() if future.status == "error" else None)
             failures += 1
             self.lost += 1
             if failures > _MAX_FAILURES:

@@ -63,6 +63,9 @@ class ThreadEngine:
 
         return delayed(value, name=name, traverse=False)
 
+    def require(self, function: Any) -> None:
+        """Return: this process has imported the function."""
+
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor in this process, or on local processes if the options need them."""
         from dsel.engine.executors.local_processes import local_executor

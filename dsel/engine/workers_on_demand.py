@@ -47,6 +47,7 @@ class WorkersOnDemand:
         self._start, self._promised = start, (max(1, workers), worker_memory)
         self._engine: DaskEngine | None = None
         self._notify: Callable[[ClusterError], None] | None = None
+        self._function: Any = None
 
     @property
     def started(self) -> DaskEngine:
@@ -55,6 +56,8 @@ class WorkersOnDemand:
             self._engine = self._start()
             if self._notify is not None:
                 self._engine.errors(self._notify)
+            if self._function is not None:
+                self._engine.require(self._function)
         return self._engine
 
     @property
@@ -88,6 +91,12 @@ class WorkersOnDemand:
     def share(self, value: Any, name: str, kept: list[Any], of: int = 1) -> Any:
         """Return a delayed object with this value, for tasks on the workers."""
         return self.started.share(value, name, kept, of)
+
+    def require(self, function: Any) -> None:
+        """Raise CriterionError unless all workers can import what a function needs, as soon as they run."""
+        self._function = function
+        if self._engine is not None:
+            self._engine.require(function)
 
     def executor(self, work: Work, options: ExecutorOptions) -> Executor:
         """Return an executor that sends a search's tasks to the workers."""

@@ -114,7 +114,7 @@ def run_in_folder(
             log.info("%s holds the result of this job already: nothing to do", job.out)
             return saved
         folder.claim(job, identity)
-        log.info("job: %s, k = %d, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
+        log.info("job: %s, k = %s, store %s (%d x %d)", job.method, job.k, job.store, dataset.m, dataset.n)
         extra = RunContext(start=start, compare=compare)
         selection = _run(
             job, dataset, folder, identity, extra, reporter, interrupts, lock, saved,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
+from dsel.data.formats.values import EXACT_INTEGERS
 from dsel.data.labels import format_labels
 from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
@@ -52,7 +53,8 @@ def candidates_of(
         notes.append(f"columns that are multiples of each other, of which at most one is chosen: {named}{more}")
     keep = np.flatnonzero(allowed)
     if not keep.size:
-        raise OptionError("No column is left to choose from: all are constant or excluded.")
+        why = "".join(f" {note[0].upper()}{note[1:]}." for note in notes)
+        raise OptionError(f"No column is left to choose from: all are constant or excluded.{why}")
     groups = validated.groups
     left = keep.size if groups is None else len(groups.of([*include, *keep]))
     if left < request.limit:
@@ -90,6 +92,12 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     """Return notes on columns that explain nothing, and on values that nobody wrote."""
     labels, notes = dataset.features, []
     unusable = statistics.unusable(validated.request.preprocess)
+    rounded = np.flatnonzero(_rounded(dataset, statistics))
+    if rounded.size:
+        notes.append(
+            f"{rounded.size} columns have integers beyond 2^53, which were rounded to float64 (subtract a constant): "
+            f"{format_labels(labels, rounded)}"
+        )
     if unusable.any():
         constant = np.flatnonzero(unusable)
         notes.append(f"{constant.size} constant columns are never chosen: {format_labels(labels, constant)}")
@@ -104,6 +112,15 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
                 "became the means of their columns; if they are lost, restore them and run again"
             )
     return notes
+
+
+def _rounded(dataset: Dataset, statistics: ColumnScales) -> NDArray[np.bool_]:
+    """Return (n,) which columns are of integers so large that float64 does not hold them."""
+    if not dataset.has_long_integers:
+        return np.zeros(dataset.n, np.bool_)
+    with np.errstate(over="ignore"):
+        size = np.sqrt(statistics.mean_x**2 + statistics.squares / statistics.weight)
+    return np.asarray(size > EXACT_INTEGERS)
 
 
 def require_variation(total: float, *, squared: bool = False) -> None:

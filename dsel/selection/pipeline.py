@@ -74,6 +74,8 @@ def run_validated(dataset: Dataset, validated: ValidatedRequest, context: RunCon
         context, engine=THREADS if dataset.in_memory else context.engine,
         search_engine=context.engine if plan.placement.on_workers else THREADS,
     )  # fmt: skip
+    if validated.criterion is not None:
+        context.search_engine.require(validated.criterion)
     with log_passes() as made, naming_columns(dataset):
         selection = _run(dataset, validated, plan, context)
     compared = plan.compare(made, selection.counts)

@@ -14,9 +14,7 @@ import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from uuid import uuid4
-
-import psutil
+from uuid import getnode, uuid4
 
 #: A file of another machine is left behind if it is older than this.
 _OLD_SECONDS = 7 * 86400.0
@@ -26,11 +24,32 @@ _PLAIN = re.compile(r"^\..+-[0-9a-f]{8}$")
 
 
 def machine() -> str:
-    """Return the name of this machine or container, in which process numbers are unique."""
+    """Return an identity of this machine or container since its start, in which process numbers are unique.
+
+    Two machines may have the same host name, but not the same boot.
+    """
     try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return socket.gethostname()
+        boot = f"{getnode():012x}"
+    try:
+        return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return f"{socket.gethostname()} {boot}"
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether it is certain that no process of this machine has this number.
+
+    A signal reaches a process that /proc hides (hidepid=2), or is refused. psutil would say that there is none.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
 
 
 def temporary_tag() -> str:
@@ -74,7 +93,7 @@ def _is_left(path: Path, owned: bool) -> bool:
     if owned:
         return True
     if tag["machine"] == _digest():
-        return not psutil.pid_exists(int(tag["pid"]))
+        return has_ended(int(tag["pid"]))
     with suppress(OSError):
         return time.time() - path.stat().st_mtime > _OLD_SECONDS
     return False

@@ -6,7 +6,8 @@ so of several contenders one succeeds. No contender changes the file of another.
 that was taken meanwhile.
 
 The owner rewrites its file every `BEAT_SECONDS`. Others watch it by their own clock; clocks of two machines are never
-compared. An owner on the same machine is looked up by its process instead.
+compared. On the same machine they ask the system for the owner's process first. Only an answer that is certain spares
+the watch: a process of another user may be hidden, which is no sign that it is dead.
 
 Why not flock, or the package filelock? Network file systems may not forward flock. The lease of filelock (4.2) takes a
 dead owner's lock over by exchanging two names. NFS, SMB, Lustre and CephFS refuse that, so there the lock would stay.
@@ -18,6 +19,7 @@ import json
 import logging
 import os
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -29,7 +31,7 @@ from typing import Any
 import psutil
 
 from dsel.errors import AccessError, DselError, OutputError, StorageError
-from dsel.storage.leftovers import machine
+from dsel.storage.leftovers import has_ended, machine
 from dsel.storage.object_store import ending, is_hurried
 from dsel.storage.paths import AnyPath, ObjectPath, create_file, list_names, make_folder, write_bytes
 
@@ -122,7 +124,10 @@ def locked(folder: AnyPath, run: str, name: str | None = None) -> Iterator[Lock]
     name = name or str(folder)
     me = psutil.Process()
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    owner = {"run": run, "host": _host(), "pid": me.pid, "started": me.create_time(), "since": since}
+    owner = {
+        "run": run, "host": socket.gethostname(), "machine": machine(), "pid": me.pid, "started": me.create_time(),
+        "since": since,
+    }  # fmt: skip
     try:
         number, names = _acquire(folder, owner, name)
     except OSError as error:
@@ -201,13 +206,11 @@ def _claim(folder: AnyPath, number: int, text: str | None, owner: dict[str, Any]
 
 
 def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
-    """Return whether the owner is alive: its process on this machine, its heartbeat on another one."""
+    """Return whether the owner is alive: by its process if that is certain, otherwise by its heartbeat."""
     owner = _parse(text)
-    if owner.get("host") == _host():
-        with suppress(psutil.Error, KeyError, TypeError, ValueError):
-            started: float = psutil.Process(owner["pid"]).create_time()
-            return abs(started - float(owner["started"])) < 1.0
-        return False
+    runs = _runs_here(owner)
+    if runs is not None:
+        return runs
     log.info("%s is locked by %s: watching whether it is alive", name, _describe(owner))
     start = time.monotonic()
     while time.monotonic() - start < SILENCE_SECONDS:
@@ -216,6 +219,26 @@ def _is_alive(folder: AnyPath, number: int, text: str, name: str) -> bool:
         if latest != (number, text):
             return latest[1] not in (None, _FREE)
     return False
+
+
+def _runs_here(owner: dict[str, Any]) -> bool | None:
+    """Return whether the owner's process runs on this machine; None if that is not certain.
+
+    A process may be hidden. One with the same number may be a later one, or the clock was set meanwhile. Earlier
+    releases did not write which machine of a host name it is.
+    """
+    pid, certain = owner.get("pid"), "machine" in owner
+    if owner.get("machine", machine()) != machine() or not isinstance(pid, int) or pid <= 0:
+        return None
+    if has_ended(pid):
+        return False if certain else None
+    with suppress(psutil.Error, KeyError, TypeError, ValueError):
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False if certain else None
+        if abs(process.create_time() - float(owner["started"])) < 1.0:
+            return True
+    return None
 
 
 def _numbers(names: Iterable[str]) -> set[int]:
@@ -266,7 +289,3 @@ def _describe(owner: dict[str, Any]) -> str:
     host = str(owner["host"]).split(" ")[0] if "host" in owner else "an unknown machine"
     since = f", since {owner['since']}" if "since" in owner else ""
     return f"run {owner.get('run', 'unknown')} (process {owner.get('pid', 'unknown')} on {host}{since})"
-
-
-def _host() -> str:
-    return machine()

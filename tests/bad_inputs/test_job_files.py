@@ -110,6 +110,8 @@ KEYS: list[tuple[str, int, str, str]] = [
     (ALIASES, OPTION, "job.yaml: its aliases expand to more than 100,000 values", "without aliases"),
     ("a: &a [*a]", OPTION, "job.yaml: an alias .* refers to what contains it", "without aliases"),
     (f"a: {'[' * 600}{']' * 600}", OPTION, "job.yaml is nested too deeply", "is a job file"),
+    (f"x: {'a' * 20_000_000}", OPTION, "job.yaml has more than 4 MiB", "Check that it is a job file"),
+    ("".join(f"k{i}: 1\n" for i in range(200_000)), OPTION, "job.yaml: it has more than 100,000 values", "Write fewer"),
     ("random_state: 1", OPTION, "unknown key 'random_state'", "Did you mean 'seed'"),
     ("n_jobs: 2", OPTION, "unknown key 'n_jobs'", "section cluster of a job file"),
     ("iterations: 100", OPTION, "unknown key 'iterations'", "Known: .*Options of the method go under options"),

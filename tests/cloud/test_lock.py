@@ -53,7 +53,7 @@ def test_a_second_run_is_refused_and_a_silent_one_is_taken_over(
         first.require()
         first._stopped.set()  # its heart stops
         first._thread.join()
-        monkeypatch.setattr(module, "_host", lambda: "another machine")
+        monkeypatch.setattr(module, "machine", lambda: "another machine")
         began = time.monotonic()
         with locked(folder, "third") as third:
             assert time.monotonic() - began >= 0.6

@@ -221,7 +221,7 @@ def test_killed_between_the_two_renames_the_same_call_publishes(tmp_path: Path) 
     assert not staging_path(tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("lock", [{"run": "dead", "host": machine(), "pid": 2**22 + 1, "started": 0.0}, None])
+@pytest.mark.parametrize("lock", [{"run": "dead", "machine": machine(), "pid": 2**22 + 1, "started": 0.0}, None])
 def test_killed_after_the_store_appeared_the_next_call_removes_what_is_left(
     tmp_path: Path, lock: dict[str, Any] | None
 ) -> None:

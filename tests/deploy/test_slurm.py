@@ -36,7 +36,7 @@ class Site:
         at_start(folder / "worker", HELD_READS.format(gate=str(self.may_read)))
         held = at_start(folder / "driver", HELD_SEARCH.format(gate=str(self.may_search)))
         path = commands(folder / "bin")
-        (folder / "setup.sh").write_text(f"export PATH={path}:$PATH PYTHONPATH={held}:{ROOT}\n")
+        (folder / "setup.sh").write_text(f"export PATH='{path}':$PATH PYTHONPATH='{held}:{ROOT}'\n")
         make_store(folder / "data.zarr", X, Y, chunks=(100, 24))
         job = {"store": "data.zarr", "k": 5, "options": SEARCH, "checkpoint_seconds": 0.2, "out": "result"}
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
@@ -114,14 +114,15 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def site(tmp_path: Path, slurm: dict[str, str]) -> Site:
-    return Site(tmp_path, slurm)
+    (folder := tmp_path / "a folder with spaces").mkdir()
+    return Site(folder, slurm)
 
 
 @pytest.mark.slow
 def test_a_worker_cancelled_and_the_driver_pre_empted_change_nothing(site: Site, expected: Any) -> None:
     cluster = {
         "workers": 2, "memory": "600MB", "interface": "lo", "wait": "10m", "walltime": "00:10:00",
-        "prologue": [f"export PYTHONPATH={site.folder / 'worker'}:{ROOT}"],
+        "prologue": [f"export PYTHONPATH='{site.folder / 'worker'}:{ROOT}'"],
     }  # fmt: skip
     (site.folder / "cluster.yaml").write_text(yaml.safe_dump({"cluster": {"slurm": cluster}}))
     submit = ["sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", str(DEPLOY / "driver.sbatch")]

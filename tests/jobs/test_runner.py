@@ -111,6 +111,14 @@ def test_the_log_begins_with_a_header_and_has_no_line_of_dask_and_no_traceback(
     assert not [line for line in [*log, *err.splitlines()] if "distributed." in line or "Traceback" in line]
 
 
+def test_the_log_of_a_job_that_chooses_its_size_is_complete(store: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call("run", write_job(store, method="forward", k="auto"))
+    log = (store.parent / "job.result" / "run.log").read_text()
+    assert code == 0, err
+    assert "job: forward, k = auto, store" in log
+    assert "Logging error" not in log + err + capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("keys", "code", "message"),
     [
@@ -238,7 +246,7 @@ class TestTheFolderOfAResult:
         assert {path.name for path in self.out(job).iterdir()} == expected
 
         process = subprocess.Popen(["sleep", "3600"])
-        owner = {"run": "killed", "host": machine(), "pid": process.pid}
+        owner = {"run": "killed", "host": "here", "machine": machine(), "pid": process.pid}
         write_json(self.out(job) / ".lock", {**owner, "started": psutil.Process(process.pid).create_time()})
         left = {".lock", "checkpoint.json", ".selection.zarr-0123ab-p1-01234567", "passes"}
         (self.out(job) / "passes" / "pass-1").mkdir(parents=True)

@@ -150,7 +150,7 @@ def test_an_unchanged_store_is_not_read(job: Job) -> None:
 
 def test_what_a_run_left_that_was_killed_at_its_end_is_removed_when_nothing_is_new(job: Job) -> None:
     expected = job.run()
-    owner = {"run": "killed", "host": machine(), "pid": 2**22 + 1, "started": 0.0}
+    owner = {"run": "killed", "host": "here", "machine": machine(), "pid": 2**22 + 1, "started": 0.0}
     run = (job.runs / "latest").resolve()
     for folder in (job.runs, run):
         write_json(folder / ".lock", owner)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dsel.storage import leftovers as module
@@ -44,6 +46,18 @@ def test_what_a_live_process_writes_stays(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / f".gram-{other}").mkdir()
     assert remove_leftovers(tmp_path) == []
     assert remove_leftovers(tmp_path, owned=True) == [f".gram-{other}"]  # the lock says that no other run writes there
+
+
+def test_what_a_hidden_process_of_another_user_writes_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where /proc is mounted with hidepid=2: a signal is refused, and nothing else is seen."""
+
+    def not_permitted(pid: int, signal: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", not_permitted)
+    monkeypatch.setattr(psutil, "pid_exists", lambda pid: False)
+    (tmp_path / f".job.json-{temporary_tag().replace(f'p{os.getpid()}-', f'p{os.getppid()}-')}").touch()
+    assert remove_leftovers(tmp_path) == []
 
 
 def test_of_another_machine_only_old_ones_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,12 @@ import errno
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +36,60 @@ def without_links(*names: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
 
 
+def not_permitted(pid: int, signal: int) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+def hidden(pid: int) -> Any:
+    """Return psutil's class of processes, for which this one does not exist."""
+    plain = psutil.Process
+
+    def process(number: int | None = None) -> psutil.Process:
+        if number == pid:
+            raise psutil.NoSuchProcess(pid)
+        return plain(number)
+
+    return process
+
+
 def owner(**keys: object) -> str:
     return json.dumps({"run": "first", "host": "elsewhere", "pid": 7, "started": 0.0, "beat": 0, **keys})
 
 
 def dead_owner() -> str:
+    """A process of this machine that has ended."""
+    return owner(machine=module.machine(), pid=ended_process())
+
+
+def later_owner() -> str:
     """A process of this machine whose number was given to another process since."""
     me = psutil.Process()
-    return owner(host=module._host(), pid=me.pid, started=me.create_time() - 1000)
+    return owner(host=earlier_name(), machine=module.machine(), pid=me.pid, started=me.create_time() - 1000)
+
+
+def earlier_name() -> str:
+    """Return what earlier releases took for the identity of this machine."""
+    return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+
+
+def live_owner(**keys: object) -> str:
+    """The process that started the tests: it is alive, and writes no heartbeat."""
+    parent = psutil.Process(os.getppid())
+    return owner(
+        **{
+            "host": earlier_name(),
+            "machine": module.machine(),
+            "pid": parent.pid,
+            "started": parent.create_time(),
+            **keys,
+        }
+    )
+
+
+@cache
+def ended_process() -> int:
+    with subprocess.Popen(["true"]) as process:
+        return process.pid
 
 
 def holder(folder: Path) -> Any:
@@ -139,9 +187,7 @@ def test_a_file_created_too_late_is_withdrawn(tmp_path: Path, freed: bool, monke
         if len(calls) == 1:
             (tmp_path / ".lock").unlink()
             if not freed:
-                (tmp_path / ".lock").write_text(
-                    owner(host=module._host(), pid=1, started=psutil.Process(1).create_time())
-                )
+                (tmp_path / ".lock").write_text(live_owner())
         return create(file, data)
 
     monkeypatch.setattr(module, "create_file", meanwhile)
@@ -150,7 +196,7 @@ def test_a_file_created_too_late_is_withdrawn(tmp_path: Path, freed: bool, monke
             lock.require()
             assert calls == [".lock-1", ".lock"]
     else:
-        with pytest.raises(OutputError, match="process 1 on"), locked(tmp_path, "second", "out"):
+        with pytest.raises(OutputError, match=f"process {os.getppid()} on"), locked(tmp_path, "second", "out"):
             pytest.fail("both hold it")
         assert {file.name for file in tmp_path.iterdir()} == {".lock"}
 
@@ -198,6 +244,61 @@ def test_a_folder_that_another_run_holds_is_not_removed(tmp_path: Path) -> None:
     with locked(tmp_path, "first", "out") as lock:
         remove_free_folder(tmp_path)
         lock.require()
+
+
+def test_a_process_that_has_ended_and_waits_for_its_parent_is_dead(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as process:
+        started = psutil.Process(process.pid).create_time()
+        while psutil.Process(process.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        (tmp_path / ".lock").write_text(owner(machine=module.machine(), pid=process.pid, started=started))
+        with locked(tmp_path, "second", "out"):
+            assert holder(tmp_path) == "second"
+
+
+def test_a_machine_is_known_by_its_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert boot in module.machine()
+    monkeypatch.setattr(Path, "read_text", without_links)  # a system without such an id
+    assert module.machine() == module.machine() != ""
+
+
+@pytest.mark.usefixtures("quick")
+class TestUncertain:
+    """What this machine shows of an owner is no proof that it is dead: its heartbeat decides."""
+
+    @pytest.fixture(params=["hidden", "later", "host name", "earlier release"])
+    def text(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+        """The lock of an owner that seems dead here."""
+        if request.param == "hidden":  # as where /proc is mounted with hidepid=2
+            text = live_owner()
+            monkeypatch.setattr(module.psutil, "Process", hidden(os.getppid()))
+            monkeypatch.setattr(os, "kill", not_permitted)
+            return text
+        if request.param == "later":
+            return later_owner()
+        if request.param == "host name":  # of two machines
+            other = module.machine().replace(Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "other")
+            return owner(host=earlier_name(), machine=other, pid=ended_process())
+        return owner(host=earlier_name(), pid=ended_process())
+
+    def test_while_its_heart_beats_it_keeps_the_lock(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / ".lock").write_text(text)
+        beaten = threading.Timer(0.1, (tmp_path / ".lock").write_text, [json.dumps({**json.loads(text), "beat": 1})])
+        beaten.start()
+        with pytest.raises(OutputError, match="Another run is writing to out: run first"), locked(tmp_path, "2", "out"):
+            pytest.fail("both hold it")
+        beaten.join()
+
+    def test_after_a_silence_it_is_followed(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / ".lock").write_text(text)
+        began = time.monotonic()
+        with locked(tmp_path, "second", "out"):
+            assert time.monotonic() - began >= module.SILENCE_SECONDS
+
+    def test_of_several_contenders_one_gets_it(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / ".lock").write_text(text)
+        assert len(winners(tmp_path, 6)) == 1
 
 
 @pytest.mark.usefixtures("quick")

@@ -39,6 +39,9 @@ from dsel.errors import DataError, MissingInputError
 from dsel.storage.object_store import listed_once
 from dsel.storage.paths import AnyPath, FileInfo, ObjectPath, as_path, walk
 
+#: The most columns, and the most chunks in one direction, of a store.
+_MOST_COLUMNS, _MOST_PIECES = 100_000_000, 10_000_000
+
 
 @dataclass(frozen=True)
 class Store:
@@ -279,11 +282,32 @@ def _open_variable(path: AnyPath, variable: str) -> ArrayHandle:
         kind = "complex" if array.dtype.kind == "c" else "not numeric"
         raise DataError(f"{where} is {kind} ({array.dtype}).", "Store it as real numbers of at most 8 bytes.")
     _require_plain(where, dict(array.attrs))
+    _require_few_chunks(where, handle)
     return handle
+
+
+def _require_few_chunks(where: str, handle: ArrayHandle) -> None:
+    """Raise DataError for a shape, or for chunks, that only damaged or forged metadata have."""
+    shape, chunks = handle.array.shape, (*handle.files, 1)[: handle.array.ndim]
+    if 0 in chunks:
+        raise DataError(f"{where} has chunks of shape {chunks}.", REMEDY)
+    pieces = [-(-size // step) for size, step in zip(shape, chunks, strict=True)]
+    if max(pieces) > _MOST_PIECES or (len(shape) > 1 and shape[1] > _MOST_COLUMNS):
+        raise DataError(
+            f"{where} has shape {shape} in chunks of shape {chunks}: too many columns, or chunks in one direction.",
+            f"At most {_MOST_COLUMNS:,} columns and {_MOST_PIECES:,} chunks are read. If the shape is wrong, restore "
+            "the store from a copy.",
+        )
 
 
 def _require_plain(where: str, attributes: dict[str, Any]) -> None:
     """Raise DataError if an encoding of xarray changes the meaning of the stored values."""
+    kind, unit = str(attributes.get("dtype", "")), str(attributes.get("units", ""))
+    if kind.startswith(("timedelta64", "datetime64")) or ("calendar" in attributes and " since " in unit):
+        raise DataError(
+            f"{where} has times, stored as integers ({kind or unit}): a missing one would be a number.",
+            "Write them as numbers: (ds['X'] / np.timedelta64(1, 's')).to_zarr(...) with xarray.",
+        )
     fill = attributes.get("_FillValue")
     if isinstance(fill, str):  # xarray writes floats as base64
         try:

@@ -30,6 +30,8 @@ _QUERY_SECONDS = 5.0
 _FIRST_ATTEMPT_SECONDS, _LONGEST_ATTEMPT_SECONDS = 5.0, 30.0
 #: Seconds that a scheduler which takes the connection has in addition to answer.
 _ANSWER_SECONDS = 5.0
+#: Characters of a scheduler file. With thousands of workers it has some hundred thousands.
+_MOST_CHARACTERS = 64 << 20
 _CONNECTION_ERRORS = (OSError, TimeoutError, ValueError, TypeError, RuntimeError)
 
 
@@ -162,12 +164,23 @@ def _short(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
+def _content(path: Path) -> str:
+    """Return the text of a scheduler file. Raises ClusterError if it is not a file, or far too large."""
+    if path.exists() and not path.is_file():  # a device or a pipe might never end
+        raise ClusterError(f"The scheduler file {path} is not a file.", "Name the file that `dask scheduler` writes.")
+    with path.open() as file:
+        text = file.read(_MOST_CHARACTERS + 1)
+    if len(text) > _MOST_CHARACTERS:
+        raise ClusterError(f"{path} is too large for a scheduler file.", "Name the file that `dask scheduler` writes.")
+    return text
+
+
 def _address_in(path: Path, deadline: float) -> str:
     """Return the address in a scheduler file, once the file is complete."""
     waiting = False
     while True:
         try:
-            return str(json.loads(path.read_text())["address"])
+            return str(json.loads(_content(path))["address"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             if time.monotonic() > deadline:
                 raise ClusterError(

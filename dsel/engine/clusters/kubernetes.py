@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
                     resource_timeout=int(section.wait_seconds), shutdown_on_close=True,
                 )  # fmt: skip
             except Exception as error:  # of the client library, of HTTP, and time-outs
+                _give_up(operator.KubeCluster, name)
                 raise ClusterError(
                     f"The DaskCluster {name} did not start: {type(error).__name__}: {error}.",
                     "Check that the operator runs, and what kubectl describe reports.",
@@ -70,6 +71,14 @@ class KubernetesCluster(RemoteCluster[KubernetesSection]):
                 wait_for_workers(client, section.asked, section.wait_seconds, f"kubernetes, cluster {name}")
                 check_same_software(client)
                 yield client
+
+
+def _give_up(kind: Any, name: str) -> None:
+    """Remove a cluster that did not start. At its end the process would try to, and print a traceback."""
+    for begun in [cluster for cluster in getattr(kind, "_instances", ()) if cluster.name == name]:
+        with suppress(Exception):
+            begun.close(timeout=10)
+        begun.shutdown_on_close = False
 
 
 def cluster_manifest(section: KubernetesSection, name: str) -> dict[str, Any]:

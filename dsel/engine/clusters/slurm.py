@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,8 @@ log = logging.getLogger("dsel")
 
 #: Memory of a job beyond the limit of its worker: for the nanny process.
 NANNY_BYTES = 256 << 20
+#: What a job writes to, and how the files end.
+_OUTPUTS = {"-e": "err", "-o": "out"}
 #: Without an address, a worker serves its state to all interfaces, even if it has no dashboard.
 NO_PAGES = ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
 
@@ -56,7 +60,7 @@ class SlurmCluster(RemoteCluster[SlurmSection]):
             shared_security(section.security, logs, name) as security,
         ):
             try:
-                cluster = jobqueue.SLURMCluster(**job_options(section, name, logs, security))
+                cluster = _cluster_class(jobqueue)(**job_options(section, name, logs, security))
             except Exception as error:  # of many kinds, AssertionError among them
                 raise ClusterError(f"The scheduler for the Slurm workers did not start: {error}.") from error
             try:
@@ -75,16 +79,40 @@ def job_options(section: SlurmSection, name: str, logs: Path | None, security: A
     lines = [*section.prologue]
     variables = {**dask_settings.worker_environment(), **section.environment}
     lines += [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
+    directives, skipped = [*section.directives], []
+    if logs is not None:  # dask-jobqueue does not quote the names
+        directives = [f'{flag} "{logs}/{name}-%J.{end}"' for flag, end in _OUTPUTS.items()] + directives
+        skipped = [f"#SBATCH {flag} " for flag in _OUTPUTS]
     return {
-        "cores": section.threads, "processes": 1, "memory": f"{section.worker_bytes}B",
+        "python": shlex.quote(sys.executable), "cores": section.threads, "processes": 1,
+        "memory": f"{section.worker_bytes}B",
         "job_mem": f"{math.ceil((section.worker_bytes + NANNY_BYTES) / 2**20)}M",
         "queue": section.queue, "account": section.account, "walltime": section.walltime, "job_name": name,
-        "job_extra_directives": section.directives, "job_script_prologue": lines,
-        "interface": section.interface, "local_directory": section.local_directory,
+        "job_extra_directives": directives, "job_directives_skip": skipped, "job_script_prologue": lines,
+        "interface": section.interface, "local_directory": _escaped(section.local_directory),
         "log_directory": None if logs is None else str(logs), "worker_extra_args": NO_PAGES,
         "scheduler_options": {"dashboard_address": section.dashboard}, "security": security,
         "silence_logs": "error",
     }  # fmt: skip
+
+
+def _escaped(folder: str | None) -> str | None:
+    """Return a folder for the command line of a worker, which may name it by a variable, such as $TMPDIR."""
+    return None if folder is None else folder.replace(" ", "\\ ")
+
+
+def _cluster_class(jobqueue: Any) -> Any:
+    """Return dask-jobqueue's `SLURMCluster` with the certificates' paths quoted on the command line of a worker."""
+
+    class QuotedCluster(jobqueue.SLURMCluster):  # type: ignore[misc]
+        def _get_worker_security(self, security: Any) -> Any:
+            found = copy.copy(super()._get_worker_security(security))
+            for key, value in {} if found is None else found.get_tls_config_for_role("worker").items():
+                if key != "ciphers" and value is not None:
+                    setattr(found, "tls_ca_file" if key == "ca_file" else f"tls_worker_{key}", shlex.quote(value))
+            return found
+
+    return QuotedCluster
 
 
 def _require_acceptance(script: str) -> None:

@@ -11,15 +11,14 @@ import logging
 import queue
 import time
 from contextlib import suppress
-from pickle import PicklingError
 from typing import Any
 
 from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
+from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import scheduler_lost
-from dsel.errors import CriterionError, DselError
+from dsel.errors import CriterionError
 from dsel.search.parallel import worker_tasks as on_worker
 from dsel.search.parallel.executor import ExecutorOptions, LostTask, Task, TaskResult, Work
-from dsel.search.pareto.evaluation_memo import cannot_travel
 
 log = logging.getLogger("dsel")
 
@@ -33,11 +32,8 @@ _CLEANUP_SECONDS = 5
 _GATHER_SECONDS = 30
 
 
-def _identity(work: Work) -> Work:
-    return work
-
-
-def _run_task(work: Work, task: Task) -> TaskResult:
+def _run_task(parcel: Parcel, task: Task) -> TaskResult:
+    work: Work = parcel.open()
     return work(task)
 
 
@@ -74,9 +70,8 @@ class DaskExecutor:
     ) -> None:
         self.client = client
         self._no_worker_limit = no_worker_limit
-        self._work = work
+        self._work = Shipment(client, work)
         self._limit = options.evaluation_limit
-        self._work_future: Any = None
         self._out: dict[str, tuple[Task, Any, float]] = {}
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._lost: list[tuple[Task, LostTask]] = []
@@ -122,13 +117,8 @@ class DaskExecutor:
     def submit(self, task: Task) -> None:
         """Submit a task."""
         self._require_connection()
-        if self._work_future is None or self._work_future.status in ("cancelled", "lost", "error"):
-            try:
-                self._work_future = self.client.submit(_identity, self._work, pure=False)
-            except (TypeError, AttributeError, PicklingError) as error:
-                raise cannot_travel(error.__cause__ if isinstance(error.__cause__, Exception) else error) from error
         key = f"dsel-{task.key}-{time.monotonic_ns()}"
-        future = self.client.submit(_run_task, self._work_future, task, key=key)
+        future = self.client.submit(_run_task, self._work.future, task, key=key)
         self._out[task.key] = task, future, time.monotonic()
         future.add_done_callback(lambda _: self._ended.put(task.key))
 
@@ -172,8 +162,7 @@ class DaskExecutor:
         error = future.exception()
         if isinstance(error, KilledWorker):
             return LostTask(str(error), suspect=True)
-        if isinstance(error, DselError):
-            raise error
+        self._work.require_readable(error)
         raise CriterionError(
             f"The work could not start on a worker: {type(error).__name__}: {error}.",
             "Workers need everything that it uses (the criterion's module, the data).",
@@ -210,11 +199,11 @@ class DaskExecutor:
                 self.client.cancel([future for _, future, _ in self._out.values()])
                 self._clean_up()
         self._out.clear()
-        self._work_future = None
+        self._work.release()
 
     def _clean_up(self) -> None:
         """Release memory on every worker that answers in time."""
-        functions = self._work.cleanup()
+        functions = self._work.value.cleanup()
         if functions:
             self.client.sync(
                 self.client._run, on_worker.call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS

@@ -8,6 +8,8 @@ from typing import Any
 
 #: A label that is too long for one line on a phone, and where it may continue on the next.
 _LONG = re.compile(r"\S{24,}")
+#: All but tabs and line breaks.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BREAKS = re.compile(r"(?<=[_\-/:])(?=\w)|(?<=\.)(?=[^\W\d])")
 
 
@@ -35,6 +37,9 @@ def _breakable(text: str) -> Any:
 
 
 def fill(template: str, **values: Any) -> str:
-    """Return a template with its values. Only `markupsafe.Markup` is not escaped."""
+    """Return a template with its values. Only `markupsafe.Markup` is not escaped.
+
+    Control characters, with which a label could command a terminal that prints the page, are replaced.
+    """
     text: str = _environment().get_template(template).render(values)
-    return text
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

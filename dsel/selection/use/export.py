@@ -7,6 +7,7 @@ import io
 import json
 from typing import Literal, get_args
 
+from dsel._lib.text import printable
 from dsel.errors import DataError, OptionError, OutputError
 from dsel.selection.arrays import attributes_of
 from dsel.selection.result import Selection
@@ -25,7 +26,8 @@ def export_text(selection: Selection, form: Form = "labels") -> str:
         The selection.
     form : {"labels", "csv", "json"}
         ``"labels"``: one label a line, in the order of `indices`. ``"csv"``: a header, the intercept, and a line for
-        each column with its label, its index and its coefficient for each target. ``"json"``: one object with
+        each column with its label, its index and its coefficient for each target; control characters in labels are
+        escaped. ``"json"``: one object with
         labels, indices, intercept, coefficients, the values that replace NaN, and what was asked.
 
     Returns
@@ -88,13 +90,13 @@ def _csv(selection: Selection) -> str:
     text = io.StringIO()
     write = csv.writer(text, lineterminator="\n").writerow
     targets = list(selection.targets)
-    names = ["coefficient"] if len(targets) == 1 else [f"coefficient_{target}" for target in targets]
+    names = ["coefficient"] if len(targets) == 1 else [f"coefficient_{printable(target)}" for target in targets]
     write(["feature", "index", *names])
     if targets:
         write(["(intercept)", "", *map(repr, selection.intercept.tolist())])
     for place, (label, index) in enumerate(zip(selection.labels, selection.indices, strict=True)):
         row = selection.coefficients[place].tolist() if targets else []
-        write([label, index, *map(repr, row)])
+        write([printable(label, keep_lines=True), index, *map(repr, row)])
     return text.getvalue()
 
 

@@ -71,6 +71,14 @@ class TestASchedulerThatRuns:
         with pytest.raises(ClusterError, match="did not appear"):
             answer(section(scheduler_file={"path": str(tmp_path / "none.json"), "wait": 0.5}))
 
+    def test_a_file_without_an_end_is_refused_at_once(self, tmp_path: Path) -> None:
+        with pytest.raises(ClusterError, match="The scheduler file /dev/zero is not a file"):
+            answer(section(scheduler_file={"path": "/dev/zero", "wait": "10m"}))
+        with (tmp_path / "large.json").open("w") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(ClusterError, match="is too large for a scheduler file"):
+            answer(section(scheduler_file={"path": str(tmp_path / "large.json"), "wait": "10m"}))
+
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
