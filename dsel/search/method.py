@@ -154,6 +154,16 @@ class CrossValidation:
     intercept: Intercept | None = None
     rewrite_every: Any = "never"
 
+    @property
+    def whole_gram(self) -> bool:
+        """Whether rounds need the whole Gram matrix: they begin with all columns, or folds have other training rows."""
+        return self.direction == "backward" or self.split == "forward"
+
+    @property
+    def full_height(self) -> bool:
+        """Whether rounds without the Gram matrix need columns of full height: for folds, and to compare penalties."""
+        return bool(self.folds or self.penalties)
+
 
 @dataclass(frozen=True)
 class Requirements:
