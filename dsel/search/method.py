@@ -113,6 +113,11 @@ class ProblemSummary:
     lam: float = 0.0
     criterion: bool = False
 
+    @property
+    def to_choose(self) -> tuple[int, int]:
+        """Return how many columns are still to choose, and from how many."""
+        return self.k - self.included, self.n - self.included - self.excluded
+
 
 @dataclass(frozen=True)
 class CrossValidation:
