@@ -304,9 +304,7 @@ def make_plan(
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
-        rewrite_every, row_cache_bytes = rewrite_interval(
-            dataset, validated, scratch, isolated_cluster, chosen
-        )
+        rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster, chosen)
     except CapacityError as error:
         lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
