@@ -178,7 +178,7 @@ def test_a_million_columns_fit_workers_of_a_gibibyte() -> None:
     assert plan.representation == "column-blocks"
     assert not plan.lacks
     assert plan.client_bytes < 2 << 30  # O(m n), where the Gram matrix takes 7451 GiB
-    assert plan.passes == 1 + 10 + 9 + 1
+    assert plan.passes == 1 + 1  # workers keep the blocks: they are read once, and once more for the check
 
 
 def test_tall_data_keep_the_gram_matrix() -> None:
