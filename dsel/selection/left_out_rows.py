@@ -12,6 +12,7 @@ from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.fold_rows import FoldRows
 from dsel.passes.cross_validation.held_out import held_out_errors
 from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
+from dsel.passes.statistics import Statistics
 from dsel.planning.plan import Plan
 from dsel.planning.planned_rounds import chunk_columns
 from dsel.planning.representations.base import Prepared
@@ -40,6 +41,7 @@ def scored_rows(
     }  # fmt: skip
     if prepared.folds is not None:
         assert validated.partition is not None
+        assert isinstance(statistics, Statistics)
         return FoldRows(dataset, statistics, request.preprocess, prepared.folds, validated.partition, **options)
     options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(dataset, validated, plan, context)}
     if prepared.factor is not None:

@@ -269,11 +269,11 @@ class Prepared:
         What the result says about the representation.
     folds : dict, optional
         The statistics of every fold, for cross-validation.
-    factor : ColumnFactor, optional
-        The preprocessed data as columns, where the Gram matrix is not held.
     errors : callable, optional
         ``errors(subsets, lam)`` recomputes f and the residual sum of squares of several subsets from the data, where
         the objective approximates f.
+    factor : ColumnFactor, optional
+        The preprocessed data as columns, where the Gram matrix is not held.
     """
 
     statistics: ColumnScales
