@@ -300,17 +300,17 @@ def make_plan(
     except CapacityError as error:
         chosen, lack = found[0], (error.what, error.remedy)
     placement = validated.placed(Site(search_workers > 0, chosen.holds_gram, shares_folder))
-    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated))
+    worker_bytes = max(chosen.worker_bytes, round_worker_bytes(dataset, validated, chosen))
     placement, worker_bytes = _with_search(placement, worker_bytes, chosen, available)
     lack = lack if lack[0] else _worker_shortage(worker_bytes, available)
     try:
-        rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster)
+        rewrite_every, row_cache_bytes = rewrite_interval(dataset, validated, scratch, isolated_cluster, chosen)
     except CapacityError as error:
         lack = lack if lack[0] else (error.what, error.remedy)
     saved = Saved() if cache is None else chosen.saved(dataset, validated, cache)
     disk_bytes = saved.disk_bytes if cache is not None and cache.on_disk else 0
     saves_check = cache is not None and cache.on_disk and grows(dataset)
-    known = chosen.holds_gram and rounds_are_known(validated) and rewrite_every is None
+    known = (chosen.holds_gram or shape.rounds) and rounds_are_known(validated) and rewrite_every is None
     return Plan(
         chosen, tuple((one.name, one.obstacle or _alternative(one)) for one in found if one.name != chosen.name),
         tuple(_stages(dataset, validated, chosen, saved, state, rewrite_every, cache)),
@@ -355,7 +355,7 @@ def _stages(
 ) -> Iterator[PassCost]:  # fmt: skip
     """Yield the costs of the passes that are still to be made, in their order."""
     yield from chosen.costs(dataset, validated, saved)
-    yield from round_costs(dataset, validated, state, rewrite_every)
+    yield from round_costs(dataset, validated, state, rewrite_every, chosen)
     if validated.held_out is not None and (validated.size_rule is not None or number_of_rounds(dataset, validated)):
         yield held_out_cost(validated.held_out, validated)
     yield chosen.check_cost(dataset, validated, cache)

@@ -10,15 +10,17 @@ from typing import Any
 
 from dsel.data.dataset import Dataset
 from dsel.errors import OptionError
+from dsel.objective.on_demand import FEW_COLUMNS
 from dsel.passes.base import PassCost
+from dsel.passes.columns.column_factor import product_pass
+from dsel.passes.cross_validation.column_rows import penalty_cost
+from dsel.passes.cross_validation.column_rows import round_costs as column_round_costs
 from dsel.passes.cross_validation.disk_cache import bytes_on_disk, rounds_between_rewrites
 from dsel.passes.cross_validation.held_out import held_out_pass
 from dsel.passes.cross_validation.rows import loo_pass, penalty_pass, would_cache
-from dsel.planning.representations.base import INTERPRETER, TASK_SHARE
+from dsel.planning.representations.base import COMPILED, INTERPRETER, TASK_SHARE, Representation
+from dsel.planning.representations.column_blocks import InColumnBlocks
 from dsel.planning.validation import ValidatedRequest
-
-#: Bytes of a worker's memory for compiled code (numba; measured 50 MiB).
-COMPILED = 64 << 20
 
 
 def number_of_rounds(dataset: Dataset, validated: ValidatedRequest) -> int:
@@ -37,13 +39,17 @@ def rounds_are_known(validated: ValidatedRequest) -> bool:
 
 
 def round_costs(
-    dataset: Dataset, validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None
-) -> Iterator[PassCost]:
-    """Yield the costs of the passes of all rounds. Cross-validation by folds takes none.
+    dataset: Dataset, validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None,
+    chosen: Representation,
+) -> Iterator[PassCost]:  # fmt: skip
+    """Yield the costs of the passes of all rounds. Cross-validation by folds takes none with their Gram matrices.
 
     state: of an interrupted search. rewrite_every: rounds between rewrites of a cache on disk, None without one.
     """
     cv, rounds = validated.requirements.cross_validation, number_of_rounds(dataset, validated)
+    if isinstance(chosen, InColumnBlocks) and cv is not None:
+        yield from _column_round_costs(dataset, validated, state, rewrite_every, chosen)
+        return
     if cv is None or cv.folds or not rounds:
         return
     if cv.penalties and state is None:
@@ -61,6 +67,33 @@ def round_costs(
     yield PassCost.total("rounds of leave-one-out", costs)
 
 
+def _column_round_costs(
+    dataset: Dataset, validated: ValidatedRequest, state: dict[str, Any] | None, rewrite_every: int | None,
+    chosen: InColumnBlocks,
+) -> Iterator[PassCost]:  # fmt: skip
+    """Yield the costs of rounds on blocks of columns."""
+    blocks, rows_per_pass = chosen.blocks(dataset), chosen.shape.rows_per_pass
+    cv, done = validated.requirements.cross_validation, 0 if state is None else len(state["path"])
+    assert cv is not None
+    included, rounds = validated.include.size, number_of_rounds(dataset, validated)
+    if included and dataset.n > FEW_COLUMNS:  # the objective needs their rows, too
+        batches = math.ceil(included / rows_per_pass)
+        yield PassCost.total("included columns", [product_pass(blocks, rows_per_pass).cost()] * batches)
+    if cv.penalties and state is None:
+        yield penalty_cost(blocks)
+    steps = list(range(done, rounds))
+    cached = {}
+    if rewrite_every is not None:
+        cached = {i: step % rewrite_every for i, step in enumerate(steps) if step > rewrite_every}
+    memory = cv.direction == "forward" and not cv.folds and would_cache(dataset)
+    if cv.penalties or not memory:
+        yield PassCost("targets", bytes_read=dataset.y_bytes)
+    costs = column_round_costs(
+        blocks, [included + step for step in steps], included + done, validated.partition, memory, cached
+    )
+    yield PassCost.total("rounds on blocks of columns", costs)
+
+
 def _cached(cost: PassCost, dataset: Dataset, since: int) -> PassCost:
     """Return the cost of a round that reads the cache on disk, `since` rounds after it was rewritten."""
     m, n, N = dataset.m, dataset.n, dataset.n_targets
@@ -74,8 +107,9 @@ def held_out_cost(held_out: Dataset, validated: ValidatedRequest) -> PassCost:
 
 
 def rewrite_interval(
-    dataset: Dataset, validated: ValidatedRequest, scratch: Path | None, isolated_cluster: str
-) -> tuple[int | None, int]:
+    dataset: Dataset, validated: ValidatedRequest, scratch: Path | None, isolated_cluster: str,
+    chosen: Representation,
+) -> tuple[int | None, int]:  # fmt: skip
     """Return the rounds between rewrites of a cache of rows on disk and its bytes; (None, 0) if there is none.
 
     scratch: a folder for it. isolated_cluster: the kind of a cluster whose workers share no folder with this process.
@@ -93,15 +127,23 @@ def rewrite_interval(
             f"fold_every: the workers ({isolated_cluster}) share no folder with this run for the cache.",
             "Leave it out (then nothing is cached), or use slurm with out on a file system that all nodes share.",
         )
+    if asked == "auto" and isinstance(chosen, InColumnBlocks) and chosen.keeps_blocks:
+        return None, 0  # rounds read nothing
+    nbytes = bytes_on_disk(dataset, cv.loss, chunk_columns(chosen, dataset))
     every = rounds_between_rewrites(
-        asked, dataset, validated.include.size, validated.request.limit, scratch, loss=cv.loss, direction=cv.direction
+        asked, dataset, validated.include.size, validated.request.limit, scratch, nbytes=nbytes, direction=cv.direction
     )
-    return every, 0 if every is None else bytes_on_disk(dataset, cv.loss)
+    return every, 0 if every is None else nbytes
 
 
-def round_worker_bytes(dataset: Dataset, validated: ValidatedRequest) -> int:
-    """Return the memory limit that a worker needs for a round; 0 without rounds."""
-    if validated.requirements.cross_validation is None:
+def chunk_columns(chosen: Representation, dataset: Dataset) -> int | None:
+    """Return the columns of a chunk of the cache, where rounds read blocks of columns; else None."""
+    return chosen.blocks(dataset).edges[1] if isinstance(chosen, InColumnBlocks) else None
+
+
+def round_worker_bytes(dataset: Dataset, validated: ValidatedRequest, chosen: Representation) -> int:
+    """Return the memory limit that a worker needs for a round on rows; 0 without rounds."""
+    if validated.requirements.cross_validation is None or isinstance(chosen, InColumnBlocks):
         return 0
     arrays = 3 * 8 * dataset.n * (validated.request.limit + dataset.n_targets)
     block = dataset.nbytes // max(len(dataset.blocks), 1)

@@ -148,7 +148,7 @@ def validate(dataset: Dataset, request: SelectionRequest) -> ValidatedRequest:
         requirements = replace(requirements, whole_gram=True, iterations=None)
     if partition is not None:
         requirements = replace(
-            requirements, whole_gram=True, gram_sums=partition.parts * partition.repeats,
+            requirements, whole_gram=scored is None or scored.whole_gram, gram_sums=partition.parts * partition.repeats,
             row_bytes=partition.row_bytes, notes=(*requirements.notes, *size.notes),
         )  # fmt: skip
     if request.sketch is not None:

@@ -113,6 +113,11 @@ class ProblemSummary:
     lam: float = 0.0
     criterion: bool = False
 
+    @property
+    def to_choose(self) -> tuple[int, int]:
+        """Return how many columns are still to choose, and from how many."""
+        return self.k - self.included, self.n - self.included - self.excluded
+
 
 @dataclass(frozen=True)
 class CrossValidation:
@@ -153,6 +158,16 @@ class CrossValidation:
     loss: Loss = "squared"
     intercept: Intercept | None = None
     rewrite_every: Any = "never"
+
+    @property
+    def whole_gram(self) -> bool:
+        """Whether rounds need the whole Gram matrix: they begin with all columns, or folds have other training rows."""
+        return self.direction == "backward" or self.split == "forward"
+
+    @property
+    def full_height(self) -> bool:
+        """Whether rounds without the Gram matrix need columns of full height: for folds, and to compare penalties."""
+        return bool(self.folds or self.penalties)
 
 
 @dataclass(frozen=True)

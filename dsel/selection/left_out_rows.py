@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from dsel._lib.types import Floats
 from dsel.data.dataset import Dataset
-from dsel.passes.cross_validation.disk_cache import CachedRows
+from dsel.passes.cross_validation.column_rows import ColumnRows
+from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
 from dsel.passes.cross_validation.fold_rows import FoldRows
 from dsel.passes.cross_validation.held_out import held_out_errors
-from dsel.passes.cross_validation.rows import DatasetRows
+from dsel.passes.cross_validation.rows import AnyStatistics, DatasetRows, check_intercept
 from dsel.passes.statistics import Statistics
+from dsel.planning.plan import Plan
+from dsel.planning.planned_rounds import chunk_columns
 from dsel.planning.representations.base import Prepared
 from dsel.planning.validation import ValidatedRequest
 from dsel.search.cross_validation.fits import fits_along
@@ -22,33 +26,44 @@ log = logging.getLogger("dsel")
 
 
 def scored_rows(
-    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, rewrite_every: int | None, context: RunContext
+    dataset: Dataset, validated: ValidatedRequest, prepared: Prepared, plan: Plan, context: RunContext
 ) -> DatasetRows | None:
     """Return the rows that the method scores subsets on; None for methods that do not.
 
-    Folds are scored by their moments. rewrite_every: rounds between rewrites of a cache on disk, None without one.
+    Folds are scored by their moments where the Gram matrix is held.
     """
     request, cv, statistics = validated.request, validated.requirements.cross_validation, prepared.statistics
     if cv is None:
         return None
-    assert isinstance(statistics, Statistics)
-    fill = statistics.mean_x if request.missing == "mean" else None
+    assert isinstance(statistics, AnyStatistics)
+    options: dict[str, Any] = {
+        "fill": statistics.mean_x if request.missing == "mean" else None, "engine": context.engine
+    }  # fmt: skip
     if prepared.folds is not None:
         assert validated.partition is not None
-        return FoldRows(
-            dataset, statistics, request.preprocess, prepared.folds, validated.partition, fill=fill,
-            engine=context.engine,
-        )  # fmt: skip
-    if rewrite_every is None:
-        return DatasetRows(
-            dataset, statistics, request.preprocess, loss=cv.loss, intercept=cv.intercept, fill=fill,
-            engine=context.engine,
-        )  # fmt: skip
-    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, rewrite_every)
-    return CachedRows(
-        dataset, statistics, request.preprocess, every=rewrite_every, start=validated.include.size,
-        folder=context.scratch, optional=cv.rewrite_every == "auto", loss=cv.loss, intercept=cv.intercept, fill=fill,
-        engine=context.engine,
+        assert isinstance(statistics, Statistics)
+        return FoldRows(dataset, statistics, request.preprocess, prepared.folds, validated.partition, **options)
+    options |= {"loss": cv.loss, "intercept": cv.intercept, "disk": _disk_cache(dataset, validated, plan, context)}
+    if prepared.factor is not None:
+        return ColumnRows(prepared.factor, statistics, request.preprocess, folds=validated.partition, **options)
+    return DatasetRows(dataset, statistics, request.preprocess, **options)
+
+
+def _disk_cache(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: RunContext) -> DiskCache | None:
+    """Return the cache on disk that the plan asks for."""
+    request, cv = validated.request, validated.requirements.cross_validation
+    if plan.fold_every is None or cv is None:
+        return None
+    log.info("%s: the cache on disk is rewritten every %d rounds", request.method, plan.fold_every)
+    columns = chunk_columns(plan.chosen, dataset)
+    key = {
+        "preprocess": request.preprocess, "loss": cv.loss, "missing": request.missing,
+        "intercept": check_intercept(cv.intercept, request.preprocess),
+    }  # fmt: skip
+    return DiskCache(
+        dataset, every=plan.fold_every, first=validated.include.size, folder=context.scratch,
+        width=row_width(dataset, cv.loss) if columns is None else 0, key=key,
+        optional=cv.rewrite_every == "auto", columns=columns,
     )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def _run(dataset: Dataset, validated: ValidatedRequest, plan: Plan, context: Run
         whole = prepared.objective(validated.request.lam)
     with timer.stage("search"):
         objective, notes = candidates_of(dataset, validated, prepared.statistics, whole)
-        rows = scored_rows(dataset, validated, prepared, plan.fold_every, context)
+        rows = scored_rows(dataset, validated, prepared, plan, context)
         choice = None
         if validated.size_rule is None:
             outcome = run_method(dataset, objective, validated, context, rows)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.benchmarks import certificate, greedy_rls, growing, methods, out_of_core, pareto, scaling
+from pipelines.benchmarks import card, certificate, greedy_rls, growing, methods, out_of_core, pareto, scaling
 from pipelines.benchmarks.proofs import run as proofs
 from pipelines.benchmarks.proofs.solving import SOLVERS
 
@@ -28,6 +28,18 @@ def certificate_command(
 ) -> None:
     """Measure branch and bound: nodes with each bound, nodes per second, speedup with two workers."""
     certificate.run(quick)
+
+
+@app.command("card")
+def card_command(
+    quick: Annotated[bool, typer.Option("--quick", help="Use small data; figures are rougher.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this part. Repeat for several.")] = None,
+) -> None:
+    """Measure what the papers promise and a cluster must keep."""
+    for part in only or ():
+        if part not in card.PARTS:
+            raise typer.BadParameter(f"{part} is not one of {', '.join(card.PARTS)}.")
+    card.run(quick, only or tuple(card.PARTS))
 
 
 @app.command("greedy-rls")

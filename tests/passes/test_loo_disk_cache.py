@@ -20,7 +20,8 @@ from dsel.data.dataset import as_dataset
 from dsel.errors import CapacityError, OptionError
 from dsel.objective.cross_validation.leave_one_out import prepare
 from dsel.passes.cross_validation import cache_file as cache_on_disk
-from dsel.passes.cross_validation.disk_cache import CachedRows
+from dsel.passes.cross_validation.disk_cache import DiskCache, row_width
+from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.gram import gram_statistics
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
@@ -66,12 +67,12 @@ def test_every_chunk_is_written_once_whatever_the_blocks(monkeypatch: pytest.Mon
     chunks: Counter[int] = Counter()
     plain = cache_on_disk.Target.write
 
-    def write(self: Any, start: int, R: Any, vectors: Any) -> None:
+    def write(self: Any, start: int, R: Any, vectors: Any = None, left: int = 0) -> None:
         place = self.places[start]
         assert place % self.rows == 0
         assert len(R) <= self.rows
         chunks[place // self.rows] += 1
-        plain(self, start, R, vectors)
+        plain(self, start, R, vectors, left)
 
     monkeypatch.setattr(cache_on_disk.Target, "write", write)
     found = dsel.select(data, B, k=6, method="greedy-rls", lam=1.0, fold_every=5)
@@ -84,12 +85,13 @@ def test_rows_in_the_cache_are_those_of_the_paper() -> None:
     A, B = problem(30, 6, 1, 4)
     dataset = as_dataset(da.from_array(A, chunks=(11, 6)), B)
     statistics = gram_statistics(dataset)
-    rows = CachedRows(dataset, statistics, "none", every=2, start=0)
+    cache = DiskCache(dataset, every=2, first=0, width=row_width(dataset, "squared"), key={})
+    rows = DatasetRows(dataset, statistics, "none", disk=cache)
     whole = rows.problem(0.7)
     for size in range(5):
         rows.errors(prepare(whole, np.array([4, 1, 2, 0][:size])))
-    assert rows._disk is not None
-    blocks = rows._disk.rows().blocks
+    assert cache._disk is not None
+    blocks = cache._disk.rows().blocks
     R, vectors = (np.vstack([getattr(b, name).read() for b in blocks]) for name in ("x", "y"))
     rows.close()
     S = [4, 1, 2, 0]

@@ -86,6 +86,8 @@ def test_the_methods_that_do_without_the_gram_matrix_are_named() -> None:
         "exchange",
         "foba",
         "forward",
+        "greedy-rls",
+        "kfold",
         "omp",
         "portfolio",
         "poss",

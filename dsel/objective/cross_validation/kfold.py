@@ -68,7 +68,7 @@ def fold_errors(fold: Fold, round: LooRound, lam: float) -> Floats:
 def fold_ridge_errors(fold: Fold, lams: Floats, members: Ints) -> Floats:
     """Return (lams,) the squared errors of the fold's rows with the columns `members`. O(n^3)."""
     ix = np.ix_(members, members)
-    values, V = scipy.linalg.eigh(fold.outside.K[ix])
+    values, V = scipy.linalg.eigh(fold.outside.gram.block(members))
     shrink = 1.0 / (np.maximum(values, 0.0)[:, None] + lams)
     VB, K, B = V.T @ fold.outside.B[members], V.T @ fold.K[ix] @ V, V.T @ fold.B[members]
     errors = np.empty(lams.size)

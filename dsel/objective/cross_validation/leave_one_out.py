@@ -25,10 +25,12 @@ order of choice. With lam = 0 the ratio is 0/0 there, since the other rows do no
 `UNDETERMINED` of dsel.objective.cross_validation.losses) has an infinite squared error, and counts as wrong for the
 zero-one loss.
 
-The cache. Once a set C of columns is chosen for good, the remaining problem has the same form. Rows R replace z, e and
-g replace y and g0, and the Schur complement K - Q'Q (B - Q'q) replaces K (B). With stored rows (R, e, g), a round costs
-2 (s - c) multiplications per element instead of 2 s (`remaining_problem`, and `residual_rows` of
-dsel.objective.cross_validation.losses).
+Linear in n. S grows column by column, and the next row of Q needs one row of K only: that of the new column. So k
+rounds need k rows of K (`GramRows`), O(k m n) operations in all, and never an n x n matrix.
+
+The cache. Once a set C of columns is chosen for good, the remaining problem has the same form. Rows R replace z, and e
+and g replace y and g0. As F is triangular, its last rows and those of Q and q are the arrays of that problem
+(`LooRound.after`). With stored rows (R, e, g), a round costs 2 (s - c) multiplications per element instead of 2 s.
 
 The intercept. "none": g0 = 1. "column": S has a column of ones, penalized like all others. "center": an intercept
 without a penalty. On centered data its part of the hat matrix is 1/m, so that g0 = 1 - 1/m, and the errors are those of
@@ -42,8 +44,8 @@ squares add up to the weighted error. Rows of weight 0 are dropped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -58,15 +60,52 @@ Intercept = Literal["center", "column", "none"]
 _ROUNDING = 1e-13
 
 
+class GramRows(Protocol):
+    """The rows of K that rounds ask for."""
+
+    @property
+    def diagonal(self) -> Floats:
+        """(n,) the diagonal of K."""
+        ...
+
+    def rows(self, S: Ints) -> Floats:
+        """Return (s, n) the rows S of K."""
+        ...
+
+    def block(self, S: Ints) -> Floats:
+        """Return (s, s) the rows and columns S of K."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGram:
+    """All of K (n, n) in memory."""
+
+    K: Floats
+
+    @property
+    def diagonal(self) -> Floats:
+        """(n,) the diagonal of K."""
+        return np.diag(self.K)
+
+    def rows(self, S: Ints) -> Floats:
+        """Return (s, n) the rows S of K."""
+        return self.K[S]
+
+    def block(self, S: Ints) -> Floats:
+        """Return (s, s) the rows and columns S of K."""
+        return self.K[np.ix_(S, S)]
+
+
 @dataclass(frozen=True, eq=False)
 class LooProblem:
     """The data that all rounds share, in preprocessed units and weighted.
 
-    K (n, n), B (n, N), the sums over rows of X (n,) and Y (N,), and the m rows with their total weight (m without
+    Rows of K, B (n, N), the sums over rows of X (n,) and Y (N,), and the m rows with their total weight (m without
     weights).
     """
 
-    K: Floats
+    gram: GramRows
     B: Floats
     sum_x: Floats
     sum_y: Floats
@@ -130,17 +169,30 @@ class LooRound:
         """Number of columns before those of the data: 1 with the column of ones."""
         return int(self.constant)
 
+    def first(self, size: int) -> LooRound:
+        """Return the arrays F, Q and q of the first `size` columns of S. delta and T stay those of S."""
+        c = size + self.offset
+        return replace(self, members=self.members[:size], F=self.F[:c, :c], Q=self.Q[:c], q=self.q[:c])
+
+    def after(self, size: int) -> LooRound:
+        """Return the same round on rows R, e and g that remain of the data once the first `size` columns are chosen."""
+        c = size + self.offset
+        return replace(
+            self, members=self.members[size:], constant=False, F=self.F[c:, c:], Q=self.Q[c:], q=self.q[c:]
+        )  # fmt: skip
+
 
 def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: bool = False) -> LooRound:
     """Compute the small arrays for S. O(n s^2) by BLAS-3."""
     S = np.asarray(members, np.int64)
-    K_S, K_SS, B_S = problem.K[S], problem.K[np.ix_(S, S)], problem.B[S]
+    K_S, B_S = problem.gram.rows(S), problem.B[S]
+    K_SS = K_S[:, S]
     if problem.constant:
         K_S = np.vstack([problem.sum_x, K_S])
         K_SS = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K_SS]])
         B_S = np.vstack([problem.sum_y, B_S])
     s = K_SS.shape[0]
-    diagonal = np.diag(problem.K)
+    diagonal = problem.gram.diagonal
     if not s:
         N = problem.B.shape[1]
         return LooRound(
@@ -156,7 +208,7 @@ def prepare(problem: LooProblem, members: Ints, *, insert: bool = True, remove: 
 def extend_round(problem: LooProblem, round: LooRound, b: int) -> LooRound:
     """Compute the arrays for S + b from those for S: the next row of the Cholesky factor. O(n s). b is independent."""
     v, root = round.Q[:, b], np.sqrt(round.delta[b])
-    Q_b, q_b = (problem.K[b] - v @ round.Q) / root, round.T[b] / root
+    Q_b, q_b = (problem.gram.rows(np.array([b]))[0] - v @ round.Q) / root, round.T[b] / root
     s = v.size
     F = np.zeros((s + 1, s + 1))
     F[:s, :s] = round.F
@@ -165,16 +217,6 @@ def extend_round(problem: LooProblem, round: LooRound, b: int) -> LooRound:
         np.append(round.members, b), round.constant, F, np.vstack([round.Q, Q_b]), np.vstack([round.q, q_b]),
         round.delta - np.square(Q_b), round.T - np.outer(Q_b, q_b), round.base_leverage, round.insert, round.remove,
     )  # fmt: skip
-
-
-def remaining_problem(problem: LooProblem, base: LooRound) -> LooProblem:
-    """Return the problem that remains once the columns of `base` are chosen for good, on rows of `residual_rows`.
-
-    Each of these rows has its own g0. O(n^2 s).
-    """
-    K = problem.K - base.Q.T @ base.Q
-    none = np.zeros(0)
-    return LooProblem((K + K.T) / 2.0, base.T, none, none, problem.m, problem.weight, problem.lam, "none")
 
 
 def coefficients(problem: LooProblem, members: Ints) -> Floats:
@@ -188,7 +230,7 @@ def coefficients(problem: LooProblem, members: Ints) -> Floats:
 
 def insertable(problem: LooProblem, delta: Floats) -> NDArray[np.bool_]:
     """Return (n,) whether each column may be inserted: without a penalty it must not depend on S."""
-    diagonal = np.diag(problem.K)
+    diagonal = problem.gram.diagonal
     tolerance = _ROUNDING if problem.lam > 0.0 else DEPENDENCE_TOLERANCE
     return np.asarray(delta > tolerance * (diagonal + problem.lam))
 
@@ -212,7 +254,7 @@ def rank_deficient(problem: LooProblem, members: Ints) -> bool:
 def member_gram(problem: LooProblem, members: Ints) -> Floats:
     """Return K of some columns, with the column of ones first if there is one."""
     S = np.asarray(members, np.int64)
-    K = problem.K[np.ix_(S, S)]
+    K = problem.gram.block(S)
     if problem.constant:
         K = np.block([[np.array([[problem.weight]]), problem.sum_x[None, S]], [problem.sum_x[S, None], K]])
     return K

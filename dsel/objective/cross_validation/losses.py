@@ -200,7 +200,7 @@ def block_errors(
 def residual_rows(x: Any, y: Any, base: LooRound, transform: RowTransform, where: str = "Y") -> tuple[Floats, Floats]:
     """Return R (r, n), and (r, N + 1 or 2 N + 1) e, g and, for the zero-one loss, label times scale.
 
-    The rows are as in `block_errors`, without weights. The results are rows of `remaining_problem(problem, base)`.
+    The rows are as in `block_errors`, without weights. base: a round, or the first columns of one (`LooRound.first`).
     2 s r n multiplications.
     """
     targets, labels = transform.targets(y, where)
@@ -214,7 +214,7 @@ def residual_rows(x: Any, y: Any, base: LooRound, transform: RowTransform, where
 
 
 def advance_rows(R: Floats, vectors: Floats, base: LooRound) -> tuple[Floats, Floats]:
-    """Return `residual_rows` for more columns, from such rows. `base` is a round of their problem. R is overwritten."""
+    """Return `residual_rows` for the columns of `base` as well, a round on such rows. R is overwritten."""
     N = base.q.shape[1]
     z_C = R[:, base.members]
     e, g, h = residuals(z_C, vectors[:, :N], vectors[:, N], base)
@@ -228,7 +228,7 @@ def _subtract_fit(R: Floats, h: Floats, base: LooRound) -> Floats:
 
 
 def residual_row_errors(R: Floats, vectors: Floats, round: LooRound) -> Floats:
-    """Return `block_errors` from rows (R, vectors) of `residual_rows`, for a round of their problem."""
+    """Return `block_errors` from rows (R, vectors) of `residual_rows`, for a round on them (`LooRound.after`)."""
     N = round.q.shape[1]
     flip = vectors[:, N + 1 :] if vectors.shape[1] > N + 1 else None
     return _errors(R, vectors[:, :N], vectors[:, N], flip, round, identity_transform(round.n, N))
@@ -268,7 +268,7 @@ def _errors(
                 D[:] = scaled.M[0]
                 if weights is not None:
                     D *= one
-            _add(rows, scaled.a, D, e, g, scaled.tau, wrong, count[piece], flat[1 : 1 + round.n])
+            add_errors(rows, scaled.a, D, e, g, scaled.tau, wrong, count[piece], flat[1 : 1 + round.n])
         if round.remove:
             flat[1 + round.n :] += removal_errors(round, e, g, h, wrong, count[piece])
     return flat
@@ -293,10 +293,11 @@ def removal_errors(round: LooRound, e: Floats, g: Floats, h: Floats, flip: Float
     return errors
 
 
-def _add(
+def add_errors(
     x: Any, a: Floats, D: Floats, e: Floats, g: Floats, tau: Floats, flip: Floats | None, count: Floats,
     errors: Floats,
 ) -> None:  # fmt: skip
+    """Add to errors_j those of S + j over some rows, where u = x a_j + D has unit delta. flip: of the zero-one loss."""
     e, tau = np.ascontiguousarray(e), np.ascontiguousarray(tau)
     if flip is None:
         _add_squared(x, a, D, e, g, tau, errors)

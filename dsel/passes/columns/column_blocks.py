@@ -82,12 +82,15 @@ class ColumnBlocks:
         The data.
     keep : bool, default False
         Whether workers keep the blocks, so that X is read once. It needs an engine that keeps values.
+    edges : list of int, optional
+        Where to cut, by default as above.
     """
 
-    def __init__(self, dataset: Dataset, keep: bool = False) -> None:
+    def __init__(self, dataset: Dataset, keep: bool = False, edges: list[int] | None = None) -> None:
         self.dataset = dataset
         self.keeps = keep and not dataset.in_memory
-        self.groups = _column_groups(dataset)
+        self.edges = edges or _column_edges(dataset)
+        self.groups = _column_groups(dataset, self.edges)
         self.by_rows = not any(cell.left for cells, _ in self.groups for cell in cells)
         self._kept: list[Any] | None = None
 
@@ -163,6 +166,8 @@ class ColumnPass(Pass):
         where `merge` stacks, results are joined in this process, so that no worker holds more than its part.
     full_height : bool
         Whether `per_cell` gets columns of all rows at once, without targets.
+    whole : bool
+        Whether this counts as a pass over the data.
     """
 
     name: str
@@ -175,6 +180,7 @@ class ColumnPass(Pass):
     targets: bool = False
     additive: bool = False
     full_height: bool = False
+    whole: bool = True
 
     def cost(self) -> PassCost:
         """Return the cost of this pass, without that of loading blocks that workers keep. Nothing is read."""
@@ -183,7 +189,7 @@ class ColumnPass(Pass):
         tasks, leaves = 0, len(blocks.groups)
         if not dataset.in_memory:
             tasks = leaves + 1 + (merge_tasks(leaves) if self._sums else 0)
-        return PassCost(self.name, int(not blocks.keeps), read, tasks, self.flops, self.partial_bytes)
+        return PassCost(self.name, int(self.whole and not blocks.keeps), read, tasks, self.flops, self.partial_bytes)
 
     def run(
         self, engine: Engine = THREADS, *, per_column: Floats | None = None, shared: Any = None,
@@ -216,7 +222,7 @@ class ColumnPass(Pass):
         dataset.require_unchanged()
         result = _join_groups(found, self.merge, self.join)
         read += dataset.y_bytes if self.targets else 0
-        whole = not blocks.keeps and only is None
+        whole = self.whole and not blocks.keeps and only is None
         record_pass(PassRecord(self.name, tasks, read, time.perf_counter() - began, whole))
         return result
 
@@ -289,7 +295,7 @@ def load_cell(part: Any) -> Any:
 
 def stored_cells(dataset: Dataset) -> Iterator[Any]:
     """Yield what each cell is loaded from, in the order of the tasks."""
-    return (part for _, parts in _column_groups(dataset) for part in parts)
+    return (part for _, parts in _column_groups(dataset, _column_edges(dataset)) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -402,9 +408,9 @@ def _wanted(groups: list[Group], only: Ints | None) -> list[list[bool]]:
     ]
 
 
-def _column_groups(dataset: Dataset) -> list[Group]:
+def _column_groups(dataset: Dataset, edges: list[int]) -> list[Group]:
     """Return the cells of each task: consecutive column blocks, each from its first rows to its last."""
-    blocks = list(pairwise(_column_edges(dataset)))
+    blocks = list(pairwise(edges))
     if len(blocks) == 1 and not dataset.in_memory:
         cells = [Cell(b.start, b.stop, 0, dataset.n) for b in dataset.blocks]
         parts = [_part(dataset, cell, b) for cell, b in zip(cells, dataset.blocks, strict=True)]
@@ -429,7 +435,7 @@ def _column_edges(dataset: Dataset) -> list[int]:
 
 def _part(dataset: Dataset, cell: Cell, block: Block) -> Any:
     if isinstance(block.x, StoredRows):
-        return _StoredCell(block.x.array, cell, dataset.first_row)
+        return _StoredCell(block.x.array, cell, block.x.start - block.start)
     if block.lazy or (cell.left, cell.right) == (0, dataset.n):
         return block.x
     return block.x[:, cell.left : cell.right]

@@ -7,6 +7,7 @@ and never stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
+from dsel.passes.base import PassCost
 from dsel.passes.columns.column_blocks import Arguments, Cell, ColumnBlocks, ColumnPass, stack_columns, stack_rows
 from dsel.passes.columns.column_statistics import ColumnStatistics, pieces
 from dsel.passes.execution.stored_values import storable
@@ -42,6 +44,7 @@ class ColumnFactor:
         rows = [scaling.center_x, by] + ([statistics.mean_x] if missing == "mean" else [])
         self._scaling = np.ascontiguousarray(np.vstack(rows))
         self.shape = (blocks.dataset.m, blocks.dataset.n)
+        self._held: dict[int, Floats] = {}  # the columns whose Gram rows were asked for
 
     @property
     def dataset(self) -> Dataset:
@@ -49,12 +52,37 @@ class ColumnFactor:
         return self._blocks.dataset
 
     @property
+    def blocks(self) -> ColumnBlocks:
+        """Return the data in blocks of columns."""
+        return self._blocks
+
+    @property
+    def scaling(self) -> Floats:
+        """Return (2 or 3, n) what `preprocessed` takes: centers, inverse scales, and values that replace NaN."""
+        return self._scaling
+
+    @property
     def blocks_of_rows(self) -> int:
         """Return the largest number of blocks of rows that a column is cut into."""
         return self._blocks.of_rows
 
     def columns(self, S: Ints) -> Floats:
-        """Return (m, s) the columns S. Only the chunks of these columns are read."""
+        """Return (m, s) the columns S. Only the chunks of these columns are read.
+
+        Once Gram rows were asked for, columns are kept.
+        """
+        if not S.size:
+            return np.empty((self.shape[0], 0))
+        if not self._held:
+            return self._read(S)
+        missing = [j for j in dict.fromkeys(S.tolist()) if j not in self._held]
+        self._hold(missing, self._read(np.asarray(missing, np.int64)) if missing else np.empty((0, 0)))
+        return np.array([self._held[j] for j in S.tolist()]).reshape(-1, self.shape[0]).T
+
+    def _hold(self, S: list[int], columns: Floats) -> None:
+        self._held |= {j: columns[:, i].copy() for i, j in enumerate(S)}
+
+    def _read(self, S: Ints) -> Floats:
         order = np.argsort(S, kind="stable")
         ascending, back = np.unique(S[order], return_inverse=True)
         found = self._run(chosen_columns_pass(self._blocks), ascending, only=ascending)
@@ -66,6 +94,25 @@ class ColumnFactor:
         """Return (c, n) V'Z for V (m, c), in one pass."""
         found: Floats = self._run(product_pass(self._blocks, V.shape[1]), V)
         return found
+
+    def gram_rows(self, S: Ints) -> Floats:
+        """Return (s, n) the rows S of K, in one pass, and keep the columns S for later.
+
+        The bits of a row do not depend on the other ones. Where chunks are full rows the pass reads the columns as
+        well; else their chunks are read before.
+        """
+        by_rows = self._blocks.by_rows
+        rows: _GramRows = self._run(gram_rows_pass(self._blocks, S.size), S if by_rows else self._read(S))
+        self._hold(S.tolist(), rows.columns)
+        return rows.K
+
+    def of_columns(self, members: Ints) -> ColumnFactor:
+        """Return the factor in which all other columns are zero."""
+        other = copy(self)
+        others = np.setdiff1d(np.arange(self.shape[1]), members)
+        other._scaling = self._scaling.copy()
+        other._scaling[1, others] = 0.0
+        return other
 
     def right_products(self, Rt: Floats) -> Floats:
         """Return (m, l) Z R for R' (l, n), in one pass. A task gets only its columns of R'."""
@@ -135,10 +182,28 @@ def chosen_columns_pass(blocks: ColumnBlocks) -> ColumnPass:
     return ColumnPass("chosen columns", blocks, _chosen, stack_rows, _side_by_side)
 
 
+def chosen_columns_cost(blocks: ColumnBlocks, columns: int) -> PassCost:
+    """Return the cost of that pass for some columns, if they are in different chunks."""
+    cost, dataset = chosen_columns_pass(blocks).cost(), blocks.dataset
+    if not blocks.by_rows:
+        widest = int(np.diff(blocks.edges).max())
+        tasks = 0 if dataset.in_memory else min(columns, len(blocks.groups)) + 1
+        read = 0 if blocks.keeps else dataset.x_bytes * min(columns * widest, dataset.n) // dataset.n
+        cost = replace(cost, bytes_read=read, tasks=tasks)
+    return replace(cost, passes=0)
+
+
 def product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
     """Return the pass that computes V'Z. shared: V (m, columns)."""
     m, n = blocks.dataset.m, blocks.dataset.n
     return ColumnPass("products", blocks, _products, _add, _side_by_side, 2 * m * n * columns)
+
+
+def gram_rows_pass(blocks: ColumnBlocks, rows: int) -> ColumnPass:
+    """Return the pass that computes rows of K. shared: their columns of Z (m, rows), or with full rows their places."""
+    m, n = blocks.dataset.m, blocks.dataset.n
+    return ColumnPass("Gram rows", blocks, _gram_rows, _merge_gram_rows, _join_gram_rows, 2 * m * n * rows,
+                      8 * rows * n)  # fmt: skip
 
 
 def right_product_pass(blocks: ColumnBlocks, columns: int) -> ColumnPass:
@@ -157,20 +222,20 @@ def leading_rows_pass(blocks: ColumnBlocks) -> ColumnPass:
 def residual_pass(blocks: ColumnBlocks, size: int) -> ColumnPass:
     """Return the pass that fits all columns to `size` of them. shared: Q."""
     m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("check", blocks, _residuals, _no_rows, _join_residuals, 2 * m * n * size, full_height=True)
+    return ColumnPass("check", blocks, _residuals, no_rows, _join_residuals, 2 * m * n * size, full_height=True)
 
 
 def row_gram_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that sums Z Z'."""
     m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("row Gram matrix", blocks, _row_gram, _no_rows, _sum, m * m * n, 8 * m * m, additive=True,
+    return ColumnPass("row Gram matrix", blocks, _row_gram, no_rows, _sum, m * m * n, 8 * m * m, additive=True,
                       full_height=True)  # fmt: skip
 
 
 def quadratic_diagonal_pass(blocks: ColumnBlocks) -> ColumnPass:
     """Return the pass that computes the diagonal of Z'TZ. shared: T (m, m)."""
     m, n = blocks.dataset.m, blocks.dataset.n
-    return ColumnPass("quadratic diagonal", blocks, _quadratic_diagonal, _no_rows, _side_by_side, 2 * m * m * n,
+    return ColumnPass("quadratic diagonal", blocks, _quadratic_diagonal, no_rows, _side_by_side, 2 * m * m * n,
                       full_height=True)  # fmt: skip
 
 
@@ -231,6 +296,40 @@ def _products(x: Any, y: Any, cell: Cell, arguments: Arguments) -> Floats:
     for a, b, z in preprocessed(x, arguments):
         out[:, a:b] = rows @ z
     return out
+
+
+@storable
+@dataclass
+class _GramRows:
+    """Columns Z_S (r, s) of some rows, from the first cells alone, and Z_S'Z (s, w) of some columns."""
+
+    columns: Floats
+    K: Floats
+
+
+def _gram_rows(x: Any, y: Any, cell: Cell, arguments: Arguments) -> _GramRows:
+    """arguments.shared: (m, s) columns of Z, or (s,) places of the columns in x."""
+    shared = arguments.shared
+    if shared.ndim == 1:
+        chosen, V = np.sort(shared), np.empty((x.shape[0], shared.size))
+        V[:, np.argsort(shared)] = _chosen(x, y, cell, replace(arguments, shared=chosen))
+        found = _GramRows(V, np.empty((V.shape[1], x.shape[1])))
+    else:
+        V = shared[cell.start : cell.stop]
+        found = _GramRows(V if cell.left == 0 else V[:0], np.empty((V.shape[1], x.shape[1])))
+    columns = np.ascontiguousarray(V.T)
+    for a, b, z in preprocessed(x, arguments):
+        for i in range(columns.shape[0]):  # one by one, so that no row depends on the number of them
+            found.K[i, a:b] = columns[i] @ z
+    return found
+
+
+def _merge_gram_rows(a: _GramRows, b: _GramRows) -> _GramRows:
+    return _GramRows(np.vstack([a.columns, b.columns]), a.K + b.K)
+
+
+def _join_gram_rows(parts: list[_GramRows]) -> _GramRows:
+    return _GramRows(parts[0].columns, np.hstack([part.K for part in parts]))
 
 
 def _leading(x: Any, y: Any, cell: Cell, arguments: Arguments) -> NDArray[np.float32]:
@@ -298,7 +397,8 @@ def _sum(parts: list[Any]) -> Any:
     return total
 
 
-def _no_rows(a: Any, b: Any) -> Any:
+def no_rows(a: Any, b: Any) -> Any:
+    """Raise DataError: in place of `merge`, for a pass over columns of full height."""
     raise DataError(
         "This pass needs columns of full height, and the chunks of the store are full rows.",
         "Write the store again with chunks cut in columns (chunks=(rows, columns)).",

@@ -1,4 +1,4 @@
-"""The cache of greedy RLS out of core: rows of R and of the vectors e, g for a set of chosen columns, in Zarr.
+"""The cache of greedy RLS out of core: R, and rows of the vectors e, g, for a set of chosen columns, in Zarr.
 
     FOLDER/cache-SIZE-TOKEN/manifest.json   data, options, columns, number of updates since it was computed from X
     FOLDER/cache-SIZE-TOKEN/R, vectors      float64, with a checksum per chunk; each chunk is written by one task
@@ -46,26 +46,27 @@ class Target:
     """A cache that is being written.
 
     path: its folder. rows: of a chunk. places: by the first row of each chunk, its place in the arrays. Each block of
-    the dataset begins a new chunk, so no two blocks share a chunk.
+    the dataset begins a new chunk, so no two blocks share a chunk. Blocks of columns begin new chunks, too.
     """
 
     path: str
     rows: int
     places: dict[int, int]
 
-    def pieces(self, block: Block) -> list[tuple[int, int]]:
-        """Return the rows [start, stop) of each chunk of a block."""
-        return [(a, min(a + self.rows, block.stop)) for a in range(block.start, block.stop, self.rows)]
+    def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Return the rows [start, stop) of each chunk of a block with these rows."""
+        return [(a, min(a + self.rows, stop)) for a in range(start, stop, self.rows)]
 
-    def write(self, start: int, R: Floats, vectors: Floats) -> None:
-        """Write the chunk that begins with row `start`; writing it again is harmless.
+    def write(self, start: int, R: Floats, vectors: Floats | None = None, left: int = 0) -> None:
+        """Write the chunk that begins with row `start` and column `left`; writing it again is harmless.
 
         Errors: CapacityError, OutputError.
         """
         place = self.places[start]
         with output_errors(Path(self.path)):
-            for variable, rows in zip(_ARRAYS, (R, vectors), strict=True):
-                _opened(self.path, variable)[place : place + len(rows)] = rows
+            _opened(self.path, _ARRAYS[0])[place : place + len(R), left : left + R.shape[1]] = R
+            if vectors is not None:
+                _opened(self.path, _ARRAYS[1])[place : place + len(vectors)] = vectors
 
 
 @lru_cache(maxsize=8)
@@ -79,16 +80,20 @@ class CacheFile:
     """The cache of one search: one on disk, and two during a rewrite.
 
     folder: where it is written, and kept for a later run; None: a temporary folder of this process. width: columns
-    besides R. key: what it depends on besides the chosen columns; None: a later run does not reuse it.
+    besides R, 0 for none. key: what it depends on besides the chosen columns; None: a later run does not reuse it.
+    columns: of a chunk of R, by default all.
     """
 
-    def __init__(self, folder: Path | None, dataset: Dataset, width: int, key: dict[str, Any] | None) -> None:
+    def __init__(
+        self, folder: Path | None, dataset: Dataset, width: int, key: dict[str, Any] | None, columns: int | None = None
+    ) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="dsel-cache-") if folder is None else None
         self._folder = Path(self._temporary.name) if self._temporary is not None else folder
-        self._dataset, self._width = dataset, width
-        self._rows, self._stops = _layout(dataset)
+        self._dataset, self._width, self._chunk_columns = dataset, width, columns or dataset.n
+        self._rows, self._stops = _layout(dataset, self._chunk_columns)
         self._places = {start: i * self._rows for i, start in enumerate(self._stops)}
         shape = {"format": _FORMAT, "rows": self._rows, "size": self.size, "width": width}
+        shape |= {} if self._chunk_columns == dataset.n else {"columns": self._chunk_columns}
         self._key = None if key is None else {**key, **shape}
         self._path: Path | None = None
         self.columns: list[int] = []
@@ -102,7 +107,7 @@ class CacheFile:
     @property
     def nbytes(self) -> int:
         """Return the bytes of one cache on disk."""
-        return cache_file_bytes(self._dataset, self._width)
+        return cache_file_bytes(self._dataset, self._width, self._chunk_columns)
 
     def reuse(self) -> None:
         """Use the cache of an earlier run on the same data with the same options; remove all others."""
@@ -118,21 +123,21 @@ class CacheFile:
                 shutil.rmtree(path, ignore_errors=True)
 
     def rows(self) -> Dataset:
-        """Return the rows as a dataset (R as X, the vectors as Y), one block per chunk.
+        """Return the rows as a dataset (R as X, the vectors as Y), one block per chunk of rows.
 
         Reading a chunk that is lost or damaged raises DataError.
         """
         path = str(self._path)
-        arrays = [StoredArray(path, name) for name in _ARRAYS]
+        arrays = [StoredArray(path, name) for name in (_ARRAYS if self._width else _ARRAYS[:1])]
         blocks = []
         for start, stop in self._stops.items():
             place = self._places[start]
-            x, y = (StoredRows(array, place, place + stop - start) for array in arrays)
-            blocks.append(Block(start, stop, x, y))
+            x, *y = (StoredRows(array, place, place + stop - start) for array in arrays)
+            blocks.append(Block(start, stop, x, y[0] if y else None))
         m, n = self._dataset.m, self._dataset.n
         return replace(
             self._dataset, name=path, blocks=tuple(blocks), x_bytes=8 * m * n, y_bytes=8 * m * self._width, store=None,
-            target_columns=None,
+            target_columns=None, n_targets=self._dataset.n_targets if self._width else 0,
         )  # fmt: skip
 
     def rewrite(self, columns: Sequence[int], age: int, fill: Callable[[Target], Floats]) -> Floats:
@@ -165,9 +170,10 @@ class CacheFile:
         from zarr.codecs import Crc32cCodec
 
         group = zarr.create_group(path, attributes={schema.ATTR_FORMAT: schema.FORMAT_VERSION})
-        for variable, width in zip(_ARRAYS, (self._dataset.n, self._width), strict=True):
+        widths = ((self._dataset.n, self._chunk_columns), (self._width, self._width))
+        for variable, (width, chunk) in zip(_ARRAYS, widths if self._width else widths[:1], strict=False):
             group.create_array(
-                variable, shape=(self.size, width), chunks=(self._rows, width), dtype="float64",
+                variable, shape=(self.size, width), chunks=(self._rows, chunk), dtype="float64",
                 compressors=[Crc32cCodec()], filters=None, fill_value=np.nan,
             )  # fmt: skip
 
@@ -187,9 +193,9 @@ class CacheFile:
                 self._folder.rmdir()
 
 
-def cache_file_bytes(dataset: Dataset, width: int) -> int:
-    """Return the bytes of the cache of a dataset on disk. width: columns besides R."""
-    rows, stops = _layout(dataset)
+def cache_file_bytes(dataset: Dataset, width: int, columns: int | None = None) -> int:
+    """Return the bytes of the cache of a dataset on disk. width: columns besides R. columns: of a chunk of R."""
+    rows, stops = _layout(dataset, columns or dataset.n)
     return 8 * len(stops) * rows * (dataset.n + width)
 
 
@@ -208,10 +214,10 @@ def require_room(folder: Path, nbytes: int, exists: bool | None = None) -> None:
         )
 
 
-def _layout(dataset: Dataset) -> tuple[int, dict[int, int]]:
+def _layout(dataset: Dataset, columns: int) -> tuple[int, dict[int, int]]:
     """Return the rows of a chunk at most, and the end of each chunk's rows by its first row."""
     largest = max(block.stop - block.start for block in dataset.blocks)
-    most = max(16, CHUNK_BYTES // (8 * dataset.n))
+    most = max(16, CHUNK_BYTES // (8 * columns))
     rows = ceil(largest / ceil(largest / most))
     blocks = dataset.blocks
     return rows, {a: min(a + rows, b.stop) for b in blocks for a in range(b.start, b.stop, rows)}

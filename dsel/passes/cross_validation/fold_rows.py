@@ -13,7 +13,7 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import DataError
 from dsel.objective.cross_validation.kfold import Fold, fold_errors, fold_ridge_errors
-from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound
+from dsel.objective.cross_validation.leave_one_out import LooProblem, LooRound, WholeGram
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.statistics import Statistics, combined
@@ -58,11 +58,6 @@ class FoldRows(DatasetRows):
         """Return the cross-validated error of each penalty with these columns."""
         return np.asarray(sum(fold_ridge_errors(fold, lams, members) for fold in self._folds)) / self._repeats
 
-    def problem(self, lam: float) -> LooProblem:
-        """Return what all rounds share. Later errors are those with this lam."""
-        self._lam = lam
-        return super().problem(lam)
-
     def _fold(self, whole: Statistics, part: Statistics, centered: bool, unusable: NDArray[np.bool_]) -> Fold:
         """Return one fold: the preprocessed problem of the other rows, and the moments of its own rows."""
         m, inside, K = whole.weight, part.weight, part.K
@@ -87,7 +82,7 @@ class FoldRows(DatasetRows):
         K[:, unusable] = 0.0
         none = np.zeros(0)
         rows = whole.m - part.m
-        problem = LooProblem(K_out, B_out, none, none, rows, outside, 0.0, "center" if centered else "none")
+        problem = LooProblem(WholeGram(K_out), B_out, none, none, rows, outside, 0.0, "center" if centered else "none")
         return Fold(problem, K, B, float((yy / scale_y**2).sum()))
 
 

@@ -16,12 +16,32 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import OptionError
-from dsel.objective.cross_validation.leave_one_out import Intercept, LooProblem, LooRound
-from dsel.objective.cross_validation.losses import Loss, RowTransform, block_errors, label_error
+from dsel.objective.cross_validation.leave_one_out import (
+    GramRows,
+    Intercept,
+    LooProblem,
+    LooRound,
+    WholeGram,
+    n_errors,
+)
+from dsel.objective.cross_validation.losses import (
+    Loss,
+    RowTransform,
+    advance_rows,
+    block_errors,
+    label_error,
+    residual_row_errors,
+    residual_rows,
+)
 from dsel.objective.cross_validation.memory_cache import LooCache, cache_bytes
 from dsel.objective.cross_validation.ridge_grid import RidgeSpectrum, block_ridge_errors, ridge_spectrum
+from dsel.passes.columns.column_statistics import ColumnStatistics
+from dsel.passes.cross_validation.cache_file import Target
+from dsel.passes.cross_validation.disk_cache import DiskCache
 from dsel.passes.reduce_blocks import RowPass
 from dsel.passes.statistics import Statistics
+
+AnyStatistics = Statistics | ColumnStatistics
 
 #: Share of the available memory that the cache of rows in memory may take.
 _CACHE_SHARE = 0.5
@@ -35,6 +55,27 @@ def _block_penalty_errors(
     x: Any, y: Any, block: Block, spectrum: RidgeSpectrum, transform: RowTransform, where: str
 ) -> Floats:
     return block_ridge_errors(x, y, spectrum, transform, f"{where}, rows {block.start} to {block.stop}", block.w)
+
+
+def _from_data(
+    x: Any, y: Any, block: Block, base: LooRound, round: LooRound, transform: RowTransform, target: Target, where: str
+) -> Floats:
+    """Write the cache of one block of X, and return the errors of a round on it."""
+    flat = np.zeros(n_errors(round))
+    for start, stop in target.pieces(block.start, block.stop):
+        piece = slice(start - block.start, stop - block.start)
+        R, vectors = residual_rows(x[piece], y[piece], base, transform, f"{where}, rows {start} to {stop}")
+        target.write(start, R, vectors)
+        flat += residual_row_errors(R, vectors, round)
+    return flat
+
+
+def _from_cache(R: Any, vectors: Any, block: Block, base: LooRound, round: LooRound, target: Target | None) -> Floats:
+    """Update one block of the last cache and write it if there is a target; return the errors of a round on it."""
+    if target is not None:
+        R, vectors = advance_rows(R, vectors, base)
+        target.write(block.start, R, vectors)
+    return residual_row_errors(R, vectors, round)
 
 
 def loo_pass(dataset: Dataset, chosen: int) -> RowPass:
@@ -71,12 +112,13 @@ def check_intercept(intercept: Intercept | None, preprocess: Preprocess) -> Inte
 class DatasetRows:
     """The rows of a dataset as `dsel.search.cross_validation.rounds.LooRows`: errors when each row is left out.
 
-    loss, intercept: as the options of greedy-rls. fill: (n,) values that replace NaN.
+    loss, intercept: as the options of greedy-rls. fill: (n,) values that replace NaN. disk: a cache on disk.
     """
 
     def __init__(
-        self, dataset: Dataset, statistics: Statistics, preprocess: Preprocess, *, loss: Loss = "squared",
+        self, dataset: Dataset, statistics: AnyStatistics, preprocess: Preprocess, *, loss: Loss = "squared",
         intercept: Intercept | None = None, fill: Floats | None = None, engine: Engine = THREADS,
+        disk: DiskCache | None = None,
     ) -> None:  # fmt: skip
         if not dataset.n_targets:
             raise OptionError("Leave-one-out selection needs targets Y.", "Give Y, or choose another method.")
@@ -91,7 +133,10 @@ class DatasetRows:
         self.transform = RowTransform(
             scaling.center_x, scaling.scale_x, scaling.center_y, scaling.scale_y, loss, zero_coded, fill
         )
+        self._lam = 0.0
+        self._gram: GramRows | None = None
         self._cache: LooCache | None = None
+        self._disk = disk
         self.passes = 0
 
     @property
@@ -105,14 +150,21 @@ class DatasetRows:
         return bool(self.transform.zero_coded.any())
 
     def problem(self, lam: float) -> LooProblem:
-        """Return what all rounds share."""
+        """Return what all rounds share. Later errors are those with this lam."""
         statistics, transform = self._statistics, self.transform
-        objective = statistics.objective(self._preprocess, lam)
-        assert objective.cross is not None
+        if self._gram is None:
+            self._gram = self._gram_rows()
+        self._lam = lam
         weight = statistics.weight
+        B, _ = statistics.targets(self._preprocess, statistics.B)
         sum_x = weight * (statistics.mean_x - transform.center_x) / transform.scale_x
         sum_y = weight * (statistics.mean_y - transform.center_y) / transform.scale_y
-        return LooProblem(objective.K, objective.cross, sum_x, sum_y, statistics.m, weight, lam, self.intercept)
+        return LooProblem(self._gram, B, sum_x, sum_y, statistics.m, weight, lam, self.intercept)
+
+    def _gram_rows(self) -> GramRows:
+        """Return K, from the statistics."""
+        assert isinstance(self._statistics, Statistics)
+        return WholeGram(self._statistics.objective(self._preprocess).K)
 
     def in_data_units(self, fit: tuple[Ints, Floats, Floats]) -> tuple[Floats, Floats]:
         """Return coefficients (s, N) and intercept (N,) for X and Y as they are, from those in preprocessed units."""
@@ -125,21 +177,47 @@ class DatasetRows:
 
     def errors(self, round: LooRound) -> Floats:
         """Return the errors of a round, in one pass; in none if rows and cache are in memory."""
-        dataset = self._dataset
         forward = round.insert and not round.remove
-        if forward and self._cache is None and would_cache(dataset):
+        if forward and self._in_memory(round):
+            assert self._cache is not None
+            return self._cache.errors(round)
+        if forward and self._disk is not None:
+            return self._disk.errors(round, self.sweep, self._lam)
+        return self.sweep(round)
+
+    def _in_memory(self, round: LooRound) -> bool:
+        """Return whether a cache in memory holds the rows; make it if it fits."""
+        dataset = self._dataset
+        if self._cache is None and would_cache(dataset):
             parts = [(b.x, load_block(b.y, dataset.target_columns), load_weights(b.w)) for b in dataset.blocks]
             self._cache = LooCache(parts, self.transform, round.base_leverage)
-        if forward and self._cache is not None:
-            return self._cache.errors(round)
-        return self._run(loo_pass(dataset, round.members.size), round=round)
+        return self._cache is not None
+
+    def sweep(
+        self, round: LooRound, source: Dataset | None = None, start: int = 0, stop: int = 0,
+        target: Target | None = None,
+    ) -> Floats:  # fmt: skip
+        """Return the errors of a round, in one pass; see `dsel.passes.cross_validation.disk_cache.Sweep`."""
+        if source is None and target is None:
+            return self._run(loo_pass(self._dataset, round.members.size), round=round)
+        inner = round.after(max(start, stop))
+        one = loo_pass(self._dataset if source is None else source, inner.members.size)
+        if source is None:
+            write = replace(one, per_block=_from_data)
+            return self._run(write, base=round.first(stop), round=inner, target=target)
+        base = round.after(start).first(stop - start) if target is not None else inner
+        read = replace(one, name="cached rows", per_block=_from_cache, whole=False)
+        errors: Floats = read.run(self._engine, round=inner, base=base, target=target)
+        return errors
 
     def counts(self) -> dict[str, Any]:
         """Return what the rounds cost besides passes over X."""
-        return {}
+        return {} if self._disk is None else self._disk.counts()
 
     def close(self) -> None:
-        """Remove what the rounds keep: nothing."""
+        """Remove what the rounds keep on disk."""
+        if self._disk is not None:
+            self._disk.close()
 
     def lam_errors(self, lams: Floats, members: Ints) -> Floats:
         """Return the error of each penalty with these columns, in one pass."""
@@ -162,7 +240,7 @@ def _room() -> float:
     return _CACHE_SHARE * float(psutil.virtual_memory().available)
 
 
-def _zero_coded(statistics: Statistics) -> NDArray[np.bool_]:
+def _zero_coded(statistics: AnyStatistics) -> NDArray[np.bool_]:
     """Return which targets have labels 0 and 1 instead of -1 and +1, by their sums: (N,).
 
     Each block checks its labels.
@@ -176,7 +254,7 @@ def _zero_coded(statistics: Statistics) -> NDArray[np.bool_]:
     return np.asarray(zero_coded & ~statistics.constant_y)
 
 
-def _recoded(statistics: Statistics, zero_coded: NDArray[np.bool_]) -> Statistics:
+def _recoded(statistics: AnyStatistics, zero_coded: NDArray[np.bool_]) -> AnyStatistics:
     """Return the statistics with 2 y - 1 in place of these targets."""
     factor = np.where(zero_coded, 2.0, 1.0)
     return replace(

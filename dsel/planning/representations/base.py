@@ -22,6 +22,7 @@ from dsel.engine.base import Engine
 from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.passes.base import PassCost
 from dsel.passes.centered_factors import check_pass, grows, likely_check_pass
+from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.folds import FoldStatistics
 from dsel.passes.refit import Fit, refit, refit_pass
 from dsel.passes.statistics import ColumnScales
@@ -43,6 +44,10 @@ LEADING_ROWS, LEADING_BYTES = 256, 1 << 30
 #: each column may need one. Passes are chosen instead of the Gram matrix where they take this many times less, unless
 #: it takes less than these seconds.
 _MEMORY_SPEED, _STORE_SPEED, _FLOPS, _OTHER_PASSES, _MUCH, _SHORT = 5e9, 5e8, 2e10, 2, 4.0, 0.5
+#: With at most this many columns the Gram matrix is small: rounds on left-out rows take it.
+MOST_SMALL = 1000
+#: Bytes of compiled code on a worker (numba; measured 50 MiB).
+COMPILED = 64 << 20
 #: Bytes of a manifest and the headers of saved arrays.
 HEADER_BYTES = 4096
 
@@ -83,6 +88,10 @@ class ProblemShape:
         X is in the memory of this process.
     seconds : float, optional
         The time limit of the search.
+    rounds : bool
+        The method scores subsets on left-out rows, in rounds of k columns at most.
+    full_height : bool
+        The rounds need columns of full height where they run without K.
     """
 
     m: int
@@ -102,6 +111,8 @@ class ProblemShape:
     few_columns: bool = False
     in_memory: bool = False
     seconds: float | None = None
+    rounds: bool = False
+    full_height: bool = False
 
     @property
     def least_entered(self) -> int:
@@ -114,11 +125,13 @@ class ProblemShape:
         rows = max((block.stop - block.start for block in dataset.blocks), default=0)
         width = dataset.n if dataset.store is None else dataset.store.column_bounds[1]
         itemsize = max(1, math.ceil(dataset.x_bytes / (dataset.m * dataset.n)))
+        scored = requirements.cross_validation
         return cls(
             dataset.m, dataset.n, dataset.n_targets, itemsize, k, (rows, width), requirements.gram_sums,
             requirements.row_bytes, requirements.table_slots, requirements.lookahead, requirements.whole_gram,
             requirements.eigen_factor, requirements.columns_entered, sketch,
             requirements.few_columns, dataset.in_memory, requirements.seconds,
+            scored is not None, scored is not None and scored.full_height,
         )  # fmt: skip
 
     @property
@@ -169,17 +182,25 @@ class ProblemShape:
     def rows_beat_gram(self) -> bool:
         """Return whether passes for the Gram rows of k columns take much less time than one for all of K.
 
-        For data in memory, also whether all of K would take longer than the limit of the search.
+        For data in memory, also whether all of K would take longer than the limit of the search. Rounds on left-out
+        rows take one pass for each Gram row, no more.
         """
-        if not self.N or self.whole_gram or self.eigen_factor or self.gram_sums > 1:
+        if not self.N or self.whole_gram or self.eigen_factor or (self.gram_sums > 1 and not self.rounds):
             return False
         gram = self.m * self.n**2 / _FLOPS
+        if self.rounds:
+            rows = self.k * (self.x_bytes / self._reading_speed + 2.0 * self.m * self.n / _FLOPS)
+            return self.n > MOST_SMALL and ((self.in_memory and self.n > self.m) or gram > rows)
         limited = self.in_memory and self.seconds is not None and gram > self.seconds
         if gram < _SHORT or not (self.few_columns or limited):
             return False
-        reading = self.x_bytes / (_MEMORY_SPEED if self.in_memory else _STORE_SPEED)
-        one_pass = reading + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS
+        one_pass = self.x_bytes / self._reading_speed + 2.0 * self.m * self.n * self.rows_per_pass / _FLOPS
         return gram > _MUCH * (self.k + _OTHER_PASSES) * one_pass
+
+    @property
+    def _reading_speed(self) -> float:
+        """Return the bytes of X that are read in a second."""
+        return _MEMORY_SPEED if self.in_memory else _STORE_SPEED
 
     @property
     def leading_rows(self) -> int:
@@ -251,6 +272,8 @@ class Prepared:
     errors : callable, optional
         ``errors(subsets, lam)`` recomputes f and the residual sum of squares of several subsets from the data, where
         the objective approximates f.
+    factor : ColumnFactor, optional
+        The preprocessed data as columns, where the Gram matrix is not held.
     """
 
     statistics: ColumnScales
@@ -259,6 +282,7 @@ class Prepared:
     counts: dict[str, Any] = field(default_factory=dict)
     folds: FoldStatistics | None = None
     errors: Callable[[Sequence[Ints], float], list[tuple[float, float]]] | None = None
+    factor: ColumnFactor | None = None
 
 
 class Representation(ABC):

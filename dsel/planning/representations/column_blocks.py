@@ -20,7 +20,7 @@ from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.objective.on_demand import OnDemandObjective
 from dsel.passes.base import FAN_IN, PassCost
-from dsel.passes.columns.column_blocks import ColumnBlocks, stored_cells
+from dsel.passes.columns.column_blocks import MOST_TASKS, ColumnBlocks, stored_cells
 from dsel.passes.columns.column_factor import (
     ColumnFactor,
     leading_rows_pass,
@@ -39,6 +39,7 @@ from dsel.passes.columns.column_statistics import (
 from dsel.passes.refit import Fit
 from dsel.passes.statistics_cache import StatisticsCache, load_or_compute
 from dsel.planning.representations.base import (
+    COMPILED,
     HEADER_BYTES,
     INTERPRETER,
     KEEP_SHARE,
@@ -75,7 +76,7 @@ class ColumnRepresentation(Representation):
 
     def costs(self, dataset: Dataset, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes for the statistics and for the search."""
-        blocks, costs = self._blocks(dataset), []
+        blocks, costs = self.blocks(dataset), []
         if not saved.statistics:
             if validated.request.missing == "mean":
                 costs.append(column_means_pass(blocks).cost())
@@ -92,7 +93,7 @@ class ColumnRepresentation(Representation):
         if dataset.n_targets:
             return super().check_cost(dataset, validated, cache)
         k = validated.request.limit
-        last = residual_pass(self._blocks(dataset), k).cost()
+        last = residual_pass(self.blocks(dataset), k).cost()
         chunks = 1 if dataset.store is None else len(dataset.store.column_bounds) - 1
         return replace(last, bytes_read=last.bytes_read + dataset.x_bytes * min(k, chunks) // chunks)
 
@@ -104,14 +105,15 @@ class ColumnRepresentation(Representation):
     def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
         """Return the costs of the passes between the statistics and the final check."""
 
-    def _blocks(self, dataset: Dataset) -> ColumnBlocks:
+    def blocks(self, dataset: Dataset) -> ColumnBlocks:
+        """Return the data in blocks of columns."""
         return ColumnBlocks(dataset, keep=self.keeps_blocks and self.resources.keeps_values)
 
     def _factor(
         self, dataset: Dataset, validated: ValidatedRequest, engine: Engine, cache: StatisticsCache | None
     ) -> tuple[ColumnStatistics, ColumnFactor]:
         """Return the statistics of the columns, and the preprocessed data as a factor of K."""
-        request, blocks = validated.request, self._blocks(dataset)
+        request, blocks = validated.request, self.blocks(dataset)
         statistics = load_or_compute(
             cache, dataset, "columns", lambda: column_statistics(blocks, request.missing, engine),
             missing=request.missing,
@@ -144,7 +146,15 @@ class InColumnBlocks(ColumnRepresentation):
         """Return which part of K or W the method needs."""
         if self.shape.eigen_factor:
             return "The method needs W, the eigen-reduced data, in this process."
+        if self.shape.full_height and self._cut_in_rows:
+            return "The method needs columns of full height, and the chunks of the data are full rows."
         return NEEDS_GRAM if self.shape.whole_gram else ""
+
+    @property
+    def _cut_in_rows(self) -> bool:
+        """Return whether tasks get blocks of full rows."""
+        p = self.shape
+        return not p.in_memory and p.chunk[1] >= p.n and p.chunk[0] < p.m
 
     @property
     def keeps_blocks(self) -> bool:
@@ -163,12 +173,14 @@ class InColumnBlocks(ColumnRepresentation):
         """Return the memory of this process: tables, Gram rows, leading rows, vectors, and X X' where Y = X."""
         p = self.shape
         vectors, leading = 8 * p.n * (6 + p.N), 4 * self.leading_rows * p.n
-        rows = self.row_cache_bytes + 2 * self._fetched_bytes
+        rows = self._round_bytes if p.rounds else self.row_cache_bytes + 2 * self._fetched_bytes
         return p.table_bytes + rows + leading + vectors + 4 * self._square_bytes
 
     @property
     def passes(self) -> int:
-        """Return the passes for the norms, leading rows, Gram rows, and where Y = X for X X' and M."""
+        """Return the passes for the norms, leading rows, Gram rows, and where Y = X for X X' and M; those of rounds."""
+        if self.shape.rounds:
+            return 1 + 2 * self.shape.k
         return (1 if self.shape.N else 4) + bool(self.leading_rows) + self._row_passes
 
     @property
@@ -186,10 +198,9 @@ class InColumnBlocks(ColumnRepresentation):
             if p.rows_beat_gram
             else f"the Gram matrix ({p.n} x {p.n}) does not fit"
         )
-        return (
-            f"{why}; columns stay in blocks of {p.chunk[1]}, {where}, and a "
-            f"pass computes the Gram rows of {p.rows_per_pass} columns"
-        )
+        rounds = "a round takes a pass for a Gram row and a pass for the errors"
+        work = rounds if p.rounds else f"a pass computes the Gram rows of {p.rows_per_pass} columns"
+        return f"{why}; columns stay in blocks of {p.chunk[1]}, {where}, and {work}"
 
     @property
     def memory_parts(self) -> tuple[str, str]:
@@ -199,7 +210,7 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def leading_rows(self) -> int:
         """Return how many rows of X this process keeps for bounds on inner products."""
-        return self.shape.leading_rows if self.shape.table_slots > 2 else 0
+        return self.shape.leading_rows if self.shape.table_slots > 2 and not self.shape.rounds else 0
 
     @property
     def row_cache_bytes(self) -> int:
@@ -219,10 +230,14 @@ class InColumnBlocks(ColumnRepresentation):
     @property
     def planned_counts(self) -> dict[str, int]:
         """Return the counts if only the least number of columns enter a solution."""
+        if self.shape.rounds:
+            return {}
         return {"columns_entered": self.shape.least_entered, "row_passes": self._row_passes}
 
     def notes(self) -> Iterator[str]:
         """Say that the number of passes depends on the search."""
+        if self.shape.rounds:
+            return
         yield (
             f"a pass computes {self.shape.rows_per_pass} Gram rows, one per column that enters a solution; the plan "
             f"counts {self.shape.least_entered} columns, the least; a column that is alone in its batch takes a pass "
@@ -236,7 +251,7 @@ class InColumnBlocks(ColumnRepresentation):
         statistics, factor = self._factor(dataset, validated, engine, cache)
         fit = self._fit(dataset, validated, statistics, factor, engine)
         objective = partial(self._objective, validated, statistics, factor)
-        return Prepared(statistics, objective, fit, {"representation": self.name})
+        return Prepared(statistics, objective, fit, {"representation": self.name}, factor=factor)
 
     def _objective(
         self, validated: ValidatedRequest, statistics: ColumnStatistics, factor: ColumnFactor, lam: float
@@ -265,7 +280,9 @@ class InColumnBlocks(ColumnRepresentation):
         )  # fmt: skip
 
     def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:
-        costs = []
+        costs: list[PassCost] = []
+        if self.shape.rounds:
+            return costs
         if not self.shape.N:
             both = (row_gram_pass(blocks), quadratic_diagonal_pass(blocks))
             costs.append(PassCost.total("row Gram matrix", (one.cost() for one in both)))
@@ -288,8 +305,20 @@ class InColumnBlocks(ColumnRepresentation):
     def _task_bytes(self) -> int:
         """Return the bytes that a task holds besides the blocks that are kept."""
         p = self.shape
+        if p.rounds:  # numbers of each column and of each row, a buffer for rows of a cache, and compiled code
+            width = p.n if self._cut_in_rows else max(p.chunk[1], p.n // MOST_TASKS)
+            numbers = 2 * (p.k + p.N + 4) * width + (p.k + 2 * p.N + 4) * p.m
+            folds = p.m * p.m // max(p.gram_sums, 1) * 2 if p.full_height else 0
+            return 8 * (numbers + folds) + 3 * p.tile_bytes * 8 // p.itemsize + SMALL_ARRAYS + COMPILED
         sent = 8 * p.rows_per_pass * p.m * (2 if p.keeps_moments else 1)
         return 2 * p.tile_bytes + sent + self._fetched_bytes // max(self.resources.workers, 1) + SMALL_ARRAYS
+
+    @property
+    def _round_bytes(self) -> int:
+        """Return the bytes of rounds in this process: rows of K and of its factor, columns, and a cache of X."""
+        p = self.shape
+        kept = 3 * p.k * p.n + p.m * (p.k + 2 * p.N + 4) + (p.m * p.n if p.in_memory else 0)
+        return 8 * (kept + (2 * p.m * p.m if p.full_height else 0))
 
     @property
     def _square_bytes(self) -> int:

@@ -127,7 +127,7 @@ class Sketch(EigenReduced):
     ) -> PassCost:
         """Return the cost of the errors of the front and of the final pass."""
         last = super().check_cost(dataset, validated, cache)
-        front = product_pass(self._blocks(dataset), validated.request.limit).cost()
+        front = product_pass(self.blocks(dataset), validated.request.limit).cost()
         return PassCost.total(last.name, (front, last))
 
     def _search_costs(self, blocks: ColumnBlocks, validated: ValidatedRequest, saved: Saved) -> list[PassCost]:

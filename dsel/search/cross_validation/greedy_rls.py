@@ -52,12 +52,12 @@ class GreedyRlsOptions(CrossValidationOptions):
 
 
 def requirements(problem: ProblemSummary, options: GreedyRlsOptions) -> Requirements:
-    """Return what greedy RLS needs: the whole Gram matrix, and a pass over the rows for each round."""
+    """Return what greedy RLS needs: a row of the Gram matrix, and a pass over the data, for each round."""
     scored = CrossValidation(
         direction=options.direction, penalties=len(options.penalties), held_out=options.held_out, loss=options.loss,
         intercept=options.intercept, rewrite_every=options.fold_every,
     )  # fmt: skip
-    return Requirements(whole_gram=True, cross_validation=scored)
+    return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
 
 
 METHOD = Method(

@@ -40,12 +40,12 @@ class KfoldOptions(CrossValidationOptions):
 
 
 def requirements(problem: ProblemSummary, options: KfoldOptions) -> Requirements:
-    """Return what K-fold cross-validation needs: the Gram matrices of all folds."""
+    """Return what K-fold cross-validation needs: the Gram matrices of all folds, or their rows of chosen columns."""
     scored = CrossValidation(
         folds=options.folds, repeats=options.repeats, direction=options.direction, penalties=len(options.penalties),
         held_out=options.held_out, split=options.split, row_groups=options.row_groups,
     )  # fmt: skip
-    return Requirements(whole_gram=True, cross_validation=scored)
+    return Requirements(whole_gram=scored.whole_gram, few_columns=True, cross_validation=scored)
 
 
 METHOD = Method(

@@ -167,6 +167,7 @@ class GreedyRls:
         """
         last = self._grown
         if last is None or last.members.tolist() != self.members[:-1]:
+            self.problem.gram.rows(np.asarray(self.members, np.int64))  # in one pass, where they are computed on demand
             last = prepare(self.problem, np.asarray(self.include, np.int64))
         for b in self.members[last.members.size :]:
             last = extend_round(self.problem, last, b)

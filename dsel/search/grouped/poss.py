@@ -11,7 +11,6 @@ from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.parallel.worker_tasks import bind
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.criterion import Criterion, CriterionPoss
-from dsel.search.pareto.search import paper_iterations
 
 
 def run_poss(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
@@ -30,7 +29,7 @@ def run_poss(task: SearchTask, grouped: GroupedObjective) -> SearchOutcome:
     else:
         search = CriterionPoss(criterion, grouped.n, task.k, seed=task.seed, isolation=isolation)
     stop = options.stop(task.k, objective)
-    stop = replace(stop, iterations=options.iterations or paper_iterations(task.k, grouped.n))
+    stop = replace(stop, iterations=options.most_iterations(task.k, grouped.n))
     ended = drive(search, stop, task.on_slice)
     points = [_of_columns(grouped, point) for point in search.front() if point.size]
     if task.criterion is None:

@@ -15,7 +15,7 @@ from dsel.search.anytime import Stop
 from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.options import Options
 from dsel.search.pareto.archive_memory import check_tables, first_slots
-from dsel.search.pareto.search import paper_iterations
+from dsel.search.pareto.search import isolated_iterations, paper_iterations
 from dsel.search.pareto.warm_start import WarmStart, path_size
 
 
@@ -25,7 +25,8 @@ class StopOptions(Options):
     Parameters
     ----------
     iterations : int, optional
-        T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates.
+        T, by default floor(2 e k^2 n) for k columns still to choose out of n candidates; with isolation: min-index
+        floor(k^2 (n - k) n log n).
     seconds : float, optional
         Wall time. Compilation is not counted.
     target : float, optional
@@ -50,8 +51,11 @@ class StopOptions(Options):
         target = self.target
         if self.target_r2 is not None:
             target = (1.0 - self.target_r2) * objective.total
-        iterations = self.iterations or paper_iterations(k, objective.n)
-        return Stop(iterations, self.seconds, target, self.patience, self.bound)
+        return Stop(self.most_iterations(k, objective.n), self.seconds, target, self.patience, self.bound)
+
+    def most_iterations(self, k: int, n: int) -> int:
+        """Return T for k of n columns."""
+        return self.iterations or paper_iterations(k, n)
 
 
 #: The least number of iterations between two exchange searches, by default.
@@ -123,6 +127,12 @@ class ArchiveOptions(StopOptions):
             )
         return value
 
+    def most_iterations(self, k: int, n: int) -> int:
+        """Return T for k of n columns: as asked, or of the theorem about the isolation function."""
+        if self.iterations is None and self.isolation == "min-index":
+            return isolated_iterations(k, n)
+        return super().most_iterations(k, n)
+
     def calls_function(self, criterion: bool) -> bool:
         """Return whether a user's function is called for each subset: a criterion, or an isolation function."""
         return criterion or callable(self.isolation)
@@ -169,15 +179,24 @@ class ArchiveOptions(StopOptions):
         CapacityError
             The first tables of the archive take more than `memory`.
         """
+        notes = self._notes_of_plan(problem)
         if problem.criterion:
-            return Requirements(seconds=self.seconds)
+            return Requirements(seconds=self.seconds, notes=notes)
         if not callable(self.isolation):
             self._check_memory(problem)
         needs_gram = callable(self.isolation) or bool(self.exchange_every)
         return Requirements(
             whole_gram=needs_gram, table_slots=first_slots(problem.k), seconds=self.seconds,
-            columns_entered=self._columns_entered(problem),
+            columns_entered=self._columns_entered(problem), notes=notes,
         )  # fmt: skip
+
+    def _notes_of_plan(self, problem: ProblemSummary) -> tuple[str, ...]:
+        """Return what the plan says about the number of iterations."""
+        k, n = problem.to_choose
+        if self.isolation != "min-index" or self.iterations is not None or not 0 < k <= n:
+            return ()
+        T = self.most_iterations(k, n)
+        return (f"isolation: min-index makes {T:,} iterations, k^2 (n - k) n log n; the option iterations changes it",)
 
     def _columns_entered(self, problem: ProblemSummary) -> int | None:
         """Return how many columns enter at least, where the Gram matrix does not fit: those of the warm start."""
@@ -195,7 +214,8 @@ class ArchiveOptions(StopOptions):
         """Return how many iterations of the compiled search there are at most; None where it calls a function."""
         if self.calls_function(problem.criterion):
             return None
-        return self.iterations or paper_iterations(problem.k, problem.n)
+        k, n = problem.to_choose
+        return self.most_iterations(k, n) if 0 < k <= n else None
 
 
 def needs_no_function(options: str) -> str:

@@ -43,6 +43,14 @@ def paper_iterations(k: int, n: int) -> int:
     return math.floor(2.0 * math.e * k * k * n)
 
 
+def isolated_iterations(k: int, n: int) -> int:
+    """Return T = floor(k^2 (n - k) n log n) of Theorem 2 of the POSS paper, and at least that of Theorem 1.
+
+    It is for the isolation function min-index, which keeps up to 2 k (n - k) subsets in the archive instead of 2 k.
+    """
+    return max(math.floor(k * k * (n - k) * n * math.log(n)), paper_iterations(k, n))
+
+
 def pareto_kernels(
     *, few_targets: bool = True, has_gram: bool = True, exchange_every: int = 0, loop: Any = engine.run
 ) -> tuple[list[Any], list[Any]]:

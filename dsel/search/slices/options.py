@@ -12,7 +12,6 @@ from dsel.objective.base import FEW_TARGETS
 from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.parallel.on_workers import WorkerOptions
 from dsel.search.pareto.archive_memory import first_slots, restart_slots, table_bytes
-from dsel.search.pareto.search import paper_iterations
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, Site
 from dsel.search.slices.size import (
     LEAST_SECONDS,
@@ -83,7 +82,7 @@ def place_iterations(problem: ProblemSummary, options: SliceOptions, site: Site)
     k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
     if not 0 < k <= n:
         return Placement(why="there is nothing to search")
-    iterations = options.iterations or paper_iterations(k, n)
+    iterations = options.most_iterations(k, n)
     if options.calls_function(problem.criterion):
         return place_evaluations(options, site, iterations)
     few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0

@@ -21,6 +21,7 @@ from dsel.passes.gram import gram_statistics
 from dsel.search.cross_validation.fits import nested_fits, subset_fit
 from dsel.search.cross_validation.rounds import GreedyRls
 from tests.oracles import greedy_rls as oracle
+from tests.search.cross_validation.without_gram import select_without_gram
 
 
 def problem(m: int, n: int, N: int, seed: int, labels: bool = False) -> tuple[Any, Any]:
@@ -73,6 +74,9 @@ def test_selections_and_errors_are_those_of_the_papers_algorithms(
     assert len(in_memory.indices) == k
     for algorithm in (oracle.algorithm_2, oracle.algorithm_3):
         compare(in_memory, algorithm(X, Y, k, lam, measure), per_row)
+    for rows in (X, chunked):
+        wide = select_without_gram(rows, Y, k=k, method="greedy-rls", lam=lam, preprocess="none", loss=loss)
+        compare(wide, oracle.algorithm_3(X, Y, k, lam, measure), per_row)
     compare(streamed, oracle.algorithm_3(X, Y, k, lam, measure), per_row)
 
 
@@ -93,7 +97,12 @@ def test_the_wrapper_gives_the_same_whatever_the_intercept(
         found = dsel.select(
             data, Y, k=min(n, 3), method="greedy-rls", lam=lam, preprocess=preprocess, loss=loss, intercept=intercept
         )
-        compare(found, oracle.algorithm_1(X, Y, min(n, 3), lam, measure, train), m if loss == "squared" else m * N)
+        expected = oracle.algorithm_1(X, Y, min(n, 3), lam, measure, train)
+        compare(found, expected, m if loss == "squared" else m * N)
+        wide = select_without_gram(
+            data, Y, k=min(n, 3), method="greedy-rls", lam=lam, preprocess=preprocess, loss=loss, intercept=intercept
+        )
+        compare(wide, expected, m if loss == "squared" else m * N)
 
 
 @pytest.mark.parametrize("run", rlscore_runs(), ids=lambda run: f"{run['data']}-lam-{run['lam']}")
@@ -106,6 +115,9 @@ def test_selections_and_errors_are_those_of_rlscore(run: dict[str, Any]) -> None
     chunked = da.from_array(X, chunks=(50, X.shape[1]))
     for data, fold_every in ((X, "never"), (chunked, "never"), (chunked, 4)):
         found = dsel.select(data, Y, intercept="column", fold_every=fold_every, **options)
+        assert [row.index for row in found.path] == run["selected"]
+        assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
+        found = select_without_gram(data, Y, intercept="column", fold_every=fold_every, **options)
         assert [row.index for row in found.path] == run["selected"]
         assert [row.error / Y.shape[1] for row in found.path] == pytest.approx(run["errors"], rel=1e-8)
 

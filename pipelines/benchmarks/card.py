@@ -1,0 +1,97 @@
+"""Measure what the papers promise and a cluster must keep, in parts that can run alone.
+
+greedy-rls: 200 x 15 000 in memory, over Algorithm 3 of the paper in plain NumPy. wide: 60 x 1 000 000 from a store on
+two workers of 1 GiB.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import dsel
+from dsel._lib.types import Floats
+from dsel.config.request import SelectionRequest
+from dsel.data.dataset import as_dataset
+from dsel.data.generate import generate_regression
+from dsel.engine.clusters.local import local_cluster
+from dsel.engine.dask_engine import DaskEngine
+from dsel.selection.context import RunContext
+from dsel.selection.pipeline import run_selection
+from pipelines.benchmarks.greedy_rls import plain_algorithm_3
+from pipelines.table import json_line
+
+WORKERS, WORKER_MEMORY = 2, "1GiB"
+
+
+def greedy_rls_in_memory(quick: bool) -> dict[str, Any]:
+    """Return the time of `dsel.select` over that of Algorithm 3 in NumPy, on 200 rows and 15 000 columns.
+
+    Runs alternate, and each pair of runs gives a ratio. The median is returned.
+    """
+    X, y = _wide_data(200, 3_000 if quick else 15_000)
+
+    def ours() -> tuple[int, ...]:
+        return dsel.select(X, y, k=20, method="greedy-rls", lam=1.0, preprocess="none").indices
+
+    ours()  # loads the compiled code
+    ratios, same = [], True
+    for _ in range(3):
+        seconds, found = _timed(ours)
+        plain, expected = _timed(lambda: plain_algorithm_3(X, y, 20, 1.0))
+        ratios.append(seconds / plain)
+        same &= found == tuple(expected)
+        print(f"greedy-rls: {seconds:.2f} s, NumPy {plain:.2f} s", flush=True)
+    return {"greedy_rls_over_numpy": median(ratios), "greedy_rls_same_as_numpy": same}
+
+
+def greedy_rls_wide(quick: bool) -> dict[str, Any]:
+    """Return the peak memory of a worker, in GiB, that selects 10 of a million columns with 60 rows."""
+    n = 50_000 if quick else 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "wide.zarr"
+        generate_regression(store, samples=60, features=n, chunks=(60, 1 << 14))
+        dataset = as_dataset(str(store))
+        with local_cluster(WORKERS, WORKER_MEMORY) as client:
+            engine = DaskEngine(client)
+            request = SelectionRequest(k=10, method="greedy-rls", lam=1.0)
+            seconds, found = _timed(lambda: run_selection(dataset, request, RunContext(engine=engine)))
+            peak = max(peak for peak, _ in engine.peak_memory().values())
+    planned, measured = found.plan["planned"], found.plan["measured"]
+    print(f"greedy-rls on 60 x {n}: {seconds:.1f} s, {found.passes} passes, peak {peak / 2**20:.0f} MiB a worker")
+    print(f"planned: {planned['bytes_read'] / 1e9:.2f} GB, {planned['worker_memory'] / 2**20:.0f} MiB; read: "
+          f"{measured['bytes_read'] / 1e9:.2f} GB", flush=True)  # fmt: skip
+    return {"greedy_rls_wide_gib": peak / 2**30, "greedy_rls_wide_seconds": seconds}
+
+
+#: What can run alone, by name.
+PARTS: dict[str, Callable[[bool], dict[str, Any]]] = {"greedy-rls": greedy_rls_in_memory, "wide": greedy_rls_wide}
+
+
+def run(quick: bool, parts: Sequence[str] = tuple(PARTS)) -> dict[str, Any]:
+    """Print the figures of these parts and, as the last line, all of them as JSON."""
+    report: dict[str, Any] = {}
+    for name in parts:
+        report |= PARTS[name](quick)
+    print(json_line(report))
+    return report
+
+
+def _wide_data(m: int, n: int) -> tuple[Floats, Floats]:
+    """Return standardized X (m, n) and y (m,), which depends on ten columns."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((m, n))
+    y = X[:, :10] @ rng.uniform(0.5, 1.5, 10) + rng.standard_normal(m)
+    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    answer = work()
+    return time.perf_counter() - start, answer
