@@ -135,7 +135,7 @@ class _State:
         self.ridge = max(self.ridge, result.ridge)
         self.leaves.update(result.leaves)
         self.leaves_of_files.append(sum(result.leaves.values()))
-        self.digests.append(result.digest)
+        self.digests.append(result.content)
         self.failures += result.failures
         for path, allowed, count in result.open:
             node = (path, allowed)

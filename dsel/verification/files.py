@@ -31,9 +31,9 @@ _OLD_SECONDS = 30 * 86400.0
 
 @dataclass
 class FileResult:
-    """What was found in one file of a log, see `ProofCheck` and `Tree`. digest: of its content."""
+    """What was found in one file of a log, see `ProofCheck` and `Tree`. content: the digest of its content."""
 
-    digest: str = ""
+    content: str = ""
     nodes: int = 0
     leaves: dict[str, int] = field(default_factory=dict)
     checked: int = 0
@@ -105,13 +105,13 @@ class CheckedFiles:
             found = FileResult.from_json(values)  # type: ignore[arg-type]
         except (KeyError, TypeError, ValueError):
             return None
-        return found if found.digest == digest else None
+        return found if found.content == digest else None
 
     def keep(self, name: str, picked: Sequence[int] | None, result: FileResult) -> None:
         """Save the result of a file. Logs a warning if it cannot be written."""
         try:
             self.folder.mkdir(exist_ok=True)  # another check of the same log may have removed it
-            write_json(self._file(name, result.digest, picked), result.as_json())
+            write_json(self._file(name, result.content, picked), result.as_json())
         except (OSError, OutputError) as error:
             log.warning("the check cannot be continued here if it is interrupted: %s", error)
 

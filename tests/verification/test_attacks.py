@@ -204,6 +204,7 @@ def test_a_log_about_columns_proves_nothing_about_groups_of_them(result):
     file = result.folder / "job.json"
     values = json.loads(file.read_text())
     values["job"]["groups"] = {"a": list(range(9)), "b": list(range(9, N_COLUMNS))}
+    del values["digest"]  # as an older version wrote it
     file.write_text(json.dumps(values))
     with pytest.raises(DselError, match="groups of columns"):
         dsel.verify(result.folder)

@@ -104,10 +104,14 @@ class ExactSearch:
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
             return False
-        members = self.objective.without_dependent(members)  # the others add nothing to f
+        members = self._independent(members)  # the others add nothing to f
         self.best, self.best_value, self.last_gain = members, value, self.iteration
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True
+
+    def _independent(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the members without those that depend on the ones before them."""
+        return self.objective.without_dependent(members)
 
     def _check_claim(self, claim: float) -> None:
         """Record a contradiction if the best subset is better than the bound `claim` of the subtree that holds it."""

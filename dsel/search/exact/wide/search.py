@@ -135,6 +135,10 @@ class WideTree(RelaxationTree[Node]):
         """The number of relaxations of all columns, and of visited nodes of the tree in memory."""
         return self._visited + (0 if self._inner is None else self._inner.iteration)
 
+    def _independent(self, members: tuple[int, ...]) -> tuple[int, ...]:
+        dense = self._pool.objective_of(np.asarray(members, np.int64))  # rows of K would take a pass
+        return tuple(members[i] for i in dense.without_dependent(range(len(members))))
+
     @property
     def open_nodes(self) -> int:
         """The number of open nodes."""
