@@ -10,8 +10,8 @@ import numpy as np
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.parallel.asynchronous import SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import LostTask, Slice, Task, TaskResult
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import LostTask, Slice, Task, TaskResult
 from dsel.search.parallel.iteration_slices import SliceRunner
 
 #: Simulated seconds per iteration.

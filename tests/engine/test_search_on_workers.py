@@ -13,8 +13,8 @@ from distributed import Client, LocalCluster
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.parallel_proof import SubtreeEstimate
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.shared_tree import SubtreeEstimate
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.result import Selection

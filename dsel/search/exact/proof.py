@@ -35,7 +35,7 @@ _NO_LIMIT = 2**62
 #: Most of the time that the quick search takes, and what is kept for the relaxation.
 _START, _RELAXATION = 0.2, 0.1
 
-#: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
+#: Runs a search until its stop: `drive` in this process, `dsel.search.exact.shared_tree.on_workers` on a cluster.
 Runner = Callable[[SharedTree, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.search.greedy.forward import forward
 from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.pareto.search import paper_iterations
+from dsel.search.pareto.compiled import paper_iterations
 from pipelines.benchmarks.scaling import N_COLUMNS, Costly, cluster, costly
 from pipelines.benchmarks.scaling import K as COSTLY_K
 from pipelines.benchmarks.simulated_workers import least_found

@@ -19,7 +19,7 @@ from dsel.planning.representations.base import ProblemShape, Representation, Res
 from dsel.planning.representations.choice import candidates
 from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
+from dsel.search.runtime.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
 from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
 from dsel.search.portfolio.search import ROUNDS, STREAMS
