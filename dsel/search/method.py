@@ -19,10 +19,10 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import Direction, RowErrors
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
-from dsel.search.runtime.executor import ExecutorFactory, SerialExecutor
-from dsel.search.runtime.journal import Journal
 from dsel.search.pareto.criterion import Criterion
 from dsel.search.placement import HERE, Placement, Site
+from dsel.search.runtime.executor import ExecutorFactory, SerialExecutor
+from dsel.search.runtime.journal import Journal
 from dsel.storage.paths import AnyPath
 
 OnSlice = Callable[[AnytimeSearch], None]

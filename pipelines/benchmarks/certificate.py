@@ -24,10 +24,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from dsel.engine.parallel_proof import DaskProofRunner
 
 from dsel._lib.types import Floats
 from dsel.engine.clusters.local import local_cluster, usable_cores
-from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem

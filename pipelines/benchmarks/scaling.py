@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
+from dsel.search.parallel.quadratic_rounds import PpossRounds
+from dsel.search.parallel.synchronous import Pposs
 
 from dsel.engine.clusters.local import usable_cores
 from dsel.engine.executors.dask_futures import DaskExecutor
@@ -28,14 +31,11 @@ from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
 from dsel.search.method import OnSlice
-from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.runtime.dispatcher import AskTellSearch, Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, Work
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.pareto.evaluations import EvaluateSubsets, RunSlices
 from dsel.search.pareto.archive import Subset
 from dsel.search.pareto.compiled import Poss, paper_iterations
+from dsel.search.pareto.evaluations import EvaluateSubsets, RunSlices
+from dsel.search.runtime.dispatcher import AskTellSearch, Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, Work
 from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.simulated_workers import least_found

@@ -6,13 +6,13 @@ The workers take turns by a simulated clock. Wall times say nothing about a clus
 from __future__ import annotations
 
 import numpy as np
+from dsel.search.parallel.asynchronous import SlicedPposs
+from dsel.search.parallel.iteration_slices import SliceRunner
 
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
-from dsel.search.parallel.asynchronous import SlicedPposs
 from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.executor import LostTask, Slice, Task, TaskResult
-from dsel.search.parallel.iteration_slices import SliceRunner
 
 #: Simulated seconds per iteration.
 _SECONDS = 1e-6

@@ -16,12 +16,12 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
-from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import Cleanup, ExecutorOptions, Task, TaskResult
-from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.compiled import Poss, paper_iterations
+from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.slice_work import RunSnapshotSlices, SliceResult, SliceRules, run_slice
 from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import Cleanup, ExecutorOptions, Task, TaskResult
 from dsel.search.runtime.schedule import (
     MOST_SLICES,
     SliceSize,

@@ -20,7 +20,6 @@ from itertools import islice
 from typing import Any
 from uuid import uuid4
 
-from dsel.errors import OptionError
 from dsel.search.anytime import Stop
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
 from dsel.search.pareto.evaluation_memo import EvaluationMemo, number

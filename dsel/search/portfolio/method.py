@@ -36,8 +36,6 @@ from dsel.search.greedy.polish import polish
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
-from dsel.search.runtime.dispatcher import Dispatcher
-from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from dsel.search.pareto.archive_memory import check_tables, first_slots, table_bytes
 from dsel.search.pareto.compiled import load_pareto_kernels
 from dsel.search.pareto.run import objective_for_workers
@@ -45,6 +43,8 @@ from dsel.search.pareto.warm_start import path_size
 from dsel.search.placement import NO_CLUSTER, Placement, Site
 from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from dsel.search.swaps.search import load_swap_kernels
 
 #: The shares of the time for the proof before and after the searches.

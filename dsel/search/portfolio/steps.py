@@ -16,9 +16,9 @@ from dsel.search.anytime import Deadline, Stop, drive
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluations import objective_cleanup
+from dsel.search.pareto.options import default_interval
 from dsel.search.runtime import kept_on_worker
 from dsel.search.runtime.ask_tell import Task, TaskResult
 from dsel.search.runtime.executor import Cleanup, call_all

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
 
-
 #: Small picklable function that releases what a process caches between tasks.
 Cleanup = Callable[[], None]
 

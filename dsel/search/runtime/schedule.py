@@ -63,7 +63,7 @@ class Schedule:
             return "PPOSS-asy: each task starts from the newest archive"
         rounds = f"rounds of {self.processors} offspring" if self.processors else "one offspring after the other"
         if self.in_flight == 1:
-            return f"{'PPOSS' if self.processors else 'POSS'} as published: {rounds}"
+            return f"{'PPOSS' if self.processors else 'POSS'}: {rounds}"
         return f"{self.in_flight} tasks at a time, in each {rounds}"
 
     @property

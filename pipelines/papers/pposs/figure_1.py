@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from dsel.search.parallel.quadratic_rounds import PpossRounds
 
 from dsel._lib.types import Floats
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.compiled import paper_iterations
 from pipelines.benchmarks.scaling import N_COLUMNS, Costly, cluster, costly
 from pipelines.benchmarks.scaling import K as COSTLY_K

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from dsel._lib.rng import binomial_cdf
 from dsel.search.pareto.archive import ParetoArchive
-from dsel.search.pareto.evaluation_memo import draw_columns
 from dsel.search.pareto.compiled import Poss
+from dsel.search.pareto.evaluation_memo import draw_columns
 from tests.oracles.literal_pposs import LiteralPposs, merged_in_parallel, merged_one_by_one
 from tests.search.cases import random_data, regression
-from tests.search.pareto.by_hand import K, N_COLUMNS, advance, again, all_of, answer, cover, search_of, tied
+from tests.search.pareto.by_hand import N_COLUMNS, K, advance, again, all_of, answer, cover, search_of, tied
+
 
 def test_with_one_processor_it_is_poss_step_by_step() -> None:
     search, poss = search_of(processors=1, seed=3), search_of(seed=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +15,8 @@ from dsel.objective.dense import DenseObjective
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
 from dsel.search.greedy.forward import forward
-from dsel.search.pareto.options import default_interval
 from dsel.search.pareto.compiled import Poss, paper_iterations
+from dsel.search.pareto.options import default_interval
 from dsel.search.runtime.schedule import iteration_seconds
 from tests.search.cases import continued
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 
 from dsel.search.outcome import FrontPoint
-from dsel.search.runtime.journal import found_in, read_journal
 from dsel.search.pareto.archive import IsolationFunction, ParetoArchive, Subset, together
+from dsel.search.runtime.journal import found_in, read_journal
 
 
 @dataclass(frozen=True)

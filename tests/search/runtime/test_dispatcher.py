@@ -24,7 +24,7 @@ from dsel.search.runtime.executor import SerialExecutor
 from dsel.search.runtime.journal import Journal, journalled_values, read_journal
 from dsel.search.runtime.schedule import Schedule
 from tests.search.cases import random_data, regression
-from tests.search.pareto.by_hand import K, N_COLUMNS, all_of, again, cover, search_of, tied
+from tests.search.pareto.by_hand import N_COLUMNS, K, again, all_of, cover, search_of, tied
 from tests.search.runtime.replay import replayed
 
 COLUMNS = tuple((j,) for j in range(N_COLUMNS))

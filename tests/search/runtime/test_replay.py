@@ -13,7 +13,7 @@ from dsel.search.runtime.dispatcher import Dispatcher
 from dsel.search.runtime.executor import SerialExecutor
 from dsel.search.runtime.journal import Journal, columns_of
 from tests.search.cases import random_data, regression
-from tests.search.pareto.by_hand import K, N_COLUMNS, again, cover, search_of
+from tests.search.pareto.by_hand import N_COLUMNS, K, again, cover, search_of
 from tests.search.runtime.replay import Columns, replayed
 
 COLUMNS = tuple((j,) for j in range(N_COLUMNS))
