@@ -210,7 +210,8 @@ def _run(
             checkpoints.passes.clear()
         if job.certify is not None:
             with engine.errors(interrupts.fail):
-                selection = _certified(job, dataset, selection, context, reporter, interrupts, on_workers(engine.executor))
+                runner = on_workers(engine.executor)
+                selection = _certified(job, dataset, selection, context, reporter, interrupts, runner)
             selection = _save(folder, with_bound(_with_peak(selection, engine.peak_memory())), lock)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))

@@ -24,14 +24,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from dsel.engine.parallel_proof import DaskProofRunner
 
 from dsel._lib.types import Floats
 from dsel.engine.clusters.local import local_cluster, usable_cores
+from dsel.engine.dask_engine import DaskEngine
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.shared_tree import on_workers
 from dsel.search.exact.starting_subset import starting_subset
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardized
@@ -119,7 +120,7 @@ def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
     """Return the wall time of a proof on the workers of a client."""
     search = make()
     start = time.perf_counter()
-    ended = DaskProofRunner(client)(search, Stop(iterations=2**62))
+    ended = on_workers(DaskEngine(client).executor)(search, Stop(iterations=2**62))
     assert ended == "proven"
     return time.perf_counter() - start
 

@@ -4,10 +4,10 @@ The draws are those of the compiled search. For a quadratic objective with indep
 at every iteration. Here the time goes into f, so each subset is evaluated once and its value kept.
 
 In the order of the index, iteration t draws its parent from the archive that iterations 0 to t - W have left (W
-iterations may be out at the same time), and values are offered to the archive in the order of the iterations. With W = 1
-the search is POSS (Qian, Yu, Zhou 2015, section 3). With N processors it has rounds of N offspring of one parent, and is
-PPOSS (Qian et al., IJCAI 2016, Algorithm 2). In the order of arrival, each iteration draws from the newest archive, and
-the search is PPOSS-asy (end of section 3.4).
+iterations may be out at the same time), and values are offered to the archive in the order of the iterations. With
+W = 1 the search is POSS (Qian, Yu, Zhou 2015, section 3). With N processors it has rounds of N offspring of one parent,
+and is PPOSS (Qian et al., IJCAI 2016, Algorithm 2). In the order of arrival, each iteration draws from the newest
+archive, and the search is PPOSS-asy (end of section 3.4).
 """
 
 from __future__ import annotations
@@ -213,9 +213,8 @@ class CriterionSearch(EvaluationMemo, AskTell):
         """Return all that `restore` needs. Subsets that are out are asked for again."""
         pending = [S for subsets in self._submitted.values() for S in subsets] + self._open
         drawn = self._window if self._by_index else pending
-        return {
-            **super().state(), "schedule": asdict(self.schedule), "drawn": [None if S is None else list(S) for S in drawn]
-        }  # fmt: skip
+        rows = [None if S is None else list(S) for S in drawn]
+        return {**super().state(), "schedule": asdict(self.schedule), "drawn": rows}
 
     @classmethod
     def restore(

@@ -19,7 +19,7 @@ from dsel.search.pareto.archive_memory import check_tables, first_slots, restart
 from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.warm_start import WarmStart, path_size
 from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
-from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time, iteration_seconds
+from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time
 
 
 class StopOptions(Options):
@@ -333,26 +333,27 @@ def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placem
     evaluates = options.evaluates_subsets(problem.criterion, problem.grouped)
     few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
     schedule = options.schedule(n, k, few, site.has_gram, evaluates=evaluates)
-    seconds = tables = None
-    if not evaluates:
-        total = options.iterations_of(k, n) * iteration_seconds(n, k, few, options.exchange_interval(n, k, site.has_gram))
-        seconds = total if options.seconds is None else min(total, options.seconds)
-        tables = table_bytes(n, few, k, restart_slots(n, few, k))
-    on_workers = site.cluster and options.search_on != "client"
-    why = "" if on_workers else f"{ASKED if options.search_on == 'client' else NO_CLUSTER}; "
-    recorded = {"slices": schedule.in_flight, "slice_iterations": schedule.length}
-    return Placement(
-        "workers" if on_workers else "client", why + _described(schedule, evaluates, options),
-        {name: value for name, value in recorded.items() if name in type(options).model_fields and not (evaluates and schedule.processors)},
-        _MANY if schedule.order == "arrival" else max(schedule.in_flight, schedule.processors if evaluates else 1),
-        seconds, tables or 0,
-    )  # fmt: skip
+    here = "" if site.cluster else f"{NO_CLUSTER}; "
+    here = f"{ASKED}; " if options.search_on == "client" else here
+    why, at_a_time = here + _described(schedule, evaluates, options), schedule.in_flight
+    recorded = {"slices": at_a_time, "slice_iterations": schedule.length}
+    if evaluates and schedule.processors:
+        at_a_time, recorded = schedule.processors, {}
+    if schedule.order == "arrival":
+        at_a_time, recorded = _MANY, {}
+    where: Literal["client", "workers"] = "client" if here else "workers"
+    if evaluates:
+        return Placement(where, why, recorded, at_a_time)
+    every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_of(k, n)
+    seconds = Division(n, k, few, every, T, options.seconds).total
+    return Placement(where, why, recorded, at_a_time, seconds, table_bytes(n, few, k, restart_slots(n, few, k)))
 
 
 def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> str:
     """Return the division of a search in words."""
     if schedule.order == "arrival":
-        return "tasks of some evaluations" if evaluates else f"slices of {schedule.length:,} iterations as workers are free"
+        slices = f"slices of {schedule.length:,} iterations as workers are free"
+        return "tasks of some evaluations" if evaluates else slices
     if evaluates and schedule.processors:
         return f"rounds of {schedule.processors} evaluations"
     if evaluates:

@@ -35,7 +35,7 @@ _CUT_SHARE = 0.05
 def run(task: SearchTask) -> SearchOutcome:
     """Run POSS, PPOSS or PPOSS-asy, as the options of the method say."""
     if task.state is not None and not _continues(task):
-        log.warning("the search starts again: its checkpoint was written by another version of dsel, or by other options")
+        log.warning("the search starts again: its checkpoint is of another version of dsel or of other options")
         task = replace(task, state=None)
     if task.options.evaluates_subsets(task.criterion is not None, task.groups is not None):
         return _run_evaluations(task)

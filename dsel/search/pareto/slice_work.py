@@ -172,7 +172,7 @@ class RunSlices:
         return TaskResult(found, seconds, units=max(found.iteration - part.start, 1))
 
     def warm_up(self, objective: Objective) -> None:
-        """Compile what slices of this objective need, and keep the search if it is the one that runs in this process."""
+        """Compile what slices of this objective need, and keep the search if slices run in this process."""
         search = self.rules.search(objective, self.memory)
         search.warm_up()
         if self.objective is objective:

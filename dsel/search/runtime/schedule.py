@@ -1,4 +1,4 @@
-"""How a search is divided into tasks: how many may be out at the same time, how long they are, in which order they merge.
+"""How a search is divided into tasks: how many are out at the same time, how long they are, and how they merge.
 
 The division follows from the problem and the options. It never depends on the workers or on a measurement, so that the
 same request gives the same tasks everywhere: one after the other in one process, or at the same time on a cluster.
@@ -184,7 +184,8 @@ class Division:
             long compared with sending and starting them.
         """
         total, start = self.total, _START_SECONDS * self.n * self.k**2
-        number = max(LEAST_SLICES, min(USUAL_SLICES, total / _SHORT_SECONDS), total / max(SLICE_SECONDS, _STARTS * start))
+        usual = total / max(SLICE_SECONDS, _STARTS * start)
+        number = max(LEAST_SLICES, min(USUAL_SLICES, total / _SHORT_SECONDS), usual)
         if in_flight is None:
             in_flight = LEAST_IN_FLIGHT if self.exchange_every else 1
             while 2 * in_flight <= MOST_IN_FLIGHT and 2 * in_flight * self.generations <= number:

@@ -28,7 +28,9 @@ def tied(S: Subset) -> float:
     return float(round(cover(S)))
 
 
-def search_of(n: int = N_COLUMNS, k: int = K, T: int = NO_LIMIT, stop: Stop | None = None, **more: Any) -> CriterionSearch:
+def search_of(
+    n: int = N_COLUMNS, k: int = K, T: int = NO_LIMIT, stop: Stop | None = None, **more: Any
+) -> CriterionSearch:
     """Return a search; `more` has fields of `Schedule`, and options of the search."""
     fields = {name: more.pop(name) for name in ("in_flight", "processors", "order") if name in more}
     return CriterionSearch(n, k, Schedule(**fields), stop or Stop(iterations=T), **more)

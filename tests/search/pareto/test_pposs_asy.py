@@ -133,6 +133,7 @@ def test_every_iteration_is_made_once_whatever_is_lost() -> None:
                 made += range(back.payload.start, back.payload.stop)
                 search.tell(back, work(back))
         if rng.random() < 0.05:
-            search, out = SlicedSearch.restore(search.objective, json.loads(json.dumps(search.state())), search.stop), []
+            saved, out = json.loads(json.dumps(search.state())), []
+            search = SlicedSearch.restore(search.objective, saved, search.stop)
     assert sorted(made) == list(range(5000))
     assert search.evaluations == 5000

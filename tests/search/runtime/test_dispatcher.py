@@ -189,7 +189,8 @@ def test_patience_is_not_lost_on_what_is_still_out() -> None:
 
 def test_it_says_how_it_gets_on() -> None:
     said = []
-    search, executor = search_of(seed=2, order="arrival", T=600), Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
+    search = search_of(seed=2, order="arrival", T=600)
+    executor = Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
     ticks = iter(range(10**6))
     dispatcher = Dispatcher(search, executor, Stop(iterations=600), clock=lambda: float(next(ticks)))
     dispatcher.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
