@@ -312,7 +312,7 @@ class Poss:
     def _free(self) -> list[int]:
         """The slots that are not in use. The one that left the archive first is the first."""
         unused = self._memory[archive.FREE].size - int(self._count[archive.MEMBERS])
-        return [int(slot) for slot in self._memory[archive.FREE][:unused]]
+        return self._memory[archive.FREE][:unused].tolist()
 
     def _take(self, place: int) -> int:
         """Remove the slot at this place from those that are not in use, before COUNT[MEMBERS] changes; return it."""
@@ -369,21 +369,26 @@ class Poss:
     def _slot_of(self, members: Sequence[int]) -> int:
         """Return the slot of an archived subset, or -1."""
         slot = int(self._memory[archive.SLOT][self._class_of(members), len(members)])
-        return slot if slot >= 0 and self._point(slot).members == tuple(members) else -1
+        return slot if slot >= 0 and self._members(slot) == tuple(members) else -1
+
+    def _members(self, slot: int) -> tuple[int, ...]:
+        """Return the columns of the subset of a slot."""
+        memory = self._memory
+        return tuple(memory[layout.SORTED][slot, : memory[layout.STATUS][slot, layout.SIZE]].tolist())
 
     def _keep_only(self, solutions: set[tuple[int, ...]]) -> None:
         """Remove all archived subsets except these and the empty set."""
         memory, count = self._memory, self._count
         order, free = memory[archive.ORDER], memory[archive.FREE]
         kept, changed = [int(order[0])], set()
-        points = [(int(slot), self._point(int(slot))) for slot in order[1 : count[archive.MEMBERS]]]
         members = int(count[archive.MEMBERS])
-        for slot, point in points:
-            if point.members in solutions:
+        for slot in order[1:members].tolist():
+            columns = self._members(slot)
+            if columns in solutions:
                 kept.append(slot)
                 continue
-            cls = self._class_of(point.members)
-            memory[archive.SLOT][cls, point.size] = -1
+            cls = self._class_of(columns)
+            memory[archive.SLOT][cls, len(columns)] = -1
             free[free.size - members] = slot
             members -= 1
             changed.add(cls)
@@ -401,17 +406,16 @@ class Poss:
 
     def _use_again(self, solutions: set[tuple[int, ...]]) -> None:
         """Archive those of the subsets that left the archive, but whose tables still exist."""
-        memory, count = self._memory, self._count
-        status, changed = memory[layout.STATUS], set()
+        memory, count, changed = self._memory, self._count, set()
+        slots, classes = memory[archive.SLOT], memory[layout.STATUS][:, layout.CLASS].tolist()
         for slot in self._free:
-            cls = int(status[slot, layout.CLASS])
-            size = int(status[slot, layout.SIZE])
-            if cls == archive.NO_SUBSET or memory[archive.SLOT][cls, size] >= 0:
+            cls = classes[slot]
+            if cls == archive.NO_SUBSET or (columns := self._members(slot)) not in solutions:
                 continue
-            if self._point(slot).members not in solutions:
+            if slots[cls, len(columns)] >= 0:
                 continue
             self._take(self._free.index(slot))
-            memory[archive.SLOT][cls, size] = memory[archive.ORDER][count[archive.MEMBERS]] = slot
+            slots[cls, len(columns)] = memory[archive.ORDER][count[archive.MEMBERS]] = slot
             count[archive.MEMBERS] += 1
             changed.add(cls)
         for cls in changed:

@@ -233,8 +233,7 @@ class Dispatcher:
         for item in task.items if lost.suspect else ():
             self._attempts[item] += 1
             if self._attempts[item] > _MOST_ATTEMPTS:
-                subset = isinstance(item, tuple)
-                what = f"The columns {list(self._in_data(item))}" if subset else "A part of the search"
+                what = f"The columns {list(self._in_data(item))}" if isinstance(item, tuple) else "A part of the search"
                 raise ClusterError(
                     f"{what} made {self._attempts[item]} workers fail one after another: {lost.why}.",
                     "See the workers' logs. Started again, the job continues with all earlier results.",

@@ -14,7 +14,7 @@ from typing import Literal
 SLICE_SECONDS, LONGEST_SECONDS = 0.2, 1.0
 #: A search has at least this many slices, or some more if they take this many seconds each. In a short search they are
 #: shorter than the others, and cost 0.3 s in all on a cluster, and a few percent of the search in one process.
-LEAST_SLICES, USUAL_SLICES, _SHORT_SECONDS = 8, 32, 0.005
+LEAST_SLICES, USUAL_SLICES, _SHORT_SECONDS = 8, 32, 0.03
 #: A slice takes at least this many times as long as its start: the tables of the subsets that other slices have found,
 #: about one for each column to choose, take this many seconds, over n k^2.
 _STARTS, _START_SECONDS = 8, 1.8e-9
