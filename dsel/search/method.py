@@ -101,12 +101,12 @@ class ProblemSummary:
         The number of columns to choose at most, with the included ones.
     included, excluded : int
         How many columns are always or never chosen.
-    grouped : bool
-        Whether n, k, `included` and `excluded` count groups of columns.
     lam : float
         The ridge penalty.
     criterion : bool
         Whether a user's criterion replaces f.
+    grouped : bool
+        Whether n, k, `included` and `excluded` count groups of columns.
     """
 
     m: int

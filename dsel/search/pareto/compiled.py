@@ -312,7 +312,8 @@ class Poss:
     def _free(self) -> list[int]:
         """The slots that are not in use. The one that left the archive first is the first."""
         unused = self._memory[archive.FREE].size - int(self._count[archive.MEMBERS])
-        return self._memory[archive.FREE][:unused].tolist()
+        free: list[int] = self._memory[archive.FREE][:unused].tolist()
+        return free
 
     def _take(self, place: int) -> int:
         """Remove the slot at this place from those that are not in use, before COUNT[MEMBERS] changes; return it."""
