@@ -16,7 +16,7 @@ from dsel.planning.representations.base import ProblemShape, Representation, Res
 from dsel.planning.representations.choice import candidates
 
 #: How the keys of searches' tasks begin, unlike those of passes.
-_SEARCH = ("dsel-", "explore_task-")
+_SEARCH = "dsel-"
 
 
 class CountTasks(SchedulerPlugin):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
-
-if TYPE_CHECKING:
-    from dsel.search.exact.proof import Runner
+from dsel.search.runtime.executor import Executor, ExecutorOptions, Work
 
 
 class Engine(Protocol):
@@ -128,6 +125,3 @@ class Engine(Protocol):
         Executor
             Close it after the search.
         """
-
-    def proof_runner(self) -> Runner | None:
-        """Return what runs branch and bound on the workers; None where they are threads of this process."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dask.utils import format_bytes
 
@@ -16,10 +16,7 @@ from dsel.engine.parcel import is_unreadable, require_code
 from dsel.engine.scheduler_watch import cluster_errors, on_scheduler_lost, scheduler_lost
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import CapacityError, ClusterError, DselError
-from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
-
-if TYPE_CHECKING:
-    from dsel.search.exact.proof import Runner
+from dsel.search.runtime.executor import Executor, ExecutorOptions, Work
 
 log = logging.getLogger("dsel")
 
@@ -164,12 +161,6 @@ class DaskEngine:
         """Return a context in which a lost scheduler is a ClusterError; `notify` gets it at once, in another thread."""
         on_scheduler_lost(self.client, notify)
         return cluster_errors(self.client)
-
-    def proof_runner(self) -> Runner:
-        """Return a runner of branch and bound on the workers."""
-        from dsel.engine.parallel_proof import DaskProofRunner
-
-        return DaskProofRunner(self.client)
 
     def _wait(self, graph: list[Any], keys: list[str], future: Any, before: int, after: int) -> Any:
         """Wait for the value of a future, and retry a failed task."""

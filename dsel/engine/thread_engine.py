@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsel._lib.blas import one_blas_thread
-from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
+from dsel.search.runtime.executor import Executor, ExecutorOptions, Work
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,6 @@ class ThreadEngine:
         from dsel.engine.executors.local_processes import local_executor
 
         return local_executor(work, options)
-
-    def proof_runner(self) -> None:
-        """Return None: branch and bound runs in this process."""
-        return
 
 
 #: The default engine.

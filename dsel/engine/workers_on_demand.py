@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
@@ -16,10 +16,7 @@ from dsel.engine.base import Engine
 from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.thread_engine import THREADS
 from dsel.errors import ClusterError
-from dsel.search.parallel.executor import Executor, ExecutorOptions, Work
-
-if TYPE_CHECKING:
-    from dsel.search.exact.proof import Runner
+from dsel.search.runtime.executor import Executor, ExecutorOptions, Work
 
 #: A pass is small up to this size: it takes about as long as the start of local workers.
 SMALL_BYTES, SMALL_FLOPS = 256 << 20, 10**11
@@ -108,10 +105,6 @@ class WorkersOnDemand:
         if self._engine is not None:
             return self._engine.errors(notify)
         return self._errors_later(notify)
-
-    def proof_runner(self) -> Runner:
-        """Return a runner of branch and bound, which starts the workers when it is called."""
-        return lambda *arguments: self.started.proof_runner()(*arguments)
 
     @contextmanager
     def _errors_later(self, notify: Callable[[ClusterError], None]) -> Iterator[None]:

@@ -12,8 +12,8 @@ from dsel.jobs.run_folder import RunFolder
 from dsel.jobs.signals import Interrupts
 from dsel.passes.execution.pass_checkpoints import PassCheckpoints
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.parallel.journal import Journal
 from dsel.search.registry import METHODS
+from dsel.search.runtime.journal import Journal
 from dsel.storage.locks import Lock
 
 log = logging.getLogger("dsel")

@@ -13,7 +13,7 @@ from dsel.jobs.locations import job_dataset, statistics_cache
 from dsel.jobs.reporting import Reporter
 from dsel.jobs.runner import run_job
 from dsel.objective.subset_state import INSERTION_KERNELS
-from dsel.search.pareto.search import pareto_kernels
+from dsel.search.pareto.compiled import pareto_kernels
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from dsel.selection.render import render

@@ -19,7 +19,7 @@ from dsel._lib.text import printable
 from dsel.errors import DselError, OutputError
 from dsel.jobs.status import StatusFile, describe_seconds
 from dsel.search.anytime import AnytimeSearch
-from dsel.search.progress import SearchProgress
+from dsel.search.runtime.dispatcher import SearchProgress
 from dsel.storage.log_handler import log_handler
 from dsel.storage.object_store import ending
 from dsel.storage.paths import AnyPath

@@ -3,7 +3,7 @@
 `job.json` says what was asked and of which data. `passes/` exists while a pass over the data runs
 (`dsel.passes.execution.pass_checkpoints`), and `checkpoint.json` while the search runs. `run.log` has the log lines,
 `status.json` what `dsel status` prints, and `journal.jsonl` the events of a search on workers
-(`dsel.search.parallel.journal`). At the end come `selection.json` and `selection.zarr`.
+(`dsel.search.runtime.journal`). At the end come `selection.json` and `selection.zarr`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from dsel.config.job import JobFile, RunSeries
 from dsel.data.dataset import Dataset
 from dsel.engine.clusters.connect import cluster_of
 from dsel.engine.clusters.local import local_cluster
+from dsel.engine.dask_engine import DaskEngine
 from dsel.engine.dask_logging import dask_logging
-from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import ClusterError, CriterionError, DataError
 from dsel.jobs.certify import ProofBudget, certify_selection, no_log_for_groups, require_one_target
 from dsel.jobs.checkpoint import Checkpoints
@@ -39,7 +39,8 @@ from dsel.planning.plan import Plan, available_resources
 from dsel.planning.validation import validate
 from dsel.search.anytime import AnytimeSearch
 from dsel.search.exact.proof import Runner
-from dsel.search.parallel.journal import Journal
+from dsel.search.exact.trees_on_workers import on_workers
+from dsel.search.runtime.journal import Journal
 from dsel.selection.changes.compare import comparing, with_bound
 from dsel.selection.changes.describe import describe_changes
 from dsel.selection.changes.previous import PreviousRun
@@ -215,7 +216,8 @@ def _run(
             checkpoints.passes.clear()
         if job.certify is not None:
             with engine.errors(interrupts.fail):
-                selection = _certified(job, dataset, selection, context, reporter, interrupts, engine.proof_runner())
+                runner = on_workers(engine.executor)
+                selection = _certified(job, dataset, selection, context, reporter, interrupts, runner)
             selection = _save(folder, with_bound(_with_peak(selection, engine.peak_memory())), lock)
     for address, (peak, limit) in selection.peak_memory.items():
         log.info("worker %s held at most %s of %s", address, format_bytes(peak), format_bytes(limit))
@@ -311,7 +313,7 @@ def certify_run(
         with dask_logging(), local_cluster(workers) if workers > 1 else nullcontext() as client:
             certified = certify_selection(
                 dataset, job.request(), selection, budget, context, folder.absolute(),
-                None if client is None else DaskProofRunner(client),
+                None if client is None else on_workers(DaskEngine(client).executor),
             )  # fmt: skip
         lock.require()
         certified.save(folder, overwrite=True)

@@ -17,9 +17,9 @@ from dsel.search.exact.branch_and_bound.kernel import begin, explore
 from dsel.search.exact.perspective_tree.coordinate_descent import RELAXATION_KERNELS
 from dsel.search.exact.perspective_tree.enumeration import ENUMERATION_KERNELS
 from dsel.search.exact.proof import Proof
-from dsel.search.parallel.synchronous_kernel import run_rounds
 from dsel.search.pareto.kernel import look_ahead, merge_external
 from dsel.search.pareto.kernel import run as run_pareto
+from dsel.search.pareto.synchronous_kernel import run_rounds
 from dsel.search.registry import METHODS, find_method
 from dsel.selection.pipeline import run_selection
 

@@ -1,9 +1,10 @@
-"""An objective on demand for workers: its rows are files that the client writes, each computed once.
+"""An objective on demand for workers: the client computes each row once, and writes it to a file or sends it.
 
-The client publishes the Gram rows that it has fetched. A worker opens the rows that its task lists, when a search needs
-them, and keeps them. What is not published yet, it reports by `MissingInputs`. The client then makes a pass over the
-data. So the traffic follows from the number of columns that enter a solution, not from the number of iterations: a row
-is computed once, written once, and read at most once by each worker.
+The client publishes the Gram rows that it has fetched in a folder. A worker opens the rows that its task lists, when a
+search needs them, and keeps them. What is not published yet, it reports by `MissingInputs`. The client then makes a
+pass over the data. So the traffic follows from the number of columns that enter a solution, not from the number of
+iterations: a row is computed once, written once, and read at most once by each worker. Where the workers share no
+folder, a worker reports every row that it does not have, and gets it with its next task.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from dsel.objective.kernels.layout import Partial
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.storage.paths import AnyPath, make_folder, write_bytes
 
+#: Bytes of rows that are sent with one task, and of coordinates that are sent once, at most.
+_MOST_SENT = 64 << 20
 #: Single entries that a worker keeps from one task to the next, at most.
 _MOST_ENTRIES = 1 << 18
 
@@ -63,23 +66,25 @@ class MissingInputs(Exception):
 class PublishedInputs:
     """What a task may use: the columns whose rows are published, and single entries.
 
-    rows: local columns. pairs: (2, pairs) local columns j and l; values: (2, pairs) K_jl and M_jl.
+    rows: local columns. pairs: (2, pairs) local columns j and l; values: (2, pairs) K_jl and M_jl. sent: rows of K, and
+    of M where it is kept, that no file holds.
     """
 
     rows: tuple[int, ...]
     pairs: Ints = field(default_factory=_no_pairs)
     values: Floats = field(default_factory=lambda: np.empty((2, 0)))
+    sent: dict[int, dict[str, Floats]] = field(default_factory=dict)
 
     def with_more(self, other: PublishedInputs) -> PublishedInputs:
         """Return the rows of the other inputs, and the entries of both."""
         pairs, values = np.hstack([self.pairs, other.pairs]), np.hstack([self.values, other.values])
-        return PublishedInputs(other.rows, pairs, values)
+        return PublishedInputs(other.rows, pairs, values, other.sent)
 
 
-class RowsOnFiles(OnDemandObjective):
+class RowsOnWorker(OnDemandObjective):
     """The objective on a worker. `use` names what is published."""
 
-    _folder: AnyPath
+    _folder: AnyPath | None
     _shared: dict[str, int]
     _published: frozenset[int]
     _entries: dict[tuple[int, int], Floats]
@@ -91,11 +96,12 @@ class RowsOnFiles(OnDemandObjective):
             self._entries = {}
         for (j, l), value in zip(inputs.pairs.T.tolist(), inputs.values.T, strict=True):
             self._entries[j, l] = value
+        for j, rows in inputs.sent.items():
+            self._hold(j, rows)
 
     @classmethod
-    def load(cls, folder: AnyPath, row_cache_bytes: int) -> RowsOnFiles:
-        """Return the objective that `RowPublisher` has described in a folder. Errors: ClusterError."""
-        arrays = _read(folder / "objective.npz")
+    def load(cls, folder: AnyPath | None, arrays: dict[str, Any], row_cache_bytes: int) -> RowsOnWorker:
+        """Return the objective that `RowPublisher` has described. folder: where its rows are, if they are files."""
         shape = arrays["shape"]
         cross = arrays.get("cross")
         c, lam, total, tolerance, cost = (float(x) for x in arrays["scalars"])
@@ -136,7 +142,13 @@ class RowsOnFiles(OnDemandObjective):
 
     def _load(self, j: int) -> None:
         """Read a published row."""
-        arrays = _read(self._folder / f"{j}.npz")
+        assert self._folder is not None
+        self._hold(j, _read(self._folder / f"{j}.npz"))
+
+    def _hold(self, j: int, arrays: dict[str, Any]) -> None:
+        """Keep a row, unless it is here."""
+        if not self.missing_rows([j]):
+            return
         self._store(self._gram_table, np.array([j]), arrays["K"][None])
         if not self.few_targets:
             self._store(self._moment_table, np.array([j]), arrays["M"][None])
@@ -165,14 +177,20 @@ class RowsOnFiles(OnDemandObjective):
 
 @dataclass(frozen=True)
 class SharedRows:
-    """The place of a published objective. row_cache_bytes: memory for rows on a worker; others are kept on its disk."""
+    """A published objective.
 
-    folder: AnyPath
+    row_cache_bytes: memory for rows on a worker; others are kept on its disk. folder: where it is, or None if its
+    description `arrays` is sent.
+    """
+
     row_cache_bytes: int
+    folder: AnyPath | None = None
+    arrays: dict[str, Any] = field(default_factory=dict)
 
-    def load(self) -> RowsOnFiles:
+    def load(self) -> RowsOnWorker:
         """Return the objective. Errors: ClusterError."""
-        return RowsOnFiles.load(self.folder, self.row_cache_bytes)
+        arrays = self.arrays if self.folder is None else _read(self.folder / "objective.npz")
+        return RowsOnWorker.load(self.folder, arrays, self.row_cache_bytes)
 
 
 class RowPublisher:
@@ -182,31 +200,37 @@ class RowPublisher:
     ----------
     objective : OnDemandObjective
         The objective in this process, which fetches rows by passes over the data.
-    folder : Path or ObjectPath
-        Where a folder for the files is created.
+    folder : Path or ObjectPath, optional
+        Where a folder for the files is created. Without one, rows are sent with the tasks that need them.
     """
 
-    def __init__(self, objective: OnDemandObjective, folder: AnyPath) -> None:
+    def __init__(self, objective: OnDemandObjective, folder: AnyPath | None) -> None:
         self.objective = objective
-        self.folder = folder.absolute() / f"gram-rows-{uuid4().hex[:12]}"
+        self.folder = None if folder is None else folder.absolute() / f"gram-rows-{uuid4().hex[:12]}"
         self._rows: list[int] = []
-        self._write("objective.npz", _described(objective))
+        if self.folder is not None:
+            self._write("objective.npz", _described(objective))
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Local columns whose rows are published: all that were fetched. New ones are written first."""
+        """Local columns whose rows are files: all that were fetched. New ones are written first."""
+        if self.folder is None:
+            return ()
         for j in sorted(self.objective.fetched_rows.difference(self._rows)):
-            arrays = {"K": self.objective.rows([j])[0]}
-            if not self.objective.few_targets:
-                arrays["M"] = self.objective.moment_rows([j])[0]
-            self._write(f"{j}.npz", arrays)
+            self._write(f"{j}.npz", self._row(j))
             self._rows.append(j)
         return tuple(self._rows)
 
+    def _row(self, j: int) -> dict[str, Floats]:
+        """Return a row of K, and of M where it is kept."""
+        row = {"K": self.objective.rows([j])[0]}
+        return row if self.objective.few_targets else {**row, "M": self.objective.moment_rows([j])[0]}
+
     @property
-    def place(self) -> SharedRows:
-        """Where workers find the objective."""
-        return SharedRows(self.folder, self.objective.row_cache_bytes)
+    def shared(self) -> SharedRows:
+        """What workers make the objective from."""
+        arrays = {} if self.folder is not None else _described(self.objective, _MOST_SENT)
+        return SharedRows(self.objective.row_cache_bytes, self.folder, arrays)
 
     def fetch(self, missing: list[NeededInputs]) -> list[PublishedInputs]:
         """Fetch what several tasks miss, rows together in as few passes as possible, and return it for each."""
@@ -214,12 +238,23 @@ class RowPublisher:
         likely = np.array(list(dict.fromkeys(j for one in missing for j in one.likely)), np.int64)
         if rows:
             self.objective.fetch_rows(rows, lambda: likely)
-        return [PublishedInputs(self.rows, one.pairs, self._entries(one.pairs)) for one in missing]
+        return [
+            PublishedInputs(self.rows, needed.pairs, self._entries(needed.pairs), self._sent(needed.rows))
+            for needed in missing
+        ]
+
+    def _sent(self, rows: tuple[int, ...]) -> dict[int, dict[str, Floats]]:
+        """Return the rows to send: some of those that are needed. A worker that needs more asks again."""
+        if self.folder is not None:
+            return {}
+        most = max(_MOST_SENT // (8 * self.objective.n * (1 if self.objective.few_targets else 2)), 1)
+        return {j: self._row(j) for j in rows[:most]}
 
     def _entries(self, pairs: Ints) -> Floats:
         return self.objective.entries(pairs[0], pairs[1]) if pairs.size else np.empty((2, 0))
 
     def _write(self, name: str, arrays: dict[str, Any]) -> None:
+        assert self.folder is not None
         try:
             make_folder(self.folder)
             write_bytes(self.folder / name, pack_npz(arrays))
@@ -230,18 +265,24 @@ class RowPublisher:
 
     def close(self) -> None:
         """Remove the files."""
+        if self.folder is None:
+            return
         for name in ["objective.npz", *(f"{j}.npz" for j in self._rows)]:
             (self.folder / name).unlink(missing_ok=True)
         if isinstance(self.folder, Path):
             self.folder.rmdir()
 
 
-def _described(objective: OnDemandObjective) -> dict[str, Any]:
-    """Return everything of an objective but its rows."""
+def _described(objective: OnDemandObjective, most_bytes: int | None = None) -> dict[str, Any]:
+    """Return everything of an objective but its rows. most_bytes: of the coordinates that bound its entries."""
     partial = objective._partial
+    leading, tail = partial.leading, partial.tail
+    if most_bytes is not None and leading.nbytes > most_bytes:
+        rest = np.ascontiguousarray(leading[:, (p := max(most_bytes // (4 * objective.n), 1)) :]).astype(np.float64)
+        leading, tail = np.ascontiguousarray(leading[:, :p]), np.hypot(tail, np.linalg.norm(rest, axis=1))
     arrays = {
         "diagonal": objective.diagonal, "columns": objective.columns, "scale": objective.scale,
-        "leading": partial.leading, "tail": partial.tail,
+        "leading": leading, "tail": tail,
         "shape": np.array([objective.factor.shape[0], objective.batch, objective.max_entries]),
         "scalars": np.array(
             [objective.c, objective.lam, objective.total, objective.tolerance, objective.fetch_cost], np.float64

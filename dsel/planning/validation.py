@@ -77,9 +77,13 @@ class ValidatedRequest:
 
     def placed(self, site: Site) -> Placement:
         """Return where the search runs."""
+        summary = self.summary
         if self.groups is not None:
-            return Placement(why="groups of columns are searched in this process")
-        return self.method.place(self.summary, self.options, site)
+            summary = replace(
+                summary, n=len(self.groups.names), included=self.included,
+                excluded=len(self.groups.of(self.exclude)), grouped=True,
+            )  # fmt: skip
+        return self.method.place(summary, self.options, site)
 
     @property
     def included(self) -> int:

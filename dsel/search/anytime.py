@@ -139,11 +139,8 @@ class ReadableSearch(Protocol):
     def total(self) -> float:
         """||Y||^2, or another scale of f."""
 
-    def state(self) -> dict[str, Any]:
-        """Return all that a restart needs, as JSON holds it."""
 
-
-class AnytimeSearch(ReadableSearch, Protocol):
+class AdvancingSearch(ReadableSearch, Protocol):
     """A search that advances by iterations."""
 
     @property
@@ -154,8 +151,15 @@ class AnytimeSearch(ReadableSearch, Protocol):
         """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns."""
 
 
+class AnytimeSearch(AdvancingSearch, Protocol):
+    """A search that advances by iterations, and can be saved at any time."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a restart needs, as JSON holds it."""
+
+
 def drive(
-    search: AnytimeSearch,
+    search: AdvancingSearch,
     stop: Stop,
     on_slice: Callable[[AnytimeSearch], None] | None = None,
     clock: Callable[[], float] | None = None,
@@ -181,7 +185,7 @@ def drive(
         if met := stop.met(search, search.iteration, now - start):
             return met
         if on_slice is not None:
-            on_slice(search)
+            on_slice(search)  # type: ignore[arg-type]  # whoever passes it has a search that can be saved
         step = _next_step(step, now - before, stop.seconds, now - start)
     return "iterations"
 

@@ -19,10 +19,10 @@ from dsel.search.anytime import AnytimeSearch
 from dsel.search.cross_validation.rounds import Direction, RowErrors
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.executor import ExecutorFactory, SerialExecutor
-from dsel.search.parallel.journal import Journal
 from dsel.search.pareto.criterion import Criterion
 from dsel.search.placement import HERE, Placement, Site
+from dsel.search.runtime.executor import ExecutorFactory, SerialExecutor
+from dsel.search.runtime.journal import Journal
 from dsel.storage.paths import AnyPath
 
 OnSlice = Callable[[AnytimeSearch], None]
@@ -56,6 +56,8 @@ class SearchTask:
         Makes the executor that a search on workers submits its tasks to; by default one in this process.
     journal : Journal, optional
         Records the events of a search on workers.
+    on_workers : bool
+        Whether the executor sends tasks to the workers of a cluster.
     runner : callable, optional
         ``runner(search, stop, on_slice)`` drives a branch and bound on workers, and returns why it ended.
     shared_folder : AnyPath, optional
@@ -78,6 +80,7 @@ class SearchTask:
     data: Any = None
     executor: ExecutorFactory = SerialExecutor
     journal: Journal | None = None
+    on_workers: bool = False
     runner: Callable[..., str] | None = None
     shared_folder: AnyPath | None = None
     groups: tuple[Ints, ...] | None = None
@@ -102,6 +105,8 @@ class ProblemSummary:
         The ridge penalty.
     criterion : bool
         Whether a user's criterion replaces f.
+    grouped : bool
+        Whether n, k, `included` and `excluded` count groups of columns.
     """
 
     m: int
@@ -112,6 +117,7 @@ class ProblemSummary:
     excluded: int = 0
     lam: float = 0.0
     criterion: bool = False
+    grouped: bool = False
 
     @property
     def to_choose(self) -> tuple[int, int]:

@@ -24,8 +24,7 @@ from dsel.search.greedy import (
     two_stage,
 )
 from dsel.search.method import Method
-from dsel.search.parallel import pposs, pposs_asy
-from dsel.search.pareto import poss
+from dsel.search.pareto import poss, pposs, pposs_asy
 from dsel.search.penalized import lasso, mcp, scad
 from dsel.search.portfolio import method as portfolio
 

@@ -11,7 +11,7 @@ from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
 from dsel.passes.statistics_cache import StatisticsCache
 from dsel.search.method import OnSlice
-from dsel.search.parallel.journal import Journal
+from dsel.search.runtime.journal import Journal
 from dsel.selection.result import Selection
 from dsel.storage.paths import AnyPath, ObjectPath
 

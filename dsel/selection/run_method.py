@@ -8,11 +8,13 @@ from dsel.data.dataset import Dataset
 from dsel.objective.base import Objective
 from dsel.passes.cross_validation.rows import DatasetRows
 from dsel.planning.validation import ValidatedRequest
+from dsel.search.exact.trees_on_workers import on_workers
 from dsel.search.greedy.polish import polish
 from dsel.search.method import SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
-from dsel.search.parallel.worker_tasks import bind, takes_data
-from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.criterion import Criterion
+from dsel.search.pareto.evaluations import EvaluateSubsets, takes_data
+from dsel.search.runtime.ask_tell import Task
 from dsel.selection.context import RunContext
 
 
@@ -28,19 +30,28 @@ def run_method(
     k = min(request.limit - validated.included, objective.n if groups is None else len(groups))
     if k == 0:
         included = tuple(sorted(objective.included))
-        value = objective.c if criterion is None else CriterionPoss(bind(criterion, data), 1, 1).evaluate(included)
+        value = objective.c if criterion is None else _value_of(criterion, data, included)
         return SearchOutcome((FrontPoint(0, value, ()),))
     engine = context.search_engine
     shared_folder = None if engine.in_process or not context.shares_folder else context.shared_folder
     task = SearchTask(
         objective, k, request.seed, validated.options, state=context.state, on_slice=context.on_slice,
         criterion=criterion, rows=rows, data=data, executor=engine.executor, journal=context.journal,
-        runner=engine.proof_runner(), shared_folder=shared_folder, groups=groups, start=_start(objective, context),
+        runner=None if engine.in_process else on_workers(engine.executor), on_workers=not engine.in_process,
+        shared_folder=shared_folder, groups=groups, start=_start(objective, context),
     )  # fmt: skip
     if groups is None:
         return _run(task, validated)
     with one_blas_thread():  # the matrices are small: threads would wait for each other
         return _run(task, validated)
+
+
+def _value_of(criterion: Criterion, data: ColumnData | None, included: tuple[int, ...]) -> float:
+    """Return the criterion of the included columns alone."""
+    result = EvaluateSubsets(criterion, data, (), included)(Task("included", ((),)))
+    if result.error is not None:
+        raise result.error
+    return float(result.found[0])
 
 
 def _run(task: SearchTask, validated: ValidatedRequest) -> SearchOutcome:

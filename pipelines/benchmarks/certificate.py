@@ -27,12 +27,13 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.engine.clusters.local import local_cluster, usable_cores
-from dsel.engine.parallel_proof import DaskProofRunner
+from dsel.engine.dask_engine import DaskEngine
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
 from dsel.search.exact.bounds import BOUNDS, BoundName, BoundProblem
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.starting_subset import starting_subset
+from dsel.search.exact.trees_on_workers import on_workers
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.table import json_line, text_table
@@ -119,7 +120,7 @@ def wall_seconds(client: Any, make: Callable[[], BranchAndBound]) -> float:
     """Return the wall time of a proof on the workers of a client."""
     search = make()
     start = time.perf_counter()
-    ended = DaskProofRunner(client)(search, Stop(iterations=2**62))
+    ended = on_workers(DaskEngine(client).executor)(search, Stop(iterations=2**62))
     assert ended == "proven"
     return time.perf_counter() - start
 

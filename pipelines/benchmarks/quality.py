@@ -16,7 +16,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop, drive
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.forward import forward
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
 from pipelines.papers.preprocess import regression
 
 ENDLESS = 2**62

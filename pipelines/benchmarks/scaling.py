@@ -28,14 +28,15 @@ from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
 from dsel.search.method import OnSlice
-from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import AskTellSearch, Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions, Work
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
+from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.pareto.slice_work import RunSlices, SliceRules
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, Work
+from dsel.search.runtime.schedule import Division, Schedule
 from pipelines.benchmarks import scaling_report, slices
 from pipelines.benchmarks.measured_run import Run
 from pipelines.benchmarks.simulated_workers import least_found
@@ -86,15 +87,16 @@ def cluster(processes: int, threads: int = 1) -> Iterator[Any]:
 
 
 def timed(
-    client: Any, search: AskTellSearch, work: Work, iterations: int, workers: int, on_slice: OnSlice | None = None
-) -> Run:
+    client: Any, search: SlicedSearch | CriterionSearch, work: Work, iterations: int, workers: int,
+    on_slice: OnSlice | None = None,
+) -> Run:  # fmt: skip
     """Run a search on the workers of a client and return its measurements."""
     dispatcher = Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), Stop(iterations=iterations))
     before = search.evaluations
     start, busy = time.perf_counter(), time.process_time()
     dispatcher.run(on_slice)
     seconds, busy = time.perf_counter() - start, time.process_time() - busy
-    N = getattr(search, "processors", 0)
+    N = search.schedule.processors
     return Run(
         workers, N, search.evaluations - before, seconds, dispatcher.stats.tasks, busy,
         search.iteration // N if N else 0,
@@ -104,14 +106,15 @@ def timed(
 def costly(client: Any, criterion: Costly, workers: int, processors: int, seconds: float) -> Run:
     """Run PPOSS with `processors` offspring per round (0: PPOSS-asy) on a costly criterion for about `seconds`."""
     n = criterion.objective.n
-    work = EvaluateSubsets(criterion, None, tuple(range(n)))
+    work = EvaluateSubsets(criterion, None, tuple((j,) for j in range(n)))
     evaluations = seconds / COST * workers
     if processors:
-        search: AskTellSearch = Pposs(n, K, processors=processors, seed=1)
         rounds = max(round(evaluations / (0.55 * processors)), 4)
-        return timed(client, search, work, rounds * processors, workers)
-    search = AsyncPposs(n, K, seed=1)
-    return timed(client, search, work, int(evaluations / 0.55), workers)
+        schedule, iterations = Schedule(processors=processors), rounds * processors
+    else:
+        schedule, iterations = Schedule(order="arrival"), int(evaluations / 0.55)
+    search = CriterionSearch(n, K, schedule, Stop(iterations=iterations), seed=1)
+    return timed(client, search, work, iterations, workers)
 
 
 def cheap_objective() -> DenseObjective:
@@ -137,14 +140,21 @@ def cheap(folder: Path) -> tuple[list[Run], list[Run]]:
                 if not half and search.evaluations >= T // 2:
                     half.append((search.evaluations, time.perf_counter()))
 
-            warm = RunSlices(stored, CHEAP_K, 7)
-            timed(client, SlicedPposs(objective, CHEAP_K, seed=7), warm, 50_000 * workers, workers)
-            work = RunSlices(stored, CHEAP_K, 1)
-            run = timed(client, SlicedPposs(objective, CHEAP_K, seed=1), work, T, workers, at_half)
+            warm = RunSlices(stored, SliceRules(CHEAP_K, 7))
+            timed(client, _newest_first(objective, 7, 50_000 * workers), warm, 50_000 * workers, workers)
+            work = RunSlices(stored, SliceRules(CHEAP_K, 1))
+            run = timed(client, _newest_first(objective, 1, T), work, T, workers, at_half)
             done, then = half[0]
             whole.append(run)
             second.append(replace(run, evaluations=T - done, seconds=time.perf_counter() - then))
     return whole, second
+
+
+def _newest_first(objective: DenseObjective, seed: int, iterations: int) -> SlicedSearch:
+    """Return PPOSS-asy with the slices of its default."""
+    division = Division(CHEAP_N, CHEAP_K, 0, 0, paper_iterations(CHEAP_K, CHEAP_N))
+    schedule = replace(division.schedule(), order="arrival")
+    return SlicedSearch(objective, SliceRules(CHEAP_K, seed), schedule, Stop(iterations=iterations))
 
 
 def _alone(stored: ObjectiveFile, iterations: int) -> float:
@@ -222,7 +232,7 @@ def quality(repeats: int) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _rounds(objective: DenseObjective, N: int, iterations: int, seed: int) -> float:
-    search = PpossRounds(objective, 8, processors=N, seed=seed)
+    search = Poss(objective, 8, processors=N, seed=seed)
     search.advance(iterations)
     return search.best_value
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.optimize
 
 from dsel._lib.types import Floats
-from dsel.search.parallel.dispatcher import TASK_SECONDS
+from dsel.search.runtime.dispatcher import TASK_SECONDS
 from pipelines.benchmarks.measured_run import Run
 
 

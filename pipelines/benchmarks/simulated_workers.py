@@ -9,13 +9,16 @@ import numpy as np
 
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import Stop
-from dsel.search.parallel.asynchronous import SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import LostTask, Slice, Task, TaskResult
-from dsel.search.parallel.iteration_slices import SliceRunner
+from dsel.search.pareto.slice_work import SliceRules, run_slice
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.schedule import Schedule
 
 #: Simulated seconds per iteration.
 _SECONDS = 1e-6
+#: Tasks of each worker in a search.
+_TASKS = 16
 #: Largest relative deviation of a task's simulated time.
 _JITTER = 0.5
 
@@ -26,7 +29,7 @@ class SimulatedWorkers:
     def __init__(self, objective: DenseObjective, k: int, seed: int, workers: int) -> None:
         self.workers = self.target_parallelism = workers
         self.now = 0.0
-        self._engines = [SliceRunner(objective, k, seed) for _ in range(workers)]
+        self._engines = [SliceRules(k, seed).search(objective, 8 << 30) for _ in range(workers)]
         self._busy: dict[int, tuple[float, Task]] = {}
         self._waiting: list[Task] = []
         self._pace = np.random.default_rng(seed)
@@ -34,6 +37,9 @@ class SimulatedWorkers:
     @property
     def free_slots(self) -> int:
         return 2 * self.workers - len(self._busy) - len(self._waiting)
+
+    def use(self, work: object) -> None:
+        """Do nothing: the work never changes."""
 
     def submit(self, task: Task) -> None:
         self._waiting.append(task)
@@ -50,8 +56,7 @@ class SimulatedWorkers:
         """Return the task that ends next."""
         w = min(self._busy, key=lambda w: self._busy[w][0])
         self.now, task = self._busy.pop(w)
-        assert isinstance(task.payload, Slice)
-        found = self._engines[w].run(task.payload)
+        found = run_slice(self._engines[w], task.payload)
         self._begin()
         return [(task, TaskResult(found, _SECONDS * task.units))]
 
@@ -61,7 +66,9 @@ class SimulatedWorkers:
 
 def least_found(objective: DenseObjective, k: int, workers: int, iterations: int, seed: int) -> float:
     """Return the least f that PPOSS-asy finds on a number of simulated workers."""
-    search = SlicedPposs(objective, k, seed=seed)
+    stop = Stop(iterations=iterations)
+    length = max(iterations // (_TASKS * workers), 1)
+    search = SlicedSearch(objective, SliceRules(k, seed), Schedule(length=length, order="arrival"), stop)
     executor = SimulatedWorkers(objective, k, seed, workers)
-    Dispatcher(search, executor, Stop(iterations=iterations), clock=lambda: executor.now).run()
+    Dispatcher(search, executor, stop, clock=lambda: executor.now).run()
     return search.best_value

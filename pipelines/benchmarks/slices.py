@@ -16,20 +16,14 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.objective_file import ObjectiveFile, save_objective
 from dsel.search.anytime import Stop
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import Cleanup, ExecutorOptions, Task, TaskResult
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import Poss, paper_iterations
-from dsel.search.slices.runner import RunSnapshotSlices, SliceResult, SliceRules, run_slice
-from dsel.search.slices.search import SlicedSearch
-from dsel.search.slices.size import (
-    MOST_SLICES,
-    SliceSize,
-    iteration_seconds,
-    least_generations,
-    least_slice_seconds,
-    slice_iterations,
-)
+from dsel.search.pareto.slice_work import RunSlices, SliceResult, SliceRules, run_slice
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.ask_tell import Task, TaskResult
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import Cleanup, ExecutorOptions
+from dsel.search.runtime.schedule import MOST_IN_FLIGHT, Division, Schedule
 from pipelines.benchmarks.synthetic import regression_data
 from pipelines.papers.datasets import load
 from pipelines.papers.preprocess import regression, standardized
@@ -87,10 +81,9 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
     objective = regression(X, y)
     every = default_interval(n, k)
     stored, rules = save_objective(objective, folder), SliceRules(k, 1, exchange_every=every)
-    each = iteration_seconds(n, k, 1, every)
-    length = slice_iterations(paper_iterations(k, n), each, least_generations(every), least=least_slice_seconds(n, k))
-    size = SliceSize(8, length)
-    iterations = min(int(seconds / each), paper_iterations(k, n))
+    division = Division(n, k, 1, every, paper_iterations(k, n))
+    size = replace(division.schedule(), in_flight=8)
+    iterations = min(int(seconds / division.each), division.iterations)
     path = _warm(objective, k)
     earlier = _searched(objective, replace(rules, seed=2), path, iterations)
     later = [point.members for point in earlier.archived if point.size]
@@ -102,7 +95,7 @@ def speed(cluster: Cluster, folder: Path, n: int, k: int, seconds: float) -> Spe
         taken[name][0] += 0.5 * _alone(objective, rules, subsets, number)
     for workers in (1, 2):
         with cluster(workers) as client:
-            _sliced(client, objective, stored, rules, size, path, 8 * workers * size.iterations, workers)  # compiles
+            _sliced(client, objective, stored, rules, size, path, 8 * workers * size.length, workers)  # compiles
             busy = available = 0.0
             for name, subsets, number in starts:
                 found = _sliced(client, objective, stored, rules, size, subsets, number, workers)
@@ -143,7 +136,7 @@ def _searched(
 
 
 def _sliced(
-    client: Any, objective: DenseObjective, stored: ObjectiveFile, rules: SliceRules, size: SliceSize,
+    client: Any, objective: DenseObjective, stored: ObjectiveFile, rules: SliceRules, size: Schedule,
     subsets: Sequence[tuple[int, ...]], iterations: int, workers: int,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Return the seconds of all iterations once each worker has read the data, and the workers' busy and whole time."""
@@ -152,7 +145,7 @@ def _sliced(
     for members in subsets:
         search.offer(members)
     first: list[tuple[int, float, float, float]] = []
-    dispatcher = Dispatcher(search, DaskExecutor(client, RunSnapshotSlices(stored, rules), ExecutorOptions()), stop)
+    dispatcher = Dispatcher(search, DaskExecutor(client, RunSlices(stored, rules), ExecutorOptions()), stop)
 
     def at_first(_: Any) -> None:
         stats = dispatcher.stats
@@ -192,17 +185,18 @@ def _end(
     """Return the least f of a search with some slices at a time; 1: sequential POSS."""
     iterations = paper_iterations(k, objective.n)
     rules, stop = SliceRules(k, seed, exchange_every=every), Stop(iterations=iterations)
-    length = iterations if slices == 1 else max(1, iterations // (slices * least_generations(every)))
-    search = SlicedSearch(objective, rules, SliceSize(slices, length), stop)
+    generations = Division(objective.n, k, 1, every, iterations).generations
+    length = iterations if slices == 1 else max(1, iterations // (slices * generations))
+    search = SlicedSearch(objective, rules, Schedule(slices, length), stop)
     for members in subsets:
         search.offer(members)
     worker = rules.search(objective, 8 << 30)
-    while not search.finished(iterations):
+    while not search.finished():
         out = []
-        while (task := search.ask(1, 1, iterations)) is not None:
+        while (task := search.ask(1, 1)) is not None:
             out.append(task)
         for task in out:
-            search.tell(task, (run_slice(worker, task.payload),))  # type: ignore[arg-type]
+            search.tell(task, TaskResult(run_slice(worker, task.payload), 0.0))
     return search.best_value
 
 
@@ -243,9 +237,9 @@ def waiting(cluster: Cluster) -> dict[int, float]:
     for workers in SIMULATED:
         processes = 1 if workers == 1 else 2
         with cluster(processes, workers // processes) as client:
-            number = MOST_SLICES * workers  # 32 generations for each of the most workers, as the shortest search has
+            number = MOST_IN_FLIGHT * workers  # 32 generations for each of the most workers, as the shortest search has
             stop = Stop(iterations=1000 * number)
-            search = SlicedSearch(objective, SliceRules(_WAITING_K, 1), SliceSize(MOST_SLICES, 1000), stop)
+            search = SlicedSearch(objective, SliceRules(_WAITING_K, 1), Schedule(MOST_IN_FLIGHT, 1000), stop)
             for members in subsets:
                 search.offer(members)
             start = time.perf_counter()

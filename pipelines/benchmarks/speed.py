@@ -11,7 +11,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.benchmarks.literal import LiteralPoss, Value, by_data, by_gram, by_recursion
 from pipelines.benchmarks.synthetic import low_rank_data, regression_data
 from pipelines.benchmarks.timing import least_seconds, seconds_per_step

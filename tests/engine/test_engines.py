@@ -29,8 +29,8 @@ from dsel.passes.columns.column_factor import ColumnFactor
 from dsel.passes.columns.column_statistics import column_statistics
 from dsel.passes.columns.eigendecomposition import exact_eigendecomposition, randomized_eigendecomposition
 from dsel.passes.gram import gram_statistics
-from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.parallel.worker_tasks import EvaluateSubsets
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from tests.stores import make_store, regression
 
 WORK = EvaluateSubsets(len, None, (0, 1))
@@ -167,8 +167,7 @@ def test_workers_start_with_the_first_work_that_needs_them(dask_engine: Any) -> 
     assert (engine.workers, engine.worker_memory, engine.in_process) == (3, 1 << 30, False)
     assert engine.for_pass(SMALL_BYTES, SMALL_FLOPS, 8) is THREADS
     assert engine.peak_memory() == {}
-    runner = engine.proof_runner()
-    assert callable(runner)
+    assert callable(engine.executor)
     with engine.errors(lambda error: None), pytest.raises(KeyError), engine.errors(lambda error: None):
         raise KeyError
     assert not started

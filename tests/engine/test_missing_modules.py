@@ -17,27 +17,27 @@ from distributed import Client, LocalCluster
 from dsel.config.request import SelectionRequest
 from dsel.data.dataset import as_dataset
 from dsel.engine.dask_engine import DaskEngine
-from dsel.engine.parallel_proof import DaskProofRunner
 from dsel.errors import CriterionError, DselError
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.slices.runner import RunSnapshotSlices
-from dsel.search.slices.search import SlicedSearch
-from dsel.search.slices.size import SliceSize
+from dsel.search.exact.trees_on_workers import on_workers
+from dsel.search.pareto.slice_work import RunSlices
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
+from dsel.search.runtime.schedule import Schedule
 from dsel.selection.context import RunContext
 from dsel.selection.pipeline import run_selection
 from tests.engine.executors.cases import run
 from tests.remote_cluster import remote_cluster
 from tests.search.cases import random_data, regression
 from tests.search.exact.cases import hard_case
-from tests.search.parallel.test_synchronous import all_of
+from tests.search.pareto.by_hand import all_of
 
 #: The module that only this process has.
 MODULE = """
 from dataclasses import dataclass
-from dsel.search.slices.runner import SliceRules
+from dsel.search.pareto.slice_work import SliceRules
 import time
 
 def score(S):
@@ -82,15 +82,15 @@ def evaluations(engine: DaskEngine, module: Any) -> None:
 def slices(engine: DaskEngine, module: Any) -> None:
     objective = regression(X, Y)
     rules, stop = module.Rules(4, 2), Stop(iterations=20_000)
-    search = SlicedSearch(objective, rules, SliceSize(4, 5000), stop)
-    Dispatcher(search, engine.executor(RunSnapshotSlices(objective, rules), ExecutorOptions()), stop).run()
+    search = SlicedSearch(objective, rules, Schedule(4, 5000), stop)
+    Dispatcher(search, engine.executor(RunSlices(objective, rules), ExecutorOptions()), stop).run()
 
 
 def proof(engine: DaskEngine, module: Any) -> None:
     tree = BranchAndBound(hard_case(3, n=40), 7)
     work = module.Work(tree.work())
     tree.work = lambda: work  # type: ignore[method-assign]
-    DaskProofRunner(engine.client)(tree, Stop(iterations=10**6))
+    on_workers(engine.executor)(tree, Stop(iterations=10**6))
 
 
 def one_pass(engine: DaskEngine, module: Any) -> None:

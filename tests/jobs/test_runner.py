@@ -178,7 +178,7 @@ class TestTheFolderOfAResult:
 
     def state(self) -> dict[str, Any]:
         from dsel.objective.dense import DenseObjective
-        from dsel.search.pareto.search import Poss
+        from dsel.search.pareto.compiled import Poss
 
         return Poss(DenseObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
 

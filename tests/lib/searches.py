@@ -8,8 +8,7 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
 
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
@@ -20,7 +19,7 @@ if __name__ == "__main__":
         demand = OnDemandObjective(InMemoryFactor(X), np.square(X).sum(axis=0), X.T @ Y, dense.c, leading_rows=4)
         print([point.members for point in forward(dense, 4).front])
         for search in (
-            Poss(dense, 3), Poss(dense, 3, exchange_every=50), Poss(demand, 3), PpossRounds(dense, 3, processors=4),
+            Poss(dense, 3), Poss(dense, 3, exchange_every=50), Poss(demand, 3), Poss(dense, 3, processors=4),
         ):  # fmt: skip
             search.advance(400)
             print(search.archived)

@@ -11,7 +11,7 @@ from dsel._lib.jit import compiled
 from dsel._lib.kernel_loading import KERNELS_OF_A_HELPER, load_kernels, reachable
 from dsel._lib.types import Floats, Int
 from dsel.objective.kernels.elimination import RARE
-from dsel.search.pareto.search import pareto_kernels
+from dsel.search.pareto.compiled import pareto_kernels
 
 
 @compiled("f8(f8[::1], i8)")

@@ -11,13 +11,11 @@ import pytest
 
 from dsel.objective import objective_file as module
 from dsel.objective.objective_file import ObjectiveFile, save_objective
-from dsel.search.parallel import worker_tasks
-from dsel.search.parallel.executor import Slice, Task
-from dsel.search.parallel.worker_tasks import RunSlices, call_all
-from dsel.search.portfolio import steps
+from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules
 from dsel.search.portfolio.steps import RunSteps, Step
-from dsel.search.slices import runner
-from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
+from dsel.search.runtime import kept_on_worker
+from dsel.search.runtime.ask_tell import Task
+from dsel.search.runtime.executor import call_all
 from tests.search.cases import random_data, regression
 
 THREADS = 8
@@ -57,20 +55,17 @@ def test_threads_of_two_searches_get_their_own(files: list[ObjectiveFile]) -> No
     assert found == expected * 20
 
 
-@pytest.mark.parametrize("kind", ["asynchronous slices", "slices", "steps"])
+@pytest.mark.parametrize("kind", ["slices", "steps"])
 def test_a_task_that_ends_after_its_search_leaves_nothing_in_memory(files: list[ObjectiveFile], kind: str) -> None:
-    part: Slice = Slice(0, 50, ())
-    if kind == "asynchronous slices":
-        work: Any = RunSlices(files[0], 2, 0)
-    elif kind == "slices":
-        work = RunSnapshotSlices(files[0], SliceRules(2, 0))
-    else:
-        work, part = RunSteps(files[0], 2, 0), Step(0, 1, (), iterations=50, seconds=60.0)
-    kept: tuple[Any, ...] = (worker_tasks._runners, runner._searches, steps._kept)
+    work: Any = RunSlices(files[0], SliceRules(2, 0))
+    part: Any = Slice(0, 50, ())
+    if kind == "steps":
+        work, part = RunSteps(files[0], 2, 0), Step(0, (), 0, "poss", 0, 50, 60.0)
+    kept = kept_on_worker._kept
     assert work(Task("first", part)).found
     assert module._loaded
-    assert any(kept)
+    assert kept
     call_all(work.cleanup())
     work(Task("late", part))
     assert not module._loaded
-    assert not any(kept)
+    assert not kept

@@ -17,8 +17,8 @@ from dsel.search.exact.astar.search import AStar
 from dsel.search.greedy.exchange import exchange
 from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
+from tests.search.cases import continued
 
 M, N_COLUMNS = 40, 1200
 
@@ -73,7 +73,7 @@ def test_poss_keeps_the_same_archive(N: int | None, leading: int) -> None:
         assert [z.members for z in found.archived] == [z.members for z in expected.archived]
     assert found.counts()["accepted"] == expected.counts()["accepted"]
     assert found.counts()["looked_up"] == expected.counts()["looked_up"]
-    again = Poss.restore(problem(N, 0.0, leading)[1], found.state())
+    again = continued(found, problem(N, 0.0, leading)[1], seed=5)
     again.advance(10_000)
     expected.advance(10_000)
     assert [z.members for z in again.archived] == [z.members for z in expected.archived]
@@ -82,14 +82,14 @@ def test_poss_keeps_the_same_archive(N: int | None, leading: int) -> None:
 @pytest.mark.parametrize(("N", "processors"), [(1, 1), (12, 7), (None, 96)])
 def test_pposs_keeps_the_same_archive(N: int | None, processors: int) -> None:
     whole, on_demand, _ = problem(N, 0.0)
-    expected, found = (PpossRounds(f, 4, processors=processors, seed=5) for f in (whole, on_demand))
+    expected, found = (Poss(f, 4, processors=processors, seed=5) for f in (whole, on_demand))
     for until in (500, 8_000):
         expected.advance(until)
         found.advance(until)
         assert [z.members for z in found.archived] == [z.members for z in expected.archived]
     for name in ("accepted", "looked_up", "valued"):
         assert found.counts()[name] == expected.counts()[name]
-    again = PpossRounds.restore(problem(N, 0.0)[1], found.state())
+    again = continued(found, problem(N, 0.0)[1], seed=5)
     again.advance(10_000)
     expected.advance(10_000)
     assert [z.members for z in again.archived] == [z.members for z in expected.archived]
@@ -121,8 +121,8 @@ def test_a_single_value_reads_columns_and_needs_no_pass() -> None:
 def test_look_ahead_saves_passes_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for work in (1 << 40, 1):  # never looks ahead; always does
-        monkeypatch.setattr("dsel.search.pareto.search._NUMBERS_PER_ITERATION", work)
-        monkeypatch.setattr("dsel.search.pareto.search._MIN_AHEAD", 1)
+        monkeypatch.setattr("dsel.search.pareto.compiled._NUMBERS_PER_ITERATION", work)
+        monkeypatch.setattr("dsel.search.pareto.compiled._MIN_AHEAD", 1)
         _, objective, _ = problem(1, 0.0)
         objective.batch = 32
         search = Poss(objective, 4, seed=1)

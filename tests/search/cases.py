@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dsel.objective.dense import DenseObjective
+from dsel.search.pareto.compiled import Poss
 
 
 def error(X, Y, S):
@@ -30,3 +31,10 @@ def random_data(seed, m=60, n=14, N=1):
     Y = X[:, :5] @ rng.standard_normal((5, N)) + rng.standard_normal((m, N))
     X, Y = X - X.mean(0), Y - Y.mean(0)
     return X / X.std(0), Y / Y.std(0)
+
+
+def continued(search, objective, **options):
+    """Return a search of its own tables that continues from the archive of another, as a slice on a worker does."""
+    again = Poss(objective, search.k, isolation=search.isolation, processors=search.processors, **options)
+    again.restart(search.iteration, [point.members for point in search.archived if point.size])
+    return again

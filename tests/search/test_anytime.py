@@ -9,7 +9,7 @@ import pytest
 
 from dsel.objective.dense import DenseObjective
 from dsel.search.anytime import BOUND_TOLERANCE, SLICE_SECONDS, AnytimeSearch, Stop, drive
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
 
 
 class Scripted:

@@ -7,13 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from dsel.objective.dense import DenseObjective
-from dsel.search.anytime import drive
 from dsel.search.method import SearchTask
-from dsel.search.parallel import pposs, pposs_asy
-from dsel.search.parallel.iteration_slices import SliceRunner
-from dsel.search.pareto import poss
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
 from dsel.search.registry import METHODS
+from dsel.search.runtime.dispatcher import Dispatcher
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -39,38 +36,24 @@ def test_options_that_are_yes_or_no_take_nothing_else():
     assert METHODS["astar"].options(prune=True).prune
 
 
-@pytest.mark.parametrize("name", ["poss", "pposs"])
+@pytest.mark.parametrize("name", ["poss", "pposs", "pposs-asy"])
 def test_no_clock_runs_while_the_search_is_compiled(name, monkeypatch):
-    module = {"poss": poss, "pposs": pposs}[name]
-    objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
-    done = []
-    warm_up = Poss.warm_up
+    objective, done = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0), []
+    warm_up, run_tasks = Poss.warm_up, Dispatcher.run
 
     def warmed(search):
-        before = search.state()
         warm_up(search)
-        assert search.state() == before
+        assert search.iteration == 0
         done.append("compiled")
 
-    def driven(*arguments):
-        done.append("driven")
-        return drive(*arguments)
+    def dispatched(*arguments):
+        done.append("dispatched")
+        return run_tasks(*arguments)
 
     monkeypatch.setattr(Poss, "warm_up", warmed)
-    monkeypatch.setattr(module, "drive", driven)
+    monkeypatch.setattr(Dispatcher, "run", dispatched)
     METHODS[name].run(SearchTask(objective, 3, 0, METHODS[name].options(iterations=100)))
-    assert done == ["compiled", "driven"]
-
-
-def test_slices_are_compiled_before_the_first_is_sent(monkeypatch):
-    done = []
-    monkeypatch.setattr(pposs_asy, "load_pareto_kernels", lambda *_: True)
-    monkeypatch.setattr(SliceRunner, "run", lambda _, part: done.append((part.start, part.stop)) or ())
-    objective = DenseObjective(np.eye(6), np.ones((6, 1)), 7.0)
-    options = METHODS["pposs-asy"].options(iterations=100)
-    METHODS["pposs-asy"].run(SearchTask(objective, 3, 0, options))
-    assert done[0] == (0, 1)
-    assert done[1] == (0, 100)
+    assert done == ["compiled", "dispatched"]
 
 
 def test_numbers_may_be_written_as_yaml_gives_them():

@@ -17,8 +17,9 @@ from dsel.engine.dask_engine import NO_WORKER_LIMIT, check_workers
 from dsel.engine.parcel import Parcel, Shipment
 from dsel.engine.scheduler_watch import scheduler_lost
 from dsel.errors import CriterionError
-from dsel.search.parallel import worker_tasks as on_worker
-from dsel.search.parallel.executor import ExecutorOptions, LostTask, Task, TaskResult, Work
+from dsel.search.pareto import evaluations as on_worker
+from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
+from dsel.search.runtime.executor import ExecutorOptions, Work, call_all
 
 log = logging.getLogger("dsel")
 
@@ -114,6 +115,11 @@ class DaskExecutor:
         if self.client.status != "running":
             raise scheduler_lost()
 
+    def use(self, work: Work) -> None:
+        """Run the tasks that are submitted from now on by other work."""
+        if work is not self._work.value:
+            self._work = Shipment(self.client, work)
+
     def submit(self, task: Task) -> None:
         """Submit a task."""
         self._require_connection()
@@ -206,5 +212,5 @@ class DaskExecutor:
         functions = self._work.value.cleanup()
         if functions:
             self.client.sync(
-                self.client._run, on_worker.call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS
+                self.client._run, call_all, functions, on_error="ignore", callback_timeout=_CLEANUP_SECONDS
             )

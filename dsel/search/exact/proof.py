@@ -24,7 +24,7 @@ _NO_LIMIT = 2**62
 #: The share of the time that is kept for the relaxation.
 _RELAXATION = 0.1
 
-#: Runs a search until its stop: `drive` in this process, `dsel.engine.parallel_proof.DaskProofRunner` on a cluster.
+#: Runs a search until its stop: `drive` in this process, `dsel.search.exact.trees_on_workers.on_workers` on a cluster.
 Runner = Callable[[Tree, Stop, Callable[[AnytimeSearch], None] | None], str]
 
 

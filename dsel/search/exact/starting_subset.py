@@ -14,7 +14,7 @@ from dsel.search.greedy.exchange import exchange, local_optimum
 from dsel.search.greedy.path import Path
 from dsel.search.greedy.splicing import splicing
 from dsel.search.outcome import FrontPoint
-from dsel.search.pareto.search import Poss, load_pareto_kernels, paper_iterations
+from dsel.search.pareto.compiled import Poss, load_pareto_kernels, paper_iterations
 
 #: Most iterations of the Pareto search, and how often it makes an exchange search.
 _ITERATIONS, _EXCHANGE_EVERY = 100_000, 5000

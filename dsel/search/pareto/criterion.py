@@ -1,98 +1,232 @@
-"""POSS for a custom criterion f(S) (POSS paper, section 3).
+"""POSS, PPOSS and PPOSS-asy with any criterion f(S): the archive on the client, evaluations on any workers.
 
-The loop and its random numbers are those of the compiled search. For a quadratic objective with independent columns the
-archive is the same at every iteration. Here the time goes into f, so each subset is evaluated once and its value kept.
+The draws are those of the compiled search. For a quadratic objective with independent columns the archive is the same
+at every iteration. Here the time goes into f, so each subset is evaluated once and its value kept.
+
+In the order of the index, iteration t draws its parent from the archive that iterations 0 to t - W have left (W
+iterations may be out at the same time), and values are offered to the archive in the order of the iterations. With
+W = 1 the search is POSS (Qian, Yu, Zhou 2015, section 3). With N processors it has rounds of N offspring of one parent,
+and is PPOSS (Qian et al., IJCAI 2016, Algorithm 2). In the order of arrival, each iteration draws from the newest
+archive, and the search is PPOSS-asy (end of section 3.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
 from typing import Any
+from uuid import uuid4
 
-from dsel.errors import OptionError
+from dsel.search.anytime import Stop
 from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
-from dsel.search.pareto.evaluation_memo import EvaluationMemo, failure, number
+from dsel.search.pareto.evaluation_memo import EvaluationMemo, number
+from dsel.search.runtime.ask_tell import AskTell, Task, TaskResult
+from dsel.search.runtime.schedule import Schedule
 
 Criterion = Callable[[Subset], float]
 
+#: Iterations that one call draws or merges at most while none of them needs an evaluation.
+_MOST_AT_ONCE = 10_000
+#: Subsets per task in the order of arrival at the beginning, when the archive is small.
+_FIRST_SUBSETS = 64
+#: A task of a round has at least 1 / _LEAST of the most units: a shorter one costs more to send than to run.
+_LEAST = 50
 
-class CriterionPoss(EvaluationMemo):
-    """The search of POSS on a criterion, by ask and tell; `advance` calls the criterion itself.
+
+class CriterionSearch(EvaluationMemo, AskTell):
+    """A Pareto search on any criterion, by ask and tell. A task is some subsets; its result is f of them.
+
+    The empty set and subsets of 2k or more columns have f = +inf; they are not evaluated.
 
     Parameters
     ----------
-    criterion : callable
-        f of a tuple of 1 to 2k - 1 ascending local column indices, 0 to n - 1. It must return the same number for the
-        same subset, and +inf for a subset that is not allowed. It is called once per subset.
     n, k : int
         The number of columns, and the size limit.
+    schedule : Schedule
+        `in_flight`: W. `processors`: N. `order`: see above.
+    stop : Stop
+        Stopping rules; `iterations` is required. In the order of the index, `target`, `patience` and `bound` are
+        checked after each iteration or round, so that they end every run at the same one.
     seed : int
-        The seed.
+        Iteration t draws its parent and its flips from (seed, t). Round t draws its parent from (seed, t, slot 0), and
+        offspring i its flips from (seed, t, slot i).
     isolation : {"none", "min-index"} or callable
         Subsets compete only where this function of a subset has the same value.
+    swaps : float
+        The share of mutations that replace one column by another.
     """
 
     def __init__(
-        self, criterion: Criterion, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none"
-    ) -> None:
-        super().__init__(n, k, seed=seed, isolation=isolation)
-        self.criterion = criterion
+        self, n: int, k: int, schedule: Schedule, stop: Stop, *, seed: int = 0,
+        isolation: Isolation | IsolationFunction = "none", swaps: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(n, k, seed=seed, isolation=isolation, swaps=swaps)
+        assert stop.iterations is not None
+        self.schedule, self.stop = schedule, stop
+        self._size = max(schedule.processors, 1)  # of a round
+        self.limit = max(stop.iterations // self._size, 1) * self._size
+        self._window: deque[Subset | None] = deque()  # offspring that are not merged, in their order
+        self._open: list[Subset] = []
+        self._submitted: dict[str, tuple[Subset, ...]] = {}
+        self._out: set[Subset] = set()
+        self._suspects: set[Subset] = set()
+        self._events: list[tuple[Subset, float]] = []
+        self._name, self._sent = uuid4().hex[:8], 0
+        self._share = 0  # subsets of a task of the present round; 0 before the first task
+        self._ended = False
 
-    def propose(self) -> Subset | None:
-        """Return the subset that the present iteration needs the value of, until `accept` gets it.
+    @property
+    def _by_index(self) -> bool:
+        return self.schedule.order == "index"
 
-        Return None if it needs none (no column flipped, o1 = +inf, or a known value). The iteration is then over.
+    @property
+    def completed(self) -> int:
+        """Number of iterations that do not wait for a value."""
+        return self.iteration if self._by_index else self.iteration - len(self._out) - len(self._open)
+
+    def finished(self) -> str | None:
+        """Return "iterations" if all iterations are over, or a stopping rule has ended the search."""
+        waits = not self._by_index and (self._submitted or self._open)
+        return "iterations" if self._ended or (self.iteration >= self.limit and not waits) else None
+
+    def ask(self, most: int, workers: int) -> Task | None:
+        """Return subsets that need a value: at most `most`, and at most a worker's share of what there is.
+
+        Return None if the next iterations need none, or wait for values that are out.
         """
-        offspring = self._offspring()
-        if offspring is not None and offspring not in self._values:
-            return offspring
-        if offspring is not None:
-            self._put(offspring, self._values[offspring])
-            self._recalled += 1
-        self.iteration += 1
-        return None
+        if self._by_index:
+            self._draw()
+            self._merge()
+            self._open = [S for S in self._open if S not in self._values]
+            if not self._share:
+                self._share = math.ceil(len(self._open) / workers)
+            share = max(self._share, most // _LEAST) if self.schedule.processors else len(self._open) / (2 * workers)
+            return None if self._ended else self._next_task(max(min(most, math.ceil(share)), 1))
+        size = min(most, max(most // 4, math.ceil((self.limit - self.iteration) / (2 * workers)), 1))
+        # Subsets from the same archive cannot build on each other: those out are a fraction of those done.
+        size = min(size, max(_FIRST_SUBSETS, self.iteration // (8 * workers)))
+        self._draw_newest(size)
+        return self._next_task(size)
 
-    def accept(self, members: Subset, value: Any) -> bool:
-        """Accept f of the proposed subset, end the iteration, and return whether the subset was archived."""
-        if members != self._offspring():
-            raise OptionError(f"The columns {list(members)} are not what iteration {self.iteration} proposed.")
-        self._values[members] = f = number(value, members)
-        archived = self._put(members, f)
-        self.iteration += 1
-        return archived
+    def _draw(self) -> None:
+        """Draw the offspring of the iterations that may be out now, or a round if the one before is merged."""
+        N = self.schedule.processors
+        if N and self._window:
+            return
+        self._share = 0
+        while len(self._window) < (N or self.schedule.in_flight):
+            t = self.iteration + len(self._window)
+            if t >= self.limit:
+                return
+            S = self._offspring_of(self._parent(t // self._size), t // self._size, t % self._size)
+            self._window.append(S)
+            if S is not None and S not in self._values and S not in self._out and S not in self._open:
+                self._open.append(S)
 
-    def _offspring(self) -> Subset | None:
-        return self._offspring_of(self._parent(self.iteration), self.iteration)
+    def _merge(self) -> None:
+        """Offer offspring to the archive in their order, up to the first iteration or round that waits for a value.
 
-    def advance(self, until: int, target: float | None = None) -> bool:
-        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns.
-
-        Raises
-        ------
-        CriterionError
-            The criterion failed. The iteration is not counted, and the next call repeats it.
+        The archive after a round is that of section 3.4 of the paper, which compares offspring with the old archive and
+        then the survivors with each other.
         """
-        while True:
-            if target is not None and self.best_value <= target:
-                return True
-            if self.iteration >= until:
-                return False
-            members = self.propose()
-            if members is not None:
-                self.accept(members, self.evaluate(members))
+        for _ in range(_MOST_AT_ONCE):
+            ready = list(islice(self._window, self._size))
+            if self._ended or not ready or any(S is not None and S not in self._values for S in ready):
+                return
+            for S in ready:
+                self._window.popleft()
+                if S is not None:
+                    self._offspring += 1
+                    self._put(S, self._values[S])
+            self.iteration += self._size
+            self._ended = self.stop.met(self, self.iteration, 0.0) is not None
+            self._draw()
 
-    def evaluate(self, members: Subset) -> float:
-        """Return f of a subset by calling the criterion."""
-        try:
-            value = self.criterion(members)
-        except (Exception, SystemExit) as error:
-            raise failure("criterion", members, error) from error
-        return number(value, members)
+    def _draw_newest(self, size: int) -> None:
+        """Draw offspring of the newest archive until so many need a value."""
+        until = min(self.limit, self.iteration + _MOST_AT_ONCE)
+        while len(self._open) < size and self.iteration < until:
+            S = self._offspring_of(self._parent(self.iteration), self.iteration)
+            self._offspring += S is not None
+            if S is not None and S in self._values:
+                if self._put(S, self._values[S]):  # an equal one had replaced it
+                    self._events.append((S, self._values[S]))
+            elif S is not None and S not in self._out and S not in self._open:
+                self._open.append(S)
+            self.iteration += 1
+
+    def _next_task(self, size: int) -> Task | None:
+        """Return a task of at most `size` open subsets. A suspect subset gets its own task."""
+        if not self._open:
+            return None
+        size = next((max(i, 1) for i, S in enumerate(self._open[:size]) if S in self._suspects), size)
+        subsets, self._open = tuple(self._open[:size]), self._open[size:]
+        self._sent += 1
+        task = Task(f"{self._name}-{self._sent}", subsets, len(subsets), subsets)
+        self._submitted[task.key] = subsets
+        self._out.update(subsets)
+        return task
+
+    def tell(self, task: Task, result: TaskResult) -> None:
+        """Store f of the task's subsets, or of the first ones, and merge the iterations that waited for them."""
+        known = self._receive(task, result.found)
+        if self._by_index:
+            self._merge()
+        else:
+            for S in known:
+                self._put(S, self._values[S])
+
+    def _receive(self, task: Task, values: Sequence[Any]) -> list[Subset]:
+        """Store the values and return their subsets. Subsets without a value are open again."""
+        subsets = self._submitted.pop(task.key)
+        self._out.difference_update(subsets)
+        for members, value in zip(subsets, values, strict=False):
+            self._values[members] = number(value, members)
+            self._events.append((members, self._values[members]))
+        self._open = [*subsets[len(values) :], *self._open]
+        return list(subsets[: len(values)])
+
+    def requeue(self, task: Task, suspect: bool) -> None:
+        """Request the subsets of a lost task again; if they are suspect, each alone."""
+        if suspect:
+            self._suspects.update(self._submitted[task.key])
+        self._receive(task, ())
+
+    def drain_events(self) -> list[tuple[Subset, float]]:
+        """Return the subsets with f that were told or offered to the archive since the last call, for a journal."""
+        events, self._events = self._events, []
+        return events
+
+    def recall(self, values: Mapping[Subset, float]) -> None:
+        """Add known values, so that these subsets are not evaluated again."""
+        super().recall(values)
+        if self._by_index:
+            return
+        for S in [S for S in self._open if S in self._values]:
+            self._put(S, self._values[S])
+        self._open = [S for S in self._open if S not in self._values]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `restore` needs. Subsets that are out are asked for again."""
+        pending = [S for subsets in self._submitted.values() for S in subsets] + self._open
+        drawn = self._window if self._by_index else pending
+        rows = [None if S is None else list(S) for S in drawn]
+        return {**super().state(), "schedule": asdict(self.schedule), "drawn": rows}
 
     @classmethod
     def restore(
-        cls, criterion: Criterion, state: dict[str, Any], isolation: IsolationFunction | None = None
-    ) -> CriterionPoss:
-        """Return the search as it was when `state` was saved. `isolation`: its custom function, if it had one."""
-        chosen = cls.isolation_of(state, isolation)
-        return cls(criterion, state["n"], state["k"], seed=state["seed"], isolation=chosen)._load(state)
+        cls, state: dict[str, Any], stop: Stop, isolation: IsolationFunction | None = None, swaps: float = 0.0
+    ) -> CriterionSearch:
+        """Return the search of a saved state. isolation: the custom isolation function, if the search had one."""
+        search = cls(
+            state["n"], state["k"], Schedule(**state["schedule"]), stop, seed=state["seed"],
+            isolation=cls.isolation_of(state, isolation), swaps=swaps,
+        )._load(state)  # fmt: skip
+        drawn = [None if S is None else tuple(S) for S in state["drawn"]]
+        if search._by_index:
+            search._window = deque(drawn)
+        search._open = list(dict.fromkeys(S for S in drawn if S is not None and S not in search._values))
+        return search

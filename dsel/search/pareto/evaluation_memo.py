@@ -34,15 +34,14 @@ class EvaluationMemo:
     isolation : {"none", "min-index"} or callable
         Subsets compete only where this function of a subset has the same value.
 
-    Notes
-    -----
-    `swaps` is the share of mutations that replace one column by another in place of flips. It is 0 in the papers.
+    swaps : float
+        The share of mutations that replace one column by another in place of flips. It is 0 in the papers. A search
+        that continues a saved one needs the same value.
     """
 
-    #: See Notes. A search that continues a saved one needs the same value.
-    swaps: float = 0.0
-
-    def __init__(self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none") -> None:
+    def __init__(
+        self, n: int, k: int, *, seed: int = 0, isolation: Isolation | IsolationFunction = "none", swaps: float = 0.0
+    ) -> None:
         check_size(k, n)
         check_seed(seed)
         if isinstance(isolation, str) and isolation not in ISOLATIONS:
@@ -50,14 +49,14 @@ class EvaluationMemo:
         self.n = n
         self.k = k
         self.seed = seed
-        self.isolation = isolation
+        self.isolation, self.swaps = isolation, swaps
         self.archive = ParetoArchive(k, self._isolated)
         self.iteration = 0
         self.last_gain = 0
         self._trace: list[Improvement] = []
         self._values: dict[Subset, float] = {}
         self._accepted = 0
-        self._recalled = 0
+        self._offspring = 0  # those whose value is known, or asked for
         self._cdf = binomial_cdf(n, 1.0 / n)
         self._flips = np.zeros(n, np.int64)
 
@@ -119,6 +118,11 @@ class EvaluationMemo:
         return len(self._values)
 
     @property
+    def solutions(self) -> int:
+        """The number of solutions in the archive."""
+        return len(self.archive)
+
+    @property
     def trace(self) -> tuple[Improvement, ...]:
         """The improvements of `best_value`."""
         return tuple(self._trace)
@@ -136,7 +140,7 @@ class EvaluationMemo:
         """Return counts of evaluations, of offspring with known values, and of archived offspring."""
         return {
             "evaluated": len(self._values),
-            "recalled": self._recalled,
+            "recalled": max(self._offspring - len(self._values), 0),
             "accepted": self._accepted,
             "archive": len(self.archive),
         }
@@ -151,7 +155,7 @@ class EvaluationMemo:
             "iteration": self.iteration,
             "last_gain": self.last_gain,
             "accepted": self._accepted,
-            "recalled": self._recalled,
+            "offspring": self._offspring,
             "solutions": self.archive.state(),
             "values": [[list(S), f if f < math.inf else None] for S, f in self._values.items()],
             "trace": [[t.iteration, t.size, t.value] for t in self._trace],
@@ -160,19 +164,19 @@ class EvaluationMemo:
     @staticmethod
     def isolation_of(state: dict[str, Any], own: IsolationFunction | None) -> Isolation | IsolationFunction:
         """Return the isolation of a saved search. `own`: its custom function, if it had one."""
-        if (state.get("isolation", "none") is None) == (own is None):
+        if (state["isolation"] is None) == (own is None):
             raise OptionError(
                 f"The saved search has {'a custom' if own is None else 'no'} isolation function.",
                 "Resume with the same options, or start a new search.",
             )
-        chosen: Isolation | IsolationFunction = own or state.get("isolation", "none")
+        chosen: Isolation | IsolationFunction = own or state["isolation"]
         return chosen
 
     def _load(self, state: dict[str, Any]) -> Self:
         """Load a saved state."""
         self.archive = ParetoArchive.restore(state["k"], state["solutions"], self._isolated)
         self.iteration, self.last_gain = state["iteration"], state["last_gain"]
-        self._accepted, self._recalled = state["accepted"], state["recalled"]
+        self._accepted, self._offspring = state["accepted"], state["offspring"]
         self._values = {tuple(S): math.inf if f is None else f for S, f in state["values"]}
         self._trace = [Improvement(*row) for row in state["trace"]]
         return self

@@ -1,10 +1,11 @@
-"""Options and requirements that POSS, PPOSS and PPOSS-asy share."""
+"""Options, requirements and places that POSS, PPOSS and PPOSS-asy share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,9 +15,11 @@ from dsel.objective.base import FEW_TARGETS, Objective
 from dsel.search.anytime import Stop
 from dsel.search.method import ProblemSummary, Requirements
 from dsel.search.options import Options
-from dsel.search.pareto.archive_memory import check_tables, first_slots
-from dsel.search.pareto.search import isolated_iterations, paper_iterations
+from dsel.search.pareto.archive_memory import check_tables, first_slots, restart_slots, table_bytes
+from dsel.search.pareto.compiled import isolated_iterations, paper_iterations
 from dsel.search.pareto.warm_start import WarmStart, path_size
+from dsel.search.placement import ASKED, NO_CLUSTER, Placement, SearchOn, Site
+from dsel.search.runtime.schedule import Division, Schedule, evaluations_at_a_time
 
 
 class StopOptions(Options):
@@ -46,20 +49,22 @@ class StopOptions(Options):
     patience: Int | None = Field(None, ge=1)
     bound: Float | None = Field(None, ge=0)
 
+    def iterations_of(self, k: int, n: int) -> int:
+        """Return T for k of n columns."""
+        return self.iterations or paper_iterations(k, n)
+
     def stop(self, k: int, objective: Objective) -> Stop:
         """Return the stopping rules of a search for k columns."""
         target = self.target
         if self.target_r2 is not None:
             target = (1.0 - self.target_r2) * objective.total
-        return Stop(self.most_iterations(k, objective.n), self.seconds, target, self.patience, self.bound)
-
-    def most_iterations(self, k: int, n: int) -> int:
-        """Return T for k of n columns."""
-        return self.iterations or paper_iterations(k, n)
+        return Stop(self.iterations_of(k, objective.n), self.seconds, target, self.patience, self.bound)
 
 
 #: The least number of iterations between two exchange searches, by default.
 LEAST_INTERVAL = 1000
+#: A short search has at least this many exchange searches, by default.
+LEAST_EXCHANGES = 64
 
 
 def default_interval(n: int, k: int) -> int:
@@ -97,7 +102,7 @@ class ArchiveOptions(StopOptions):
         Random starts of the exchange search of `warm_start`.
     exchange_every : int, optional
         Iterations between two exchange searches from a perturbed subset of the archive; 0 for never. By default
-        40 n k^2 / (k^2 + 500), at least 1000, where the whole Gram matrix is in memory, and 0 elsewhere.
+        40 n k^2 / (k^2 + 500), at least 1000 or T / 64, where the whole Gram matrix is in memory, and 0 elsewhere.
     swaps : float
         The share of mutations that replace one column by another in place of flips, with a custom criterion or
         isolation function; 0 in the papers. With 0.5, fewer evaluations find good subsets.
@@ -127,15 +132,19 @@ class ArchiveOptions(StopOptions):
             )
         return value
 
-    def most_iterations(self, k: int, n: int) -> int:
+    def iterations_of(self, k: int, n: int) -> int:
         """Return T for k of n columns: as asked, or of the theorem about the isolation function."""
         if self.iterations is None and self.isolation == "min-index":
             return isolated_iterations(k, n)
-        return super().most_iterations(k, n)
+        return super().iterations_of(k, n)
 
     def calls_function(self, criterion: bool) -> bool:
         """Return whether a user's function is called for each subset: a criterion, or an isolation function."""
         return criterion or callable(self.isolation)
+
+    def conflict_with_groups(self) -> str:
+        extras = self._asked_extras() or ("swaps" if self.swaps else "")
+        return f"{extras} cannot be used for groups of columns" if extras else super().conflict_with_groups()
 
     @model_validator(mode="before")
     @classmethod
@@ -162,7 +171,8 @@ class ArchiveOptions(StopOptions):
     def exchange_interval(self, n: int, k: int, has_gram: bool) -> int:
         """Return the iterations between two exchange searches for k of n columns; 0 for none."""
         if self.exchange_every is None:
-            return default_interval(n, k) if has_gram else 0
+            balanced = min(default_interval(n, k), max(self.iterations_of(k, n) // LEAST_EXCHANGES, 20))
+            return max(balanced, 40 * n * k * k // (k * k + 500)) if has_gram else 0
         return self.exchange_every
 
     def notes(self, objective: Objective) -> tuple[str, ...]:
@@ -195,7 +205,7 @@ class ArchiveOptions(StopOptions):
         k, n = problem.to_choose
         if self.isolation != "min-index" or self.iterations is not None or not 0 < k <= n:
             return ()
-        T = self.most_iterations(k, n)
+        T = self.iterations_of(k, n)
         return (f"isolation: min-index makes {T:,} iterations, k^2 (n - k) n log n; the option iterations changes it",)
 
     def _columns_entered(self, problem: ProblemSummary) -> int | None:
@@ -215,9 +225,157 @@ class ArchiveOptions(StopOptions):
         if self.calls_function(problem.criterion):
             return None
         k, n = problem.to_choose
-        return self.most_iterations(k, n) if 0 < k <= n else None
+        return self.iterations_of(k, n) if 0 < k <= n else None
 
 
 def needs_no_function(options: str) -> str:
     """Return why options cannot be used with a custom criterion or isolation function."""
     return f"{options} cannot be combined with a custom criterion or isolation function"
+
+
+class WorkerOptions(ArchiveOptions):
+    """Options of every Pareto search: they all run on workers.
+
+    The tables of an archive may take `memory` bytes in each thread of each worker.
+
+    Parameters
+    ----------
+    evaluation_limit : float, optional
+        Seconds that one evaluation of a custom criterion or isolation function may take. After that its worker is
+        given up and another worker evaluates the subset.
+    processes : int
+        Worker processes of this machine, where there is no Dask cluster. They are spawned, so that a script needs
+        ``if __name__ == "__main__":``.
+    search_on : {"auto", "client", "workers"}
+        Where the search runs. "auto": as Dask futures on the workers, wherever there is a cluster. "client": in this
+        process, with the same bits. "workers" differs from "auto" for PPOSS with ``slices: 1`` only.
+    """
+
+    evaluation_limit: Float | None = Field(None, gt=0)
+    processes: Int = Field(1, ge=1)
+    search_on: SearchOn = "auto"
+
+    #: The order in which results merge.
+    _order: ClassVar[Literal["index", "arrival"]] = "index"
+
+    def conflict(self, criterion: bool) -> str:
+        evaluates = self.evaluates_subsets(criterion, grouped=False)
+        if self.evaluation_limit is not None and not evaluates:
+            return "evaluation_limit: only with a custom criterion or isolation function, whose evaluations it limits"
+        if self.processes > 1 and not evaluates:
+            return "processes: only with a custom criterion or isolation function"
+        return super().conflict(criterion)
+
+    def evaluates_subsets(self, criterion: bool, grouped: bool) -> bool:
+        """Return whether tasks evaluate subsets one by one: for a user's function, and for groups of columns."""
+        return self.calls_function(criterion) or grouped
+
+    def _asked(self) -> tuple[int | None, int | None, int]:
+        """Return the slices at a time and their iterations, where they are asked for, and N of PPOSS or 0."""
+        return None, None, 0
+
+    def schedule(self, n: int, k: int, few_targets: int, has_gram: bool, *, evaluates: bool = False) -> Schedule:
+        """Return the division of the search into tasks. It depends on the problem only.
+
+        Parameters
+        ----------
+        n, k : int
+            The columns (or groups) to choose from, and to choose.
+        few_targets : int
+            N where targets are kept one by one, 0 where M is kept.
+        has_gram : bool
+            Whether the whole Gram matrix is in memory.
+        evaluates : bool
+            Whether tasks evaluate subsets.
+        """
+        in_flight, length, processors = self._asked()
+        iterations = self.iterations_of(k, n)
+        if evaluates:
+            at_a_time = in_flight or (1 if processors else evaluations_at_a_time(iterations))
+            return Schedule(at_a_time, 1, processors, self._order)
+        every = self.exchange_interval(n, k, has_gram)
+        division = Division(n, k, few_targets, every, iterations, self.seconds, processors)
+        return replace(division.schedule(in_flight, length), order=self._order)
+
+
+class SliceOptions(WorkerOptions):
+    """Options of a search by slices.
+
+    The result depends on `slices` and `slice_iterations`, and not on where the slices run. It records both.
+
+    Parameters
+    ----------
+    slices : int, optional
+        Slices of iterations that may be out at the same time. Each starts from the archive as it was this many
+        slices before. With 1 the search is the published one: one offspring, or one round, after the other. By default
+        4 to 64 with exchange searches, and 1 to 64 without, by a formula of the problem. With a custom criterion or
+        isolation function, iterations that may be out at the same time, by default 1 to 128.
+    slice_iterations : int, optional
+        Iterations of a slice, by default 0.2 s of work on the reference core, and less in a short search. It is 1 with
+        a custom criterion or isolation function.
+    """
+
+    slices: Int | None = Field(None, ge=1, le=100_000)
+    slice_iterations: Int | None = Field(None, ge=1)
+
+    def conflict(self, criterion: bool) -> str:
+        if self.evaluates_subsets(criterion, grouped=False) and self.slice_iterations not in (None, 1):
+            return "slice_iterations is 1 with a custom criterion or isolation function"
+        return super().conflict(criterion)
+
+    def conflict_with_groups(self) -> str:
+        asked = self.slice_iterations not in (None, 1)
+        return "slice_iterations cannot be used for groups of columns" if asked else super().conflict_with_groups()
+
+    def _asked(self) -> tuple[int | None, int | None, int]:
+        return self.slices, self.slice_iterations, 0
+
+    def requirements(self, problem: ProblemSummary) -> Requirements:
+        needs = super().requirements(problem)
+        if needs.table_slots < first_slots(problem.k):
+            return needs
+        few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+        return replace(needs, table_slots=restart_slots(problem.n, few, problem.k))
+
+
+#: Tasks of the order of arrival that may be out at the same time.
+_MANY = 1000
+
+
+def place(problem: ProblemSummary, options: WorkerOptions, site: Site) -> Placement:
+    """Return where a Pareto search runs, with its division into tasks, which is the same everywhere."""
+    k, n = problem.k - problem.included, problem.n - problem.included - problem.excluded
+    if not 0 < k <= n:
+        return Placement(why="there is nothing to search")
+    evaluates = options.evaluates_subsets(problem.criterion, problem.grouped)
+    few = problem.n_targets if problem.n_targets <= FEW_TARGETS else 0
+    schedule = options.schedule(n, k, few, site.has_gram, evaluates=evaluates)
+    here = "" if site.cluster else f"{NO_CLUSTER}; "
+    here = f"{ASKED}; " if options.search_on == "client" else here
+    why, at_a_time = here + _described(schedule, evaluates, options), schedule.in_flight
+    recorded = {"slices": at_a_time, "slice_iterations": schedule.length}
+    if evaluates and schedule.processors:
+        at_a_time, recorded = schedule.processors, {}
+    if schedule.order == "arrival":
+        at_a_time, recorded = _MANY, {}
+    where: Literal["client", "workers"] = "client" if here else "workers"
+    if evaluates:
+        return Placement(where, why, recorded, at_a_time)
+    every, T = options.exchange_interval(n, k, site.has_gram), options.iterations_of(k, n)
+    seconds = Division(n, k, few, every, T, options.seconds).total
+    return Placement(where, why, recorded, at_a_time, seconds, table_bytes(n, few, k, restart_slots(n, few, k)))
+
+
+def _described(schedule: Schedule, evaluates: bool, options: WorkerOptions) -> str:
+    """Return the division of a search in words."""
+    if schedule.order == "arrival":
+        slices = f"slices of {schedule.length:,} iterations as workers are free"
+        return "tasks of some evaluations" if evaluates else slices
+    if evaluates and schedule.processors:
+        return f"rounds of {schedule.processors} evaluations"
+    if evaluates:
+        return f"{schedule.in_flight} iterations of one evaluation at a time"
+    if schedule.in_flight > 1:
+        return f"{schedule.in_flight} slices of {schedule.length:,} iterations at a time"
+    asked = "asked by slices: 1" if options._asked()[0] == 1 else "it has no exchange searches and is short"
+    return f"slices of {schedule.length:,} iterations one after the other ({asked})"

@@ -11,8 +11,8 @@ from dsel.objective.base import FEW_TARGETS
 from dsel.objective.dense import DenseObjective
 from dsel.search.greedy.forward import forward
 from dsel.search.pareto import kernel
+from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import Poss
 
 #: The trial has at most this many columns, columns to choose, and iterations.
 _MAX_COLUMNS, _MAX_K, _MAX_ITERATIONS = 2000, 64, 5_000

@@ -34,15 +34,15 @@ from dsel.search.greedy.polish import polish
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.options import Options
 from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.parallel.on_workers import objective_for_workers
 from dsel.search.pareto.archive_memory import check_tables, first_slots, table_bytes
-from dsel.search.pareto.search import load_pareto_kernels
+from dsel.search.pareto.compiled import load_pareto_kernels
+from dsel.search.pareto.run import objective_for_workers
 from dsel.search.pareto.warm_start import path_size
 from dsel.search.placement import NO_CLUSTER, Placement, Site
 from dsel.search.portfolio.search import ROUNDS, STREAMS, PortfolioSearch
 from dsel.search.portfolio.steps import RunSteps
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
 from dsel.search.swaps.search import load_swap_kernels
 
 #: The shares of the time for the proof before and after the searches.
@@ -291,11 +291,11 @@ def _search(
         search.deadline = deadline.share(1.0 - _POLISH_SHARE)
     if not objective.has_gram:
         task = replace(task, executor=SerialExecutor, shared_folder=None)
-    limit = (1 << 62) if search.timed else (1 if proven else ROUNDS) * len(STREAMS)
+    search.limit = (1 << 62) if search.timed else (1 if proven else ROUNDS) * len(STREAMS)
     with objective_for_workers(task) as shared:
         work = RunSteps(shared, task.k, task.seed, options.memory)
         executor = task.executor(work, ExecutorOptions(processes=options.processes))
-        Dispatcher(search, executor, Stop(limit), task.journal).run(task.on_slice)
+        Dispatcher(search, executor, Stop(search.limit), task.journal).run(task.on_slice)
     return "proven" if proven else "seconds" if search.timed else "complete"
 
 

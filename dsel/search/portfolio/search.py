@@ -9,13 +9,13 @@ from dsel.errors import OptionError
 from dsel.objective.base import Objective
 from dsel.search.anytime import Deadline
 from dsel.search.outcome import Improvement
-from dsel.search.parallel.client_archive import ClientArchive, Solutions, trace_rows
-from dsel.search.parallel.executor import Task
 from dsel.search.pareto.archive import ISOLATIONS, ParetoArchive, Subset
+from dsel.search.pareto.client_archive import ClientArchive, Solutions, trace_rows
+from dsel.search.pareto.compiled import paper_iterations
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import paper_iterations
 from dsel.search.portfolio.steps import Kind, Step, exchange_interval
-from dsel.search.slices.size import iteration_seconds
+from dsel.search.runtime.ask_tell import Task, TaskResult
+from dsel.search.runtime.schedule import iteration_seconds
 
 #: The searches: tabu search by swaps; a Pareto search with an exchange search every 10 iterations, which is iterated
 #: local search; and a Pareto search with the default interval.
@@ -54,12 +54,9 @@ class PortfolioSearch(ClientArchive):
         result is the same on any number of workers.
     """
 
-    #: Steps in the first tasks.
-    first_units = 1
-
     def __init__(self, objective: Objective, k: int, deadline: Deadline) -> None:
         super().__init__(objective, k)
-        self.deadline = deadline
+        self.deadline, self.limit = deadline, ROUNDS * len(STREAMS)
         self._taken = 0
         self._out: dict[str, Step] = {}
         self._again: list[Step] = []
@@ -77,7 +74,7 @@ class PortfolioSearch(ClientArchive):
         return min((p for p in self.front() if p.size <= self.k), key=lambda p: (p.value, p.size)).members
 
     @property
-    def evaluations(self) -> int:
+    def completed(self) -> int:
         """Number of steps whose outcome is known."""
         return self._taken
 
@@ -93,26 +90,28 @@ class PortfolioSearch(ClientArchive):
         value = self.objective.value(members) if value is None else value
         return self._put(members, value, self.evaluations)
 
-    def finished(self, limit: int) -> bool:
-        """Return whether no step is left to take or wait for."""
+    def finished(self) -> str | None:
+        """Return "iterations" if no step is left to take or wait for."""
         if self.timed and self.deadline.passed:
-            return not self._out or self.deadline.overdue > _GRACE
-        return self.evaluations >= limit
+            over = not self._out or self.deadline.overdue > _GRACE
+        else:
+            over = self.evaluations >= self.limit
+        return "iterations" if over else None
 
-    def ask(self, most: int, workers: int, limit: int) -> Task | None:
+    def ask(self, most: int, workers: int) -> Task | None:
         """Return the next step, or None if there is none before others arrive."""
         if self.timed and self.deadline.passed:
             return None
         new_round = self.iteration % len(STREAMS) == 0
         if self._again:
             step = self._again.pop(0)
-        elif self.iteration >= limit or (not self.timed and new_round and self.evaluations < self.iteration):
+        elif self.iteration >= self.limit or (not self.timed and new_round and self.evaluations < self.iteration):
             return None  # without a time limit the streams wait for each other
         else:
             if self.timed or new_round:
                 self._snapshot = self._solutions()
             step = self._next_step()
-        task = Task(self._next_key(), step)
+        task = Task(self._next_key(), step, items=(step.start,))
         self._out[task.key] = step
         return task
 
@@ -123,7 +122,7 @@ class PortfolioSearch(ClientArchive):
         left = self.deadline.left
         self.iteration += 1
         return Step(
-            number, number + 1, self._snapshot, stream, kind, number * _APART,
+            number, self._snapshot, stream, kind, number * _APART,
             _APART if self.timed else step_iterations(kind, self.k, self.objective.n),
             None if left is None else min(_STEP_SECONDS, (self.deadline.seconds or left) / _LEAST_STEPS, left),
         )  # fmt: skip
@@ -136,9 +135,9 @@ class PortfolioSearch(ClientArchive):
             stream += 1
         return stream
 
-    def tell(self, task: Task, found: Sequence[tuple[Subset, float]]) -> None:
+    def tell(self, task: Task, result: TaskResult) -> None:
         """Offer what a step found; without a time limit only when its round is complete, in the order of steps."""
-        step = self._out.pop(task.key)
+        step, found = self._out.pop(task.key), result.found
         if self.timed:
             self._taken += 1
             self._merge(found)

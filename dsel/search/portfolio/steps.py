@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 from uuid import uuid4
 
@@ -16,32 +13,34 @@ import numpy as np
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
 from dsel.search.anytime import Deadline, Stop, drive
-from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
-from dsel.search.parallel.worker_tasks import call_all, objective_cleanup
 from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel
 from dsel.search.pareto.archive import Subset
+from dsel.search.pareto.compiled import Poss
+from dsel.search.pareto.evaluations import objective_cleanup
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import Poss
+from dsel.search.runtime import kept_on_worker
+from dsel.search.runtime.ask_tell import Task, TaskResult
+from dsel.search.runtime.executor import Cleanup, call_all
 from dsel.search.swaps.search import TabuSearch, load_swap_kernels
 
 #: Tabu search by swaps; Pareto search with many exchange searches; Pareto search with the default interval.
 Kind = Literal["swaps", "exchange", "poss"]
 _EXCHANGE_EVERY = 10
-#: Searches that this process keeps between steps, by run and stream. They are large, so there are only a few.
-_kept: OrderedDict[tuple[str, int], Poss | TabuSearch] = OrderedDict()
+#: Searches that a process keeps between steps. They are large, so there are only a few.
 _MOST_KEPT = 4
-#: Runs that have ended. A step that ends later leaves nothing in memory.
-_ended: deque[str] = deque(maxlen=1000)
-_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Step(Slice):
-    """A step of one stream of searches. `start` and `stop` count steps.
+class Step:
+    """A step of one stream of searches.
 
     Parameters
     ----------
+    start : int
+        Its number.
+    solutions : tuple of (Subset, float)
+        The shared archive, oldest first, without the empty set.
     stream : int
         Which search takes the step.
     kind : {"swaps", "exchange", "poss"}
@@ -54,10 +53,12 @@ class Step(Slice):
         How long it takes at most. None: the result does not depend on the clock.
     """
 
-    stream: int = 0
-    kind: Kind = "poss"
-    first: int = 0
-    iterations: int = 1
+    start: int
+    solutions: tuple[tuple[Subset, float], ...]
+    stream: int
+    kind: Kind
+    first: int
+    iterations: int
     seconds: float | None = None
 
 
@@ -88,8 +89,7 @@ class RunSteps:
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def __call__(self, task: Task) -> TaskResult:
-        step = task.payload
-        assert isinstance(step, Step)
+        step: Step = task.payload
         began = time.perf_counter()
         deadline = Deadline(step.seconds)
         search = self._search(step)
@@ -97,14 +97,15 @@ class RunSteps:
             found = _run_swaps(search, step, deadline)
         else:
             found = _run_poss(search, step, deadline)
-        self._keep(step.stream, search if step.seconds is not None else None)
+        # Steps that must not depend on the past begin with a new search.
+        if step.seconds is not None and not kept_on_worker.keep(self.run, search, step.stream, _MOST_KEPT):
+            call_all(self.cleanup())
         known = {S for S, _ in step.solutions}
         return TaskResult(tuple(x for x in found if x[0] and x[0] not in known), time.perf_counter() - began)
 
     def _search(self, step: Step) -> Poss | TabuSearch:
         """Return the search of a stream: the one of its last step, but for steps that must not depend on the past."""
-        with _lock:
-            kept = _kept.pop((self.run, step.stream), None)
+        kept: Poss | TabuSearch | None = kept_on_worker.take(self.run, step.stream)
         if kept is not None:
             return kept
         opened = self.objective.load() if isinstance(self.objective, ObjectiveFile) else self.objective
@@ -114,28 +115,9 @@ class RunSteps:
         every = exchange_interval(step.kind, opened.n, self.k) if opened.has_gram else 0
         return Poss(opened, self.k, seed=self.seed, exchange_every=every, memory_limit=self.memory)
 
-    def _keep(self, stream: int, search: Poss | TabuSearch | None) -> None:
-        with _lock:
-            for key in [key for key in _kept if key[0] != self.run]:
-                del _kept[key]
-            if search is not None:
-                _kept[self.run, stream] = search
-            while len(_kept) > _MOST_KEPT:
-                _kept.popitem(last=False)
-            is_over = self.run in _ended
-        if is_over:
-            call_all(self.cleanup())
-
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the searches and the objective."""
-        return (partial(_release, self.run), *objective_cleanup(self.objective))
-
-
-def _release(run: str) -> None:
-    with _lock:
-        _ended.append(run)
-        for key in [key for key in _kept if key[0] == run]:
-            del _kept[key]
+        return (kept_on_worker.releasing(self.run), *objective_cleanup(self.objective))
 
 
 def exchange_interval(kind: Kind, n: int, k: int) -> int:

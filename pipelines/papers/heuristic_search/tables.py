@@ -30,7 +30,7 @@ from dsel.search.greedy.foba import foba
 from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
 from dsel.search.outcome import SearchOutcome
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.datasets import load, missing
 from pipelines.papers.preprocess import regression
 from pipelines.table import json_line, text_table

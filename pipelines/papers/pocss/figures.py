@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dsel._lib.types import Floats
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.pocss import table_1
 from pipelines.papers.preprocess import self_expression
 from pipelines.papers.report.model import Claim, Content, Plot, Series

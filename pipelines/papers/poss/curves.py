@@ -11,7 +11,7 @@ import numpy as np
 from dsel._lib.types import Floats
 from dsel.objective.dense import DenseObjective
 from dsel.search.exact.proof import Proof
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.poss import penalized, table_2
 from pipelines.papers.poss.halves import halves, rows_and_target
 from pipelines.papers.preprocess import regression

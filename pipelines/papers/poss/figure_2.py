@@ -6,7 +6,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.search.greedy.forward import forward
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.poss.halves import rows_and_target
 from pipelines.papers.preprocess import regression, standardized
 from pipelines.papers.report.model import Claim, Content, Grid, Plot, Series

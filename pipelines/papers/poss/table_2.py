@@ -19,7 +19,7 @@ from dsel.search.greedy.forward import forward
 from dsel.search.greedy.omp import omp
 from dsel.search.greedy.rfe import rfe
 from dsel.search.outcome import SearchOutcome
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.papers.datasets import missing
 from pipelines.papers.poss import penalized
 from pipelines.papers.poss.halves import rows_and_target, training_half

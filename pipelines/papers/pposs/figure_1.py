@@ -6,8 +6,7 @@ import numpy as np
 
 from dsel._lib.types import Floats
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.pareto.search import paper_iterations
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from pipelines.benchmarks.scaling import N_COLUMNS, Costly, cluster, costly
 from pipelines.benchmarks.scaling import K as COSTLY_K
 from pipelines.benchmarks.simulated_workers import least_found
@@ -33,7 +32,7 @@ def one_run(task: tuple[str, int, int]) -> tuple[float, float, float, int]:
     assert data is not None
     objective = regression(standardized(data[0]), standardized(data[1]))
     T, greedy = paper_iterations(K, objective.n), forward(objective, K).best(K).value
-    search = PpossRounds(objective, K, processors=N, seed=seed, exchange_every=0)
+    search = Poss(objective, K, processors=N, seed=seed, exchange_every=0)
     reached = search.advance(T, greedy * (1.0 + 1e-9))
     rounds = search.iteration // N if reached else -1
     search.advance(T)

@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 
 from dsel.search.anytime import Stop
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.parallel.worker_tasks import EvaluateSubsets
-from tests.search.parallel.test_synchronous import N_COLUMNS, K, cover
+from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
+from tests.search.pareto.by_hand import N_COLUMNS, cover, search_of
 
-COLUMNS = tuple(range(N_COLUMNS))
+COLUMNS = tuple((j,) for j in range(N_COLUMNS))
 T = 640
 
 
@@ -64,16 +64,16 @@ def wait_for_second_worker(S, path: Path) -> None:
 
 
 @cache
-def undisturbed() -> Pposs:
+def undisturbed() -> CriterionSearch:
     """Return the search in one process."""
-    search = Pposs(N_COLUMNS, K, processors=16, seed=3)
+    search = search_of(processors=16, seed=3, T=T)
     Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=T)).run()
     return search
 
 
 def run(executor, criterion, search=None, journal=None, on_slice=None, **options):
     """Run a search on an executor, and return it with its statistics."""
-    search = search or Pposs(N_COLUMNS, K, processors=16, seed=3)
+    search = search or search_of(processors=16, seed=3, T=T)
     work = EvaluateSubsets(criterion, None, COLUMNS)
     dispatcher = Dispatcher(search, executor(work, ExecutorOptions(**options)), Stop(iterations=T), journal)
     dispatcher.run(on_slice)

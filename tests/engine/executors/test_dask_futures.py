@@ -19,16 +19,14 @@ from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.errors import ClusterError, CriterionError, Interrupted
 from dsel.objective.objective_file import save_objective
 from dsel.search.anytime import Stop
-from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import ExecutorOptions, SerialExecutor
-from dsel.search.parallel.journal import Journal
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices
-from dsel.search.slices.criterion import OverlappingPoss
-from dsel.search.slices.runner import RunSnapshotSlices, SliceRules
-from dsel.search.slices.search import SlicedSearch
-from dsel.search.slices.size import SliceSize
+from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.pareto.slice_work import RunSlices, SliceRules
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, SerialExecutor
+from dsel.search.runtime.journal import Journal
+from dsel.search.runtime.schedule import Schedule
 from tests.engine.executors.cases import (
     COLUMNS,
     LoggedCriterion,
@@ -40,19 +38,19 @@ from tests.engine.executors.cases import (
     wait_for_second_worker,
 )
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replay import replayed
-from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of
+from tests.search.pareto.by_hand import K, all_of, search_of
+from tests.search.runtime.replay import replayed
 
 
 def in_memory(client) -> tuple[int, int, int]:
-    """Return how many slice runners, objectives and data sets the workers hold."""
+    """Return how many searches, objectives and data sets the workers hold."""
 
     def here() -> tuple[int, int, int]:
         from dsel.data import criterion_data as columns
         from dsel.objective import objective_file as stored
-        from dsel.search.parallel import worker_tasks as work
+        from dsel.search.runtime import kept_on_worker
 
-        return sum(map(len, work._runners.values())), len(stored._loaded), len(columns._kept)
+        return len(kept_on_worker._kept), len(stored._loaded), len(columns._kept)
 
     return tuple(map(sum, zip(*client.run(here).values(), strict=True)))
 
@@ -87,17 +85,19 @@ class TestWorkers:
     def test_the_asynchronous_search_evaluates_nothing_twice_and_its_journal_replays(self, client, tmp_path) -> None:
         criterion, journal = LoggedCriterion(tmp_path / "calls", 0.002), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        search, _ = run(DaskEngine(client).executor, criterion, AsyncPposs(N_COLUMNS, K, seed=4), journal)
+        search, _ = run(DaskEngine(client).executor, criterion, search_of(seed=4, order="arrival", T=T), journal)
         assert len(criterion.calls()) == len(set(criterion.calls())) == search.evaluations
         assert replayed(journal.path, K).points == search.archived
 
     def test_slices_on_an_objective_that_workers_read_from_a_file(self, client, tmp_path) -> None:
         X, Y = random_data(7, m=80, n=25)
         objective = regression(X, Y)
-        search, journal = SlicedPposs(objective, 4, seed=2), Journal(tmp_path / "journal")
+        rules, stop = SliceRules(4, 2), Stop(iterations=300_000)
+        search = SlicedSearch(objective, rules, Schedule(length=30_000, order="arrival"), stop)
+        journal = Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        work = RunSlices(save_objective(objective, tmp_path), 4, 2)
-        Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), Stop(iterations=300_000), journal).run()
+        work = RunSlices(save_objective(objective, tmp_path), rules)
+        Dispatcher(search, DaskExecutor(client, work, ExecutorOptions()), stop, journal).run()
         assert search.evaluations == 300_000
         best = min(z.value for z in search.archived if z.size <= 4)
         assert best == pytest.approx(min(objective.value(z.members) for z in search.archived if z.size <= 4))
@@ -106,8 +106,9 @@ class TestWorkers:
     @pytest.mark.parametrize("interrupted", [False, True])
     def test_workers_release_all_memory_at_the_end(self, client, tmp_path, interrupted) -> None:
         objective, memory = regression(*random_data(7, m=80, n=25)), []
-        work = RunSlices(save_objective(objective, tmp_path), 4, 2)
-        search = SlicedPposs(objective, 4, seed=2)
+        rules, stop = SliceRules(4, 2), Stop(iterations=10**9 if interrupted else 200_000)
+        work = RunSlices(save_objective(objective, tmp_path), rules)
+        search = SlicedSearch(objective, rules, Schedule(length=20_000, order="arrival"), stop)
         executor = DaskExecutor(client, work, ExecutorOptions())
 
         def look(search) -> None:
@@ -115,7 +116,6 @@ class TestWorkers:
             if interrupted and memory[-1] > (0, 0, 0):
                 raise Interrupted("Stopped.")
 
-        stop = Stop(iterations=10**9 if interrupted else 200_000)
         with pytest.raises(Interrupted) if interrupted else nullcontext():
             Dispatcher(search, executor, stop).run(look)
         assert max(memory) > (0, 0, 0)
@@ -178,12 +178,12 @@ class TestWorkers:
         work = EvaluateSubsets(criterion, None, COLUMNS)
         if kind == "slices":
             objective, rules = regression(*random_data(7, m=80, n=25)), SliceRules(4, 2, exchange_every=1000)
-            work = RunSnapshotSlices(save_objective(objective, tmp_path), rules)
+            work = RunSlices(save_objective(objective, tmp_path), rules)
 
-        def begun() -> SlicedSearch | OverlappingPoss:
+        def begun() -> SlicedSearch | CriterionSearch:
             if kind == "slices":
-                return SlicedSearch(objective, rules, SliceSize(4, 100_000), stop)
-            return OverlappingPoss(N_COLUMNS, K, slices=8, stop=stop, seed=3)
+                return SlicedSearch(objective, rules, Schedule(4, 100_000), stop)
+            return search_of(in_flight=8, stop=stop, seed=3)
 
         calm, search, killed = begun(), begun(), []
         Dispatcher(calm, SerialExecutor(work), stop).run()
@@ -220,8 +220,8 @@ def test_an_adaptive_cluster_grows_and_shrinks_under_a_run(tmp_path) -> None:
         def workers() -> int:
             return len(client.scheduler_info(n_workers=-1)["workers"])
 
-        for search in (Pposs(N_COLUMNS, K, processors=16, seed=3), AsyncPposs(N_COLUMNS, K, seed=4)):
-            criterion, seen = LoggedCriterion(tmp_path / type(search).__name__, bad=wait_for_second_worker), [1]
+        for search in (search_of(processors=16, seed=3, T=T), search_of(seed=4, order="arrival", T=T)):
+            criterion, seen = LoggedCriterion(tmp_path / search.schedule.order, bad=wait_for_second_worker), [1]
 
             def look(search, criterion=criterion, seen=seen) -> None:
                 if seen == [1] and workers() == 2:
@@ -235,16 +235,16 @@ def test_an_adaptive_cluster_grows_and_shrinks_under_a_run(tmp_path) -> None:
             run(DaskEngine(client).executor, criterion, search, on_slice=look)
             assert seen == [1, 2, 1]
             assert len(set(criterion.calls())) == search.evaluations
-            if isinstance(search, Pposs):
+            if search.schedule.processors:
                 assert all_of(search) == all_of(undisturbed())
 
 
 def test_a_lost_scheduler_is_an_error_and_the_search_keeps_its_values(tmp_path) -> None:
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
     client = Client(cluster)
-    search = Pposs(N_COLUMNS, K, processors=16, seed=3)
+    search = search_of(processors=16, seed=3, T=T)
 
-    def lose(search: Pposs) -> None:
+    def lose(search: CriterionSearch) -> None:
         if search.evaluations > 20:
             cluster.close()
             client.close()

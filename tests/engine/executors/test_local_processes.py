@@ -14,7 +14,7 @@ from dsel.engine.executors.local_processes import LocalProcessExecutor
 from dsel.errors import CriterionError
 from tests.cli_runner import LIMIT
 from tests.engine.executors.cases import LoggedCriterion, dies_and_hangs, run, undisturbed
-from tests.search.parallel.test_synchronous import all_of
+from tests.search.pareto.by_hand import all_of
 
 ROOT = Path(__file__).parents[3]
 

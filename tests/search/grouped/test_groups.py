@@ -264,7 +264,7 @@ def test_groups_of_a_data_frame_by_label() -> None:
         ({"groups": 3}, "mapping from columns"),
         ({"groups": {"a": ["x0"], "x1": "b"}}, "map each column"),
         ({"groups": {"x5": ["x0", "x1"]}}, "x5 names a group and another column"),
-        ({"groups": [[0, 1]], "method": "foba"}, "Use one of poss, forward, omp, exchange, branch-and-bound"),
+        ({"groups": [[0, 1]], "method": "foba"}, "Use one of poss, pposs, pposs-asy, forward, omp, exchange"),
         ({"groups": [[0, 1]], "method": "kfold"}, "cannot choose groups"),
         ({"groups": [[0, 1]], "method": "poss", "warm_start": "forward"}, "warm_start cannot be used"),
         ({"groups": [[0, 1]], "method": "branch-and-bound", "bound": "leaps"}, "bound leaps"),

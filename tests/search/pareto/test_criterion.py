@@ -15,9 +15,15 @@ import pytest
 
 import dsel
 from dsel.errors import CriterionError, OptionError
+from dsel.search.anytime import Stop
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluation_memo import swapped
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import SerialExecutor
+from tests.search.pareto.by_hand import NO_LIMIT, again, all_of, search_of
+from tests.search.pareto.by_hand import advance as answered
 
 N, K = 8, 3
 WEIGHTS = np.random.default_rng(0).uniform(1.0, 2.0, N)
@@ -42,13 +48,20 @@ class Counting:
         return self.f(S)
 
 
-def all_of(search: CriterionPoss) -> tuple[object, ...]:
-    return search.archived, search.trace, search.iteration, search.last_gain, search.counts()
+def poss(n: int = N, k: int = K, **more: Any) -> CriterionSearch:
+    return search_of(n, k, **more)
+
+
+def advance(search: CriterionSearch, f: Callable[[Subset], Any], until: int) -> str:
+    """Continue to iteration `until` as `dsel.select` does without a cluster; return why it ended."""
+    search.limit = until
+    work = EvaluateSubsets(f, None, tuple((j,) for j in range(search.n)))
+    return Dispatcher(search, SerialExecutor(work), search.stop).run()
 
 
 def test_it_finds_the_best_subset() -> None:
-    search = CriterionPoss(cover, N, K, seed=1)
-    search.advance(2000)
+    search = poss(seed=1)
+    advance(search, cover, 2000)
     best = min((cover(S), S) for S in combinations(range(N), K))
     assert (search.archive.best().value, search.archive.best().members) == best
     assert search.best_value == best[0]
@@ -56,8 +69,8 @@ def test_it_finds_the_best_subset() -> None:
 
 def test_a_subset_is_a_tuple_of_ascending_columns_evaluated_once() -> None:
     criterion = Counting()
-    search = CriterionPoss(criterion, N, K, seed=2)
-    search.advance(1500)
+    search = poss(seed=2)
+    advance(search, criterion, 1500)
     assert set(criterion.calls.values()) == {1}
     assert search.counts()["evaluated"] == len(criterion.calls)
     assert search.counts()["recalled"] > len(criterion.calls)
@@ -65,52 +78,36 @@ def test_a_subset_is_a_tuple_of_ascending_columns_evaluated_once() -> None:
     assert all(type(j) is int and 0 <= j < N for S in criterion.calls for j in S)
 
 
-def test_asking_and_telling_by_hand_is_the_same_as_advancing() -> None:
-    alone, driven = CriterionPoss(cover, N, K, seed=3), CriterionPoss(cover, N, K, seed=3)
-    alone.advance(800)
-    while driven.iteration < 800:
-        S = driven.propose()
-        if S is not None:
-            assert driven.propose() == S
-            driven.accept(S, cover(S))
+def test_asking_and_telling_by_hand_is_the_same_as_selecting() -> None:
+    alone, driven = poss(seed=3), poss(seed=3)
+    advance(alone, cover, 800)
+    answered(driven, 800, cover)
     assert all_of(driven) == all_of(alone)
 
 
-def test_only_what_was_proposed_is_accepted() -> None:
-    search = CriterionPoss(cover, N, K, seed=4)
-    while (S := search.propose()) is None:
-        pass
-    other = (0,) if S != (0,) else (1,)
-    with pytest.raises(OptionError, match=f"not what iteration {search.iteration} proposed"):
-        search.accept(other, 1.0)
-    assert search.accept(S, 1.0)
-
-
 def test_slices_do_not_matter() -> None:
-    whole, sliced = CriterionPoss(cover, N, K, seed=5), CriterionPoss(cover, N, K, seed=5)
-    whole.advance(700)
+    whole, sliced = poss(seed=5), poss(seed=5)
+    advance(whole, cover, 700)
     for until in (1, 2, 50, 50, 333, 700):
-        sliced.advance(until)
+        advance(sliced, cover, until)
     assert all_of(sliced) == all_of(whole)
 
 
 def test_it_stops_at_the_target() -> None:
-    search, whole = CriterionPoss(cover, N, K, seed=6), CriterionPoss(cover, N, K, seed=6)
-    whole.advance(1000)
+    whole = poss(seed=6)
+    advance(whole, cover, 1000)
     goal = whole.trace[-1]
-    assert search.advance(1000, target=goal.value)
+    search = poss(seed=6, stop=Stop(iterations=NO_LIMIT, target=goal.value))
+    assert advance(search, cover, 1000) == "target"
     assert search.iteration == goal.iteration + 1
-    assert search.advance(1000, target=goal.value)
-    assert search.iteration == goal.iteration + 1
-    assert not search.advance(1000, target=goal.value - 1.0)
-    assert all_of(search) == all_of(whole)
+    assert advance(poss(seed=6, stop=Stop(iterations=NO_LIMIT, target=goal.value - 1.0)), cover, 1000) == "iterations"
 
 
 def test_the_trace_holds_every_improvement_of_the_best() -> None:
-    search = CriterionPoss(cover, N, K, seed=7)
+    search = poss(seed=7)
     seen = [search.best_value]
     for until in range(1, 500):
-        search.advance(until)
+        advance(search, cover, until)
         seen.append(search.best_value)
     gains = [t for t in range(1, 500) if seen[t] < seen[t - 1]]
     assert [t.iteration + 1 for t in search.trace] == gains
@@ -121,10 +118,9 @@ def test_the_trace_holds_every_improvement_of_the_best() -> None:
 
 def test_a_criterion_that_raises_is_named_with_its_subset_and_its_traceback() -> None:
     criterion = Counting(fail_at=frozenset({5}))
-    search = CriterionPoss(criterion, N, K, seed=8)
+    search = poss(seed=8)
     with pytest.raises(CriterionError) as caught:
-        search.advance(500)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        advance(search, criterion, 500)
     failed = list(criterion.calls)[4]
     assert f"The criterion failed on the columns {list(failed)}" in str(caught.value)
     assert "ZeroDivisionError: no folds left" in str(caught.value)
@@ -133,18 +129,17 @@ def test_a_criterion_that_raises_is_named_with_its_subset_and_its_traceback() ->
 
 
 def test_after_a_failure_the_search_continues_as_if_nothing_had_been() -> None:
-    search = CriterionPoss(Counting(fail_at=frozenset({1, 5, 9})), N, K, seed=8)
-    calm = CriterionPoss(cover, N, K, seed=8)
-    calm.advance(500)
+    criterion, search = Counting(fail_at=frozenset({1, 5, 9})), poss(seed=8)
+    calm = poss(seed=8)
+    advance(calm, cover, 500)
     failures = 0
     while search.iteration < 500:
         before = search.archived
         try:
-            search.advance(500)
+            advance(search, criterion, 500)
         except CriterionError:
             failures += 1
             assert len(search.archived) >= len(before)
-            assert search.propose() == search.propose()
     assert failures == 3
     assert all_of(search) == all_of(calm)
 
@@ -155,25 +150,25 @@ def test_after_a_failure_the_search_continues_as_if_nothing_had_been() -> None:
     ids=lambda value: repr(value)[:20],
 )
 def test_what_is_not_a_number_is_refused(value: object) -> None:
-    search = CriterionPoss(lambda S: value, N, K, seed=9)  # type: ignore[arg-type, return-value]
+    search = poss(seed=9)
     with pytest.raises(CriterionError, match=r"returned .* for the columns \[\d"):
-        search.advance(500)
+        advance(search, lambda S: value, 500)
     assert len(search.archived) == 1
     assert search.counts()["evaluated"] == 0
 
 
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32, int, np.int64, np.asarray], ids=lambda t: t.__name__)
 def test_any_kind_of_real_number_will_do(kind: Callable[[int], Any]) -> None:
-    search = CriterionPoss(lambda S: kind(10 - len(S)), N, K, seed=9)
-    search.advance(500)
+    search = poss(seed=9)
+    advance(search, lambda S: kind(10 - len(S)), 500)
     assert search.best_value == 10 - K
     assert type(search.best_value) is float
 
 
 def test_infinite_says_not_allowed() -> None:
     criterion = Counting(lambda S: math.inf if 3 in S else cover(S))
-    search = CriterionPoss(criterion, N, K, seed=10)
-    search.advance(1500)
+    search = poss(seed=10)
+    advance(search, criterion, 1500)
     assert any(3 in S for S in criterion.calls)
     assert set(criterion.calls.values()) == {1}
     assert not any(3 in z.members for z in search.archived)
@@ -181,8 +176,8 @@ def test_infinite_says_not_allowed() -> None:
 
 
 def test_while_nothing_is_allowed_there_is_only_the_empty_set() -> None:
-    search = CriterionPoss(lambda S: math.inf, N, K)
-    search.advance(100)
+    search = poss()
+    advance(search, lambda S: math.inf, 100)
     assert [z.members for z in search.front()] == [()]
     assert search.best_value == math.inf
     assert search.total == 1.0
@@ -190,19 +185,19 @@ def test_while_nothing_is_allowed_there_is_only_the_empty_set() -> None:
 
 def test_differences_are_judged_against_the_first_value() -> None:
     values = iter([-4.0, *range(100)])
-    search = CriterionPoss(lambda S: next(values), N, K)
+    search = poss()
     assert search.total == 1.0
-    search.advance(20)
+    advance(search, lambda S: next(values), 20)
     assert search.total == 4.0
 
 
 def test_a_function_may_isolate() -> None:
     """The least column by the user's function is the built-in "min-index"."""
-    own = CriterionPoss(cover, N, K, seed=11, isolation=lambda S: f"from {S[0]}")
-    built_in = CriterionPoss(cover, N, K, seed=11, isolation="min-index")
-    plain = CriterionPoss(cover, N, K, seed=11)
+    own = poss(seed=11, isolation=lambda S: f"from {S[0]}")
+    built_in = poss(seed=11, isolation="min-index")
+    plain = poss(seed=11)
     for search in (own, built_in, plain):
-        search.advance(1500)
+        advance(search, cover, 1500)
     assert all_of(own) == all_of(built_in)
     assert len(own.archived) > len(plain.archived)
     front = own.front()
@@ -212,9 +207,9 @@ def test_a_function_may_isolate() -> None:
 
 @pytest.mark.parametrize("isolation", [lambda S: S[99], lambda S: [S]], ids=["raises", "cannot be hashed"])
 def test_an_isolation_function_that_fails_is_named(isolation: Callable[[Subset], Any]) -> None:
-    search = CriterionPoss(cover, N, K, seed=12, isolation=isolation)
+    search = poss(seed=12, isolation=isolation)
     with pytest.raises(CriterionError, match=r"The isolation function failed on the columns \[") as caught:
-        search.advance(500)
+        advance(search, cover, 500)
     assert isinstance(caught.value.__cause__, (IndexError, TypeError))
     assert len(search.archived) == 1
 
@@ -224,46 +219,46 @@ def test_a_saved_search_continues_as_it_was_and_evaluates_nothing_again(isolatio
     def allowed(S: Subset) -> float:
         return math.inf if len(S) == 5 else cover(S)
 
-    whole = CriterionPoss(allowed, N, K, seed=13, isolation=isolation)
-    whole.advance(900)
-    half = CriterionPoss(allowed, N, K, seed=13, isolation=isolation)
-    half.advance(400)
+    whole = poss(seed=13, isolation=isolation)
+    advance(whole, allowed, 900)
+    half = poss(seed=13, isolation=isolation)
+    advance(half, allowed, 400)
     saved = json.loads(json.dumps(half.state(), allow_nan=False))
     criterion = Counting(allowed)
-    rest = CriterionPoss.restore(criterion, saved, isolation if callable(isolation) else None)
+    rest = again(half, saved, isolation if callable(isolation) else None)
     assert all_of(rest) == all_of(half)
-    rest.advance(900)
+    advance(rest, criterion, 900)
     assert all_of(rest) == all_of(whole)
     assert rest.total == whole.total
     assert not set(criterion.calls) & {tuple(S) for S, _ in saved["values"]}
 
 
 def test_a_search_with_its_own_isolation_is_not_resumed_without_it() -> None:
-    state = CriterionPoss(cover, N, K, isolation=lambda S: 0).state()
+    search = poss(isolation=lambda S: 0)
     with pytest.raises(OptionError, match="has a custom isolation function"):
-        CriterionPoss.restore(cover, state)
-    state = CriterionPoss(cover, N, K).state()
+        again(search, search.state())
+    search = poss()
     with pytest.raises(OptionError, match="has no isolation function"):
-        CriterionPoss.restore(cover, state, lambda S: 0)
+        again(search, search.state(), lambda S: 0)
 
 
 def test_one_column_is_enough() -> None:
-    search = CriterionPoss(cover, 1, 1)
-    search.advance(5)
+    search = poss(1, 1)
+    advance(search, cover, 5)
     assert [z.members for z in search.archived] == [(), (0,)]
 
 
 @pytest.mark.parametrize("k", [0, -1, N + 1])
 def test_k_must_be_in_range(k: int) -> None:
     with pytest.raises(OptionError, match=f"k is {k}, but there are 8 columns"):
-        CriterionPoss(cover, N, k)
+        poss(N, k)
 
 
 def test_options_that_are_not_there_are_refused() -> None:
     with pytest.raises(OptionError, match="seed is -1"):
-        CriterionPoss(cover, N, K, seed=-1)
+        poss(seed=-1)
     with pytest.raises(OptionError, match="isolation is 'all'"):
-        CriterionPoss(cover, N, K, isolation="all")  # type: ignore[arg-type]
+        poss(isolation="all")
 
 
 # --- swaps ---
@@ -283,17 +278,15 @@ def test_half_of_the_mutations_are_swaps_if_asked_and_the_search_resumes() -> No
     def f(S: tuple[int, ...]) -> float:
         return -float(values[list(S)].sum()) + 0.1 * len(S)
 
-    whole, part, plain = (CriterionPoss(f, 12, 4, seed=3) for _ in range(3))
-    whole.swaps = part.swaps = 0.5
+    whole, part, plain = (poss(12, 4, seed=3, swaps=swaps) for swaps in (0.5, 0.5, 0.0))
     kept = [whole._offspring_of((2, 5, 7), t) for t in range(4000)]
     flips = [plain._offspring_of((2, 5, 7), t) for t in range(4000)]
     same = sum(a == b for a, b in zip(kept, flips, strict=True))
     assert abs(same - 2000) < 200
-    whole.advance(900)
-    part.advance(333)
-    part = CriterionPoss.restore(f, json.loads(json.dumps(part.state())))
-    part.swaps = 0.5
-    part.advance(900)
+    advance(whole, f, 900)
+    advance(part, f, 333)
+    part = CriterionSearch.restore(json.loads(json.dumps(part.state())), part.stop, swaps=0.5)
+    advance(part, f, 900)
     assert part.archived == whole.archived
 
 

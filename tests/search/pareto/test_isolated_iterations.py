@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dsel
-from dsel.search.pareto.search import isolated_iterations, paper_iterations
+from dsel.search.pareto.compiled import isolated_iterations, paper_iterations
 
 N, K = 16, 5
 

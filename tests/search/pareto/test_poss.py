@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from itertools import combinations, pairwise
@@ -19,13 +18,14 @@ from dsel.objective.dense import DenseObjective
 from dsel.objective.subset_state import SubsetState
 from dsel.search.outcome import FrontPoint
 from dsel.search.pareto.archive import Isolation
-from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.evaluation_memo import draw_columns, draw_parent
-from dsel.search.pareto.search import Poss, paper_iterations
 from tests.datasets import load, standardized
 from tests.oracles.brute_force import best_subsets
 from tests.oracles.literal_pocss import LiteralPocss
 from tests.oracles.literal_poss import LiteralPoss, least_squares
+from tests.search.cases import continued
+from tests.search.pareto.by_hand import advance, search_of
 
 
 def data(seed: int, N: int | None, m: int = 40, n: int = 16) -> tuple[Floats, Floats]:
@@ -131,10 +131,10 @@ def test_with_the_same_seed_the_archive_has_the_bits_of_the_uncompiled_search(
 ) -> None:
     obj = problem(7, N)
     search = Poss(obj, k, seed=11, isolation=isolation)
-    plain = CriterionPoss(obj.value, obj.n, k, seed=11, isolation=isolation)
+    plain = search_of(obj.n, k, seed=11, isolation=isolation)
     for until in [*range(1, 200), 1000, 4000]:
         search.advance(until)
-        plain.advance(until)
+        advance(plain, until, obj.value)
         assert search.archived[1:] == plain.archived[1:]
         assert search.trace == plain.trace
         assert (search.iteration, search.last_gain) == (plain.iteration, plain.last_gain)
@@ -228,18 +228,12 @@ def test_a_saved_search_continues_with_the_same_bits(N: int | None, options: dic
     for cut in (0, 1, 40, 400, 2000):
         search = Poss(obj, 4, seed=4, **options)
         search.advance(cut)
-        saved = json.loads(json.dumps(search.state(), allow_nan=False))
-        again = Poss.restore(obj, saved)
-        assert all_of(again) == all_of(search)
-        assert again.state() == saved
+        more = {name: value for name, value in options.items() if name != "isolation"}
+        again = continued(search, obj, seed=4, **more)
+        assert again.archived == search.archived
         again.advance(3000)
-        assert all_of(again) == all_of(whole)
-
-
-def test_a_saved_search_is_not_resumed_on_other_columns() -> None:
-    state = Poss(problem(0, 1), 3).state()
-    with pytest.raises(OptionError, match="saved search is over 16 columns, the objective over 9"):
-        Poss.restore(problem(0, 1, n=9), state)
+        assert again.archived == whole.archived
+        assert (*search.trace, *again.trace) == whole.trace
 
 
 def test_it_stops_at_the_target() -> None:
@@ -369,9 +363,9 @@ def test_nearly_equal_columns_do_not_hide_offspring(kind: str) -> None:
     """Swapping near twins is where tables lose most digits; the archive is still that of exact values."""
     X, Y = awkward(kind, 1)
     obj = objective(X, Y)
-    search, plain = Poss(obj, 5, seed=10), CriterionPoss(obj.value, obj.n, 5, seed=10)
+    search, plain = Poss(obj, 5, seed=10), search_of(obj.n, 5, seed=10)
     search.advance(20_000)
-    plain.advance(20_000)
+    advance(plain, 20_000, obj.value)
     assert search.archived[1:] == plain.archived[1:]
 
 
@@ -478,10 +472,10 @@ def test_on_nearly_dependent_columns_it_is_still_the_literal_search_and_resumes(
     whole.advance(3000)
     part = Poss(obj, 6, seed=seed)
     part.advance(1100)
-    part = Poss.restore(obj, part.state())
+    part = continued(part, obj, seed=seed)
     part.advance(3000)
-    literal = CriterionPoss(lambda S: obj.value(S) if obj.rank(S) == len(S) else math.inf, 20, 6, seed=seed)
-    literal.advance(3000)
+    literal = search_of(20, 6, seed=seed)
+    advance(literal, 3000, lambda S: obj.value(S) if obj.rank(S) == len(S) else math.inf)
     assert whole.archived == part.archived
     assert [(p.members, p.value) for p in whole.archived[1:]] == [(p.members, p.value) for p in literal.archived[1:]]
 
@@ -496,7 +490,8 @@ def test_exchange_searches_resume_bit_for_bit(seed: int) -> None:
     whole.advance(900)
     part = Poss(obj, 5, seed=seed, exchange_every=5)
     part.advance(333)
-    part = Poss.restore(obj, part.state())
+    before = part.trace
+    part = continued(part, obj, seed=seed, exchange_every=5)
     part.advance(900)
     assert whole.archived == part.archived
-    assert whole.trace == part.trace
+    assert whole.trace == (*before, *part.trace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +15,10 @@ from dsel.objective.dense import DenseObjective
 from dsel.planning.representations.base import ProblemShape, Representation, Resources
 from dsel.planning.representations.choice import candidates
 from dsel.search.greedy.forward import forward
-from dsel.search.parallel.quadratic_rounds import PpossRounds
+from dsel.search.pareto.compiled import Poss, paper_iterations
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import Poss, paper_iterations
-from dsel.search.slices.size import iteration_seconds
+from dsel.search.runtime.schedule import iteration_seconds
+from tests.search.cases import continued
 
 FORMS: tuple[dict[str, Any], ...] = ({"method": "poss"}, {"method": "pposs", "processors": 3}, {"method": "pposs-asy"})
 PUBLISHED: dict[str, Any] = {"warm_start": "none", "exchange_every": 0}
@@ -90,13 +89,13 @@ def test_exchange_searches_are_rarer_where_they_take_longer(n: int, k: int, inte
     assert 1 - seconds[0] / seconds[1] < 0.2
 
 
-def test_the_defaults_are_the_path_of_forward_selection_and_an_exchange_search_every_1000_iterations() -> None:
+def test_by_default_the_archive_starts_with_the_path_of_forward_selection() -> None:
     X, y = data()
     search = Poss(objective(), 4, seed=5, exchange_every=1000)
     for point in forward(search.objective, 7).front[1:]:
         search.offer(point.members)
     search.advance(3500)
-    found = dsel.select(X, y, k=4, preprocess="none", seed=5, iterations=3500)
+    found = dsel.select(X, y, k=4, preprocess="none", seed=5, iterations=3500, exchange_every=1000, slices=1)
     assert [(p.size, set(p.indices)) for p in found.front] == [(p.size, set(p.members)) for p in search.front()]
     assert found.counts["evaluated"] == search.counts()["evaluated"]
 
@@ -105,7 +104,7 @@ def test_the_defaults_are_the_path_of_forward_selection_and_an_exchange_search_e
 def test_with_one_processor_rounds_make_the_exchange_searches_of_poss(every: int) -> None:
     poss, rounds = (
         Poss(objective(1), 4, exchange_every=every),
-        PpossRounds(objective(1), 4, processors=1, exchange_every=every),
+        Poss(objective(1), 4, processors=1, exchange_every=every),
     )
     poss.advance(1500)
     rounds.advance(1500)
@@ -117,15 +116,15 @@ def test_with_one_processor_rounds_make_the_exchange_searches_of_poss(every: int
 @pytest.mark.parametrize("isolation", ["none", "min-index"])
 def test_rounds_with_exchange_searches_resume_bit_for_bit(processors: int, every: int, isolation: Any) -> None:
     options = {"processors": processors, "exchange_every": every, "isolation": isolation, "seed": 2}
-    whole, part = PpossRounds(objective(2), 4, **options), PpossRounds(objective(2), 4, **options)
+    whole, part = Poss(objective(2), 4, **options), Poss(objective(2), 4, **options)
     whole.advance(4000)
     part.advance(1300)
-    part = PpossRounds.restore(objective(2), json.loads(json.dumps(part.state())))
+    before = part.trace
+    part = continued(part, objective(2), seed=2, exchange_every=every)
     part.advance(4000)
     assert part.archived == whole.archived
-    assert part.trace == whole.trace
-    assert part.counts() == whole.counts()
-    without = PpossRounds(objective(2), 4, **{**options, "exchange_every": 0})
+    assert (*before, *part.trace) == whole.trace
+    without = Poss(objective(2), 4, **{**options, "exchange_every": 0})
     without.advance(4000)
     assert without.trace != whole.trace
 

@@ -19,10 +19,10 @@ from dsel.planning.representations.base import ProblemShape, Representation, Res
 from dsel.planning.representations.choice import candidates
 from dsel.search.method import SearchTask
 from dsel.search.outcome import SearchOutcome
-from dsel.search.parallel.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
 from dsel.search.portfolio import method as portfolio
 from dsel.search.portfolio.method import METHOD
 from dsel.search.portfolio.search import ROUNDS, STREAMS
+from dsel.search.runtime.executor import ExecutorOptions, LostTask, SerialExecutor, Task, TaskResult, Work
 
 
 def data(seed: int = 0, n: int = 30, targets: int = 1) -> tuple[np.ndarray, np.ndarray]:

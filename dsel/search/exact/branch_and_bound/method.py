@@ -71,6 +71,8 @@ def place(problem: ProblemSummary, options: BranchAndBoundOptions, site: Site) -
         return Placement(why=ASKED)
     if not site.cluster:
         return Placement(why=NO_CLUSTER)
+    if problem.grouped:
+        return Placement(why="groups of columns are searched in this process")
     if options.search_on == "auto" and options.nodes is not None:
         return Placement(why="an exact number of nodes is explored in one process only")
     return Placement("workers", "subtrees are tasks, after the first 2,000 nodes")

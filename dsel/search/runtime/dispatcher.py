@@ -12,14 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dsel.errors import ClusterError, DselError
-from dsel.search.anytime import AnytimeSearch, ReadableSearch, Stop
-from dsel.search.parallel.executor import Executor, LostTask, Slice, Task, TaskResult
-from dsel.search.parallel.journal import Journal, valued
-from dsel.search.pareto.archive import ParetoArchive, Subset
-from dsel.search.progress import SearchProgress
+from dsel.search.anytime import AnytimeSearch, Stop
+from dsel.search.runtime.ask_tell import AskTell, LostTask, Task, TaskResult
+from dsel.search.runtime.executor import Executor
+from dsel.search.runtime.journal import Journal, valued
 
 #: Target duration of a task: its overhead (5 to 10 ms to send and merge it) is then below 2 %.
 TASK_SECONDS = 0.5
@@ -29,35 +28,45 @@ _MOST_ATTEMPTS = 3
 _LOOK_SECONDS = 0.2
 
 
-class AskTellSearch(ReadableSearch, Protocol):
-    """A search by ask and tell that allows several tasks at the same time."""
+@dataclass(frozen=True)
+class SearchProgress:
+    """Progress of a search on workers, for people who watch it.
 
-    archive: ParetoArchive
-    iteration: int
-    first_units: int
+    Parameters
+    ----------
+    iterations, limit : int
+        Iterations so far, and their limit.
+    evaluations : int
+        Evaluations so far.
+    best : float
+        Smallest f so far.
+    archive : int
+        Solutions in the archive.
+    per_second : float
+        Evaluations per second of this run.
+    workers : int
+        Workers at this moment.
+    utilisation : float
+        Fraction of the workers' time spent on evaluations.
+    seconds_left : float or None
+        Time to the last iteration at this speed. None: not known.
+    """
 
-    @property
-    def evaluations(self) -> int:
-        """Number of values received (for slices: of iterations)."""
+    iterations: int
+    limit: int
+    evaluations: int
+    best: float
+    archive: int
+    per_second: float
+    workers: int
+    utilisation: float
+    seconds_left: float | None
 
-    @property
-    def completed(self) -> int:
-        """Number of iterations whose outcome is known."""
-
-    def finished(self, limit: int) -> bool:
-        """Return whether `limit` iterations are complete and no task is out."""
-
-    def ask(self, most: int, workers: int, limit: int) -> Task | None:
-        """Return the next task of at most `most` units, for this number of workers, or None if none is ready."""
-
-    def tell(self, task: Task, found: Sequence[Any]) -> None:
-        """Merge the result of a task: see `TaskResult.found`."""
-
-    def drain_events(self) -> list[tuple[Subset, float]]:
-        """Return what was offered to the archive since the last call, in that order."""
-
-    def requeue(self, task: Task, suspect: bool) -> None:
-        """Request the units of a lost task again; if it is suspect, for each unit alone."""
+    def __str__(self) -> str:
+        return (
+            f"{self.evaluations:,} evaluations, best {self.best:.6g}, archive {self.archive}, "
+            f"{self.per_second:,.3g} per second, {self.workers} workers {self.utilisation:.0%} busy"
+        )
 
 
 @dataclass
@@ -92,7 +101,7 @@ class Dispatcher:
 
     Parameters
     ----------
-    search : AskTellSearch
+    search : AskTell
         The search, which the dispatcher advances.
     executor : Executor
         Where its tasks run. The dispatcher closes it.
@@ -107,8 +116,8 @@ class Dispatcher:
     """
 
     def __init__(
-        self, search: AskTellSearch, executor: Executor, stop: Stop, journal: Journal | None = None,
-        clock: Callable[[], float] = time.monotonic, in_data: Callable[[Subset], Sequence[int]] = list,
+        self, search: AskTell, executor: Executor, stop: Stop, journal: Journal | None = None,
+        clock: Callable[[], float] = time.monotonic, in_data: Callable[[tuple[int, ...]], Sequence[int]] = list,
     ) -> None:  # fmt: skip
         assert stop.iterations is not None
         self.search = search
@@ -121,7 +130,7 @@ class Dispatcher:
         self._in_data = in_data
         self._attempts: Counter[Any] = Counter()
         self._unit_seconds: float | None = None
-        self._out: set[str] = set()
+        self._out: dict[str, Task] = {}
         self._workers = 0
         self._began = self._looked = clock()
         self._before = search.iteration, search.evaluations
@@ -156,11 +165,13 @@ class Dispatcher:
             self._write("ended", why=ended, iterations=self.search.iteration)
             return ended
         finally:
+            for task in self._out.values():
+                self.search.requeue(task, suspect=False)
             self.executor.close()
 
     def _ended(self) -> str | None:
         met = self.stop.met(self.search, self.search.completed, self._clock() - self._began)
-        return met or ("iterations" if self.search.finished(self.limit) else None)
+        return met or self.search.finished()
 
     def _submit(self) -> None:
         """Submit tasks as long as there are free slots and the search has some."""
@@ -168,7 +179,7 @@ class Dispatcher:
             if self._unit_seconds is None and len(self._out) >= self.executor.target_parallelism:
                 return  # durations are unknown: one task per worker
             before = self.search.iteration
-            task = self.search.ask(self._most_units(), self.executor.target_parallelism, self.limit)
+            task = self.search.ask(self._most_units(), self.executor.target_parallelism)
             if events := self.search.drain_events():
                 self._write("merged", key=None, found=valued(events))
             if task is None:
@@ -176,7 +187,9 @@ class Dispatcher:
                     return
                 continue
             self._write("sent", key=task.key, units=task.units)
-            self._out.add(task.key)
+            if (work := self.search.changed_work) is not None:
+                self.executor.use(work)
+            self._out[task.key] = task
             self.executor.submit(task)
 
     def _most_units(self) -> int:
@@ -188,7 +201,7 @@ class Dispatcher:
     def _collect(self, seconds: float) -> None:
         failed: DselError | None = None
         for task, outcome in self.executor.poll(seconds):
-            self._out.discard(task.key)
+            self._out.pop(task.key, None)
             if isinstance(outcome, LostTask):
                 self._requeue(task, outcome)
             else:
@@ -199,13 +212,15 @@ class Dispatcher:
             raise failed
 
     def _merge(self, task: Task, result: TaskResult) -> None:
-        self.search.tell(task, result.found)
+        self.search.tell(task, result)
         events = valued(self.search.drain_events())
         self._write("merged", key=task.key, seconds=round(result.seconds, 6), found=events)
+        done = task.units if result.units is None else result.units
         self.stats.tasks += 1
         self.stats.busy += result.seconds
-        done = task.units if isinstance(task.payload, Slice) else len(result.found)
         self.stats.evaluations += done
+        for item in task.items:
+            self._attempts.pop(item, None)
         if done:
             each = result.seconds / done
             self._unit_seconds = each if self._unit_seconds is None else 0.5 * (self._unit_seconds + each)
@@ -215,14 +230,10 @@ class Dispatcher:
         self.stats.lost_tasks += 1
         self.stats.lost_evaluations += task.units
         self.search.requeue(task, lost.suspect)
-        if not lost.suspect:
-            return
-        for item in (task.payload.start,) if isinstance(task.payload, Slice) else task.payload:
+        for item in task.items if lost.suspect else ():
             self._attempts[item] += 1
             if self._attempts[item] > _MOST_ATTEMPTS:
-                what = (
-                    f"The columns {list(self._in_data(item))}" if isinstance(item, tuple) else "A slice of the search"
-                )
+                what = f"The columns {list(self._in_data(item))}" if isinstance(item, tuple) else "A part of the search"
                 raise ClusterError(
                     f"{what} made {self._attempts[item]} workers fail one after another: {lost.why}.",
                     "See the workers' logs. Started again, the job continues with all earlier results.",
@@ -244,7 +255,7 @@ class Dispatcher:
         iterations, evaluations = search.iteration - self._before[0], search.evaluations - self._before[1]
         left = elapsed * (self.limit - search.iteration) / iterations if iterations > 0 else None
         return SearchProgress(
-            search.iteration, self.limit, search.evaluations, search.best_value, len(search.archive),
+            search.iteration, self.limit, search.evaluations, search.best_value, search.solutions,
             evaluations / elapsed if elapsed > 0.0 else 0.0, self._workers, self.stats.utilisation, left,
         )  # fmt: skip
 

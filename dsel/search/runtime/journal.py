@@ -23,10 +23,11 @@ import numpy as np
 from dsel._lib.damage import warn_of_damage
 from dsel.errors import OutputError
 from dsel.objective.base import Objective
-from dsel.search.pareto.archive import Subset
 from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers, temporary_tag
 from dsel.storage.paths import AnyPath, ObjectPath
+
+Subset = tuple[int, ...]
 
 #: The first event after this time uploads the journal to object storage.
 _PUBLISH_SECONDS = 10.0

@@ -9,12 +9,13 @@ from uuid import uuid4
 from dsel.objective.base import Objective
 from dsel.search.outcome import FrontPoint, Improvement, improving
 from dsel.search.pareto.archive import ISOLATIONS, Isolation, ParetoArchive, Subset
+from dsel.search.runtime.ask_tell import AskTell
 
 #: (subset, f) of an archive, oldest first, without the empty set.
 Solutions = tuple[tuple[Subset, float], ...]
 
 
-class ClientArchive:
+class ClientArchive(AskTell):
     """The archive of a search whose tasks run on workers, with its improvements and the keys of the tasks.
 
     Parameters
@@ -37,7 +38,8 @@ class ClientArchive:
     def __init__(self, objective: Objective, k: int, isolation: Isolation = "none") -> None:
         self.objective, self.k = objective, k
         self.archive = ParetoArchive(k, ISOLATIONS[isolation])
-        self.iteration = self.last_gain = 0
+        self.iteration = 0
+        self.last_gain = 0
         self._trace: list[Improvement] = []
         self._events: list[tuple[Subset, float]] = []
         self._name, self._sent = uuid4().hex[:8], 0
@@ -58,14 +60,9 @@ class ClientArchive:
         return self.objective.total
 
     @property
-    def evaluations(self) -> int:
-        """Number of iterations or steps whose outcome is known."""
-        return self.iteration
-
-    @property
-    def completed(self) -> int:
-        """Number of iterations or steps whose outcome is known."""
-        return self.evaluations
+    def solutions(self) -> int:
+        """Number of solutions in the archive."""
+        return len(self.archive)
 
     @property
     def trace(self) -> tuple[Improvement, ...]:

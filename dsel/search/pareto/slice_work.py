@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from uuid import uuid4
 
 from dsel.objective.base import Objective
 from dsel.objective.objective_file import ObjectiveFile
-from dsel.objective.shared_rows import MissingInputs, NeededInputs, RowsOnFiles, SharedRows
+from dsel.objective.shared_rows import MissingInputs, NeededInputs, PublishedInputs, RowsOnWorker, SharedRows
+from dsel.search.anytime import Stop, drive
 from dsel.search.outcome import Improvement
-from dsel.search.parallel.executor import Cleanup, Slice, Task, TaskResult
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.parallel.worker_tasks import call_all, objective_cleanup
 from dsel.search.pareto.archive import Isolation, Subset
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
+from dsel.search.pareto.evaluations import objective_cleanup
+from dsel.search.runtime import kept_on_worker
+from dsel.search.runtime.ask_tell import Task, TaskResult
+from dsel.search.runtime.executor import Cleanup, call_all
 
-#: Searches with their tables, by run. Only the last run has any: they are large.
-_searches: dict[str, list[Poss]] = {}
-#: Runs that have ended. A slice that ends later leaves nothing in memory.
-_ended: deque[str] = deque(maxlen=1000)
-_lock = threading.Lock()
 #: The counts of a search that are added up over slices.
 COUNTED = ("looked_up", "valued", "evaluated", "accepted")
+#: A slice that takes longer comes back, and continues as another task.
+LONGEST_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Iterations [start, stop) from a snapshot of the archive.
+
+    solutions: (subset, f) of the snapshot, oldest first, without the empty set. target: the slice ends as soon as f is
+    at or below it.
+    parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on, modulo
+    2k; None for all.
+    inputs: for an objective on demand, what the client has published of it.
+    """
+
+    start: int
+    stop: int
+    solutions: tuple[tuple[Subset, float], ...]
+    target: float | None = field(default=None, kw_only=True)
+    parents: tuple[int, int] | None = field(default=None, kw_only=True)
+    inputs: PublishedInputs | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -36,22 +50,24 @@ class SliceResult:
     Parameters
     ----------
     solutions : tuple of (Subset, float)
-        Archived subsets that the snapshot does not hold, with f, oldest first.
+        The archive at its end, with f, oldest first, without the empty set.
     trace : tuple of Improvement
         The improvements over the best subset of the snapshot.
     iteration : int
-        The iteration at which the slice ended: its last one, unless the target was reached before.
+        The iteration at which it ended.
     counts : dict
         How many look-ups, values, evaluations and accepted solutions there were.
+    complete : bool
+        Whether it reached its end or the target. If not, it continues from here with the same bits.
     needed : NeededInputs, optional
-        What the slice stopped for at `iteration`. Then, as for every slice with `inputs`, `solutions` is the whole
-        archive.
+        What it stopped for.
     """
 
     solutions: tuple[tuple[Subset, float], ...]
     trace: tuple[Improvement, ...]
     iteration: int
     counts: dict[str, int]
+    complete: bool = True
     needed: NeededInputs | None = None
 
 
@@ -81,39 +97,38 @@ class SliceRules:
 
     def search(self, objective: Objective, memory: int) -> Poss:
         """Return a search with an empty archive. memory: bytes for its tables."""
-        kind = partial(PpossRounds, processors=self.processors) if self.processors else Poss
-        return kind(
+        return Poss(
             objective, self.k, seed=self.seed, isolation=self.isolation, exchange_every=self.exchange_every,
-            memory_limit=memory,
+            memory_limit=memory, processors=self.processors,
         )  # fmt: skip
 
 
-def run_slice(search: Poss, part: Slice) -> SliceResult:
-    """Run the iterations of a slice from its snapshot, and return what they found.
+def run_slice(search: Poss, part: Slice, seconds: float = LONGEST_SECONDS) -> SliceResult:
+    """Run the iterations of a slice from its snapshot, for about this many seconds, and return what they found.
 
     The result depends on the slice alone, not on what the search did before: which subsets are archived is decided by
-    values that do not depend on how the tables were computed.
+    values that do not depend on how the tables were computed. So a slice that is cut and continues elsewhere finds the
+    same.
     """
-    needed = None
     try:
         search.restart(part.start, [S for S, _ in part.solutions], part.parents)
     except MissingInputs as missing:
-        return SliceResult(part.solutions, (), part.start, dict.fromkeys(COUNTED, 0), missing.needed)
-    before = search.counts()
+        return SliceResult(part.solutions, (), part.start, dict.fromkeys(COUNTED, 0), False, missing.needed)
+    before, needed, ended = search.counts(), None, ""
     try:
-        search.advance(part.stop, part.target)
+        ended = drive(search, Stop(part.stop, seconds, part.target))
     except MissingInputs as missing:  # the search is as it was before the iteration that needs them
         needed = missing.needed
-    known = {S for S, _ in part.solutions} if part.inputs is None else set()
-    found = tuple((z.members, z.value) for z in search.archived if z.size and z.members not in known)
+    found = tuple((z.members, z.value) for z in search.archived if z.size)
     after = search.counts()
     counts = {name: after[name] - before[name] for name in COUNTED}
-    return SliceResult(found, search.trace, search.iteration, counts, needed)
+    complete = ended == "target" or search.iteration >= part.stop
+    return SliceResult(found, search.trace, search.iteration, counts, complete, needed)
 
 
 @dataclass(frozen=True)
-class RunSnapshotSlices:
-    """Work that runs slices of a search.
+class RunSlices:
+    """Work that runs slices of a search. A process keeps the tables of a search for the next slice.
 
     Parameters
     ----------
@@ -123,6 +138,8 @@ class RunSnapshotSlices:
         What defines the iterations.
     memory : int
         Bytes for the tables of one archive. A worker has one archive per slice that it runs at the same time.
+    seconds : float
+        A slice that takes longer comes back before its end.
     run : str
         Name of the run. Workers use it to tell runs apart.
 
@@ -135,42 +152,36 @@ class RunSnapshotSlices:
     objective: ObjectiveFile | SharedRows | Objective
     rules: SliceRules
     memory: int = 8 << 30
+    seconds: float = LONGEST_SECONDS
     run: str = field(default_factory=lambda: uuid4().hex)
 
     def __call__(self, task: Task) -> TaskResult:
-        assert isinstance(task.payload, Slice)
-        with _lock:
-            idle = _searches.get(self.run)
-            search = idle.pop() if idle else None  # no other thread may use it now
+        part: Slice = task.payload
+        search: Poss | None = kept_on_worker.take(self.run)
         if search is None:
             search = self.rules.search(self._opened(), self.memory)
             search.warm_up()
-        if task.payload.inputs is not None:
-            assert isinstance(search.objective, RowsOnFiles)
-            search.objective.use(task.payload.inputs)
+        if part.inputs is not None:
+            assert isinstance(search.objective, RowsOnWorker)
+            search.objective.use(part.inputs)
         start = time.perf_counter()
-        found = run_slice(search, task.payload)
+        found = run_slice(search, part, self.seconds)
         seconds = time.perf_counter() - start
-        with _lock:
-            for other in [other for other in _searches if other != self.run]:
-                del _searches[other]
-            if not (is_over := self.run in _ended):
-                _searches.setdefault(self.run, []).append(search)
-        if is_over:  # this task has read the objective after the run released it
-            call_all(self.cleanup())
-        return TaskResult((found,), seconds)
+        if not kept_on_worker.keep(self.run, search):
+            call_all(self.cleanup())  # this task has read the objective after the run released it
+        return TaskResult(found, seconds, units=max(found.iteration - part.start, 1))
+
+    def warm_up(self, objective: Objective) -> None:
+        """Compile what slices of this objective need, and keep the search if slices run in this process."""
+        search = self.rules.search(objective, self.memory)
+        search.warm_up()
+        if self.objective is objective:
+            kept_on_worker.keep(self.run, search)
 
     def _opened(self) -> Objective:
         return self.objective.load() if isinstance(self.objective, ObjectiveFile | SharedRows) else self.objective
 
     def cleanup(self) -> tuple[Cleanup, ...]:
         """Return functions that release the searches and the objective."""
-        release: Callable[[], None] = partial(_release_run, self.run)
+        release = kept_on_worker.releasing(self.run)
         return (release,) if isinstance(self.objective, SharedRows) else (release, *objective_cleanup(self.objective))
-
-
-def _release_run(run: str) -> None:
-    """Release the searches of a run that has ended."""
-    with _lock:
-        _ended.append(run)
-        _searches.pop(run, None)

@@ -4,93 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
-from dsel.errors import DselError
-from dsel.objective.shared_rows import PublishedInputs
-from dsel.search.pareto.archive import Subset
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Iterations [start, stop) from a snapshot of the archive.
-
-    solutions: (subset, f) of the snapshot, oldest first, without the empty set. target: the slice ends as soon as f is
-    at or below it.
-    parents: the first size of the subsets that may be drawn as parents, and how many sizes there are from it on, modulo
-    2k; None for all.
-    inputs: for an objective on demand, what the client has published of it. The result then has the whole archive.
-    """
-
-    start: int
-    stop: int
-    solutions: tuple[tuple[Subset, float], ...]
-    target: float | None = field(default=None, kw_only=True)
-    parents: tuple[int, int] | None = field(default=None, kw_only=True)
-    inputs: PublishedInputs | None = field(default=None, kw_only=True)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One unit of work for a worker.
-
-    Parameters
-    ----------
-    key : str
-        Unique among all tasks.
-    payload : tuple of Subset, or Slice
-        The subsets to evaluate, or the iterations to run.
-    """
-
-    key: str
-    payload: tuple[Subset, ...] | Slice
-
-    @property
-    def units(self) -> int:
-        """Number of evaluations, or iterations, in the task."""
-        return self.payload.stop - self.payload.start if isinstance(self.payload, Slice) else len(self.payload)
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What a worker returns for a task.
-
-    Parameters
-    ----------
-    found : tuple
-        For subsets: f of each, in their order; only of the first ones if `error` stopped the task. For a slice:
-        (subset, f) of each archived solution that the snapshot did not hold.
-    seconds : float
-        Duration of the work.
-    error : DselError, optional
-        What stopped the task.
-    """
-
-    found: tuple[Any, ...]
-    seconds: float
-    error: DselError | None = None
-
-
-@dataclass(frozen=True)
-class LostTask:
-    """A task without a result.
-
-    Parameters
-    ----------
-    why : str
-        Reason, for logs and errors.
-    suspect : bool
-        Whether the task may be the cause: its workers died or hung while they ran it.
-    """
-
-    why: str
-    suspect: bool
-
+from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
 
 #: Small picklable function that releases what a process caches between tasks.
 Cleanup = Callable[[], None]
+
+
+def call_all(functions: Iterable[Cleanup]) -> None:
+    """Call the functions one after the other."""
+    for function in functions:
+        function()
 
 
 class Work(Protocol):
@@ -116,6 +43,9 @@ class Executor(Protocol):
     @property
     def free_slots(self) -> int:
         """Number of tasks to submit now so that no worker is idle."""
+
+    def use(self, work: Work) -> None:
+        """Run the tasks that are submitted from now on by other work."""
 
     def submit(self, task: Task) -> None:
         """Submit a task.
@@ -187,6 +117,10 @@ class SerialExecutor:
         """One task at a time, so that the next one uses all results so far."""
         return 1 - len(self._submitted)
 
+    def use(self, work: Work) -> None:
+        """Run the next tasks by other work."""
+        self._work = work
+
     def submit(self, task: Task) -> None:
         """Queue a task; `poll` runs it."""
         self._submitted.append(task)
@@ -202,5 +136,4 @@ class SerialExecutor:
     def close(self) -> None:
         """Drop what is queued, and release memory."""
         self._submitted.clear()
-        for function in self._work.cleanup():
-            function()
+        call_all(self._work.cleanup())

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from dsel.search.anytime import Stop
-from dsel.search.parallel.asynchronous import AsyncPposs
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import SerialExecutor
-from dsel.search.parallel.journal import Journal, columns_of
-from dsel.search.parallel.worker_tasks import EvaluateSubsets
 from dsel.search.pareto.archive import min_index
+from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.evaluations import EvaluateSubsets
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import SerialExecutor
+from dsel.search.runtime.journal import Journal, columns_of
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replay import Columns, replayed
-from tests.search.parallel.test_synchronous import N_COLUMNS, K, cover
+from tests.search.pareto.by_hand import N_COLUMNS, K, again, cover, search_of
+from tests.search.runtime.replay import Columns, replayed
 
-COLUMNS = tuple(range(N_COLUMNS))
+COLUMNS = tuple((j,) for j in range(N_COLUMNS))
 
 
 def test_local_columns_are_those_of_the_data() -> None:
@@ -33,11 +33,12 @@ def test_local_columns_are_those_of_the_data() -> None:
 @pytest.mark.parametrize("isolation", ["none", "min-index"])
 def test_it_goes_the_way_of_the_search_and_back_where_a_process_died(tmp_path, isolation) -> None:
     own = {"isolation": min_index} if isolation == "min-index" else {}
-    search = AsyncPposs(N_COLUMNS, K, seed=2, isolation=isolation)
+    search = search_of(seed=2, isolation=isolation, order="arrival")
     journal = Journal(tmp_path / "journal")
     journal.write("started", solutions=[])
 
-    def run(search: AsyncPposs, until: int) -> None:
+    def run(search: CriterionSearch, until: int) -> None:
+        search.limit = until
         Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=until), journal).run()
 
     run(search, 60)
@@ -45,12 +46,12 @@ def test_it_goes_the_way_of_the_search_and_back_where_a_process_died(tmp_path, i
     run(search, 600)  # what is merged here is lost with the process
     lost = replayed(journal.path, K, **own)
     assert lost.points == search.archived
-    search = AsyncPposs.restore(kept)
+    search = again(search, kept)
     journal.write("resumed", solutions=search.archive.state())
     run(search, 2000)
-    again = replayed(journal.path, K, **own)
-    assert again.points == search.archived
-    assert [(len(s.members), s.value) for s in again.steps] == [(t.size, t.value) for t in search.trace]
-    assert again.steps[-1].value == search.archive.best().value == search.best_value
-    assert again.lives == 2
-    assert again.subsets > search.evaluations  # those that were merged twice
+    whole = replayed(journal.path, K, **own)
+    assert whole.points == search.archived
+    assert [(len(s.members), s.value) for s in whole.steps] == [(t.size, t.value) for t in search.trace]
+    assert whole.steps[-1].value == search.archive.best().value == search.best_value
+    assert whole.lives == 2
+    assert whole.subsets > search.evaluations  # those that were merged twice

@@ -1,7 +1,8 @@
-"""POSS and POCSS: Pareto optimization of (f(S), |S|) over a quadratic objective.
+"""POSS, POCSS and PPOSS in compiled code: Pareto optimization of (f(S), |S|) over a quadratic objective.
 
 Sources: Qian, Yu, Zhou, "Subset selection by Pareto optimization", NIPS 2015, Algorithm 2; Feng, Qian, Tang,
-"Unsupervised feature selection by Pareto optimization", AAAI 2019, Algorithm 1 (the same loop on Y = X).
+"Unsupervised feature selection by Pareto optimization", AAAI 2019, Algorithm 1 (the same loop on Y = X); Qian, Shi, Yu,
+Tang, Zhou, "Parallel Pareto optimization for subset selection", IJCAI 2016, Algorithm 2 (rounds of offspring).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dsel.search.pareto import archive_layout as archive
 from dsel.search.pareto import kernel as engine
 from dsel.search.pareto.archive import Isolation
 from dsel.search.pareto.archive_memory import check_tables, first_slots, most_members, restart_slots, table_bytes
+from dsel.search.pareto.synchronous_kernel import run_rounds
 from dsel.search.validation import check_seed, check_size
 
 _TRACE_ROWS = 8192
@@ -80,7 +82,7 @@ def load_pareto_kernels(
 
 
 class Poss:
-    """The search of POSS. `advance` continues it; between two calls everything can be read.
+    """The search of POSS or PPOSS. `advance` continues it; between two calls everything can be read.
 
     Parameters
     ----------
@@ -96,6 +98,10 @@ class Poss:
         Iterations between two exchange searches from a perturbed archived subset; 0 for never.
     memory_limit : int
         Bytes that the tables may take.
+    processors : int
+        Offspring in each round of PPOSS; 0 for POSS, which has the same archives as rounds of one. `iteration` counts
+        offspring. With `exchange_every`, an exchange search follows each round that has an offspring whose number is a
+        multiple of it.
 
     Notes
     -----
@@ -106,9 +112,6 @@ class Poss:
     finds that out. With isolation a subset of 2k columns or more is not archived, even if its class is empty.
     """
 
-    #: The kernel of the iterations.
-    _loop: Any = engine.run
-
     def __init__(
         self,
         objective: Objective,
@@ -118,6 +121,7 @@ class Poss:
         isolation: Isolation = "none",
         exchange_every: int = 0,
         memory_limit: int = 8 << 30,
+        processors: int = 0,
     ) -> None:
         n = objective.n
         check_size(k, n)
@@ -125,16 +129,12 @@ class Poss:
         self.objective = objective
         self.k = k
         self.isolation = isolation
-        self._settings = {
-            "seed": seed,
-            "isolation": isolation,
-            "exchange_every": exchange_every,
-        }
+        self.processors, self._exchange_every = processors, exchange_every
         self.memory_limit = memory_limit
         self._s_max = most_members(n, k)
         self._trace: list[Improvement] = []
         self._ahead = _MIN_AHEAD
-        self._offspring = 1
+        self._offspring = max(processors, 1)
         if not objective.has_gram and exchange_every:
             raise OptionError(
                 "exchange_every needs the whole Gram matrix, which does not fit in memory.", "Leave it out."
@@ -149,13 +149,15 @@ class Poss:
         memory[layout.STATUS][:, layout.CLASS] = archive.NO_SUBSET
         memory.put(archive.SLOT, np.full((classes, 2 * k), -1, np.int64))
         memory.put(archive.BEST, np.full((classes, 2 * k), np.inf))
-        memory.put(archive.TRACE, np.zeros((_TRACE_ROWS, 3)))
+        rows = max(_TRACE_ROWS, 2 * processors)  # each offspring and each exchange search may be an improvement
+        memory.put(archive.TRACE, np.zeros((rows, 3)))
         memory.put(archive.COUNT, np.zeros(archive.COUNTERS, np.int64))
         memory.put(archive.CDF, binomial_cdf(n, 1.0 / n))
         memory.put(archive.FLIPS, np.zeros(max(n, 4 * k), np.int64))
         memory.put(archive.CANDIDATE, np.zeros(4 * k + 1, np.int64))
         memory.put(archive.RULES, np.array([k, isolation == "min-index", seed, exchange_every, 0, 2 * k], np.int64))
         memory.put(archive.STOP_AT, np.array([-np.inf]))
+        self._survivors = np.zeros((processors, 2 + 2 * k + memory[archive.CDF].size), np.int64)
         self._start()
 
     def _check_memory(self, slots: int) -> None:
@@ -185,7 +187,7 @@ class Poss:
     @property
     def iteration(self) -> int:
         """The number of offspring so far."""
-        return int(self._count[archive.ITERATION])
+        return int(self._count[archive.ITERATION]) * self._offspring
 
     @property
     def total(self) -> float:
@@ -199,8 +201,8 @@ class Poss:
 
     @property
     def last_gain(self) -> int:
-        """The iteration at which `best_value` last decreased."""
-        return int(self._count[archive.LAST_GAIN])
+        """The iteration at which `best_value` last decreased; of PPOSS, the first one of its round."""
+        return int(self._count[archive.LAST_GAIN]) * self._offspring
 
     @property
     def trace(self) -> tuple[Improvement, ...]:
@@ -210,31 +212,43 @@ class Poss:
 
     def _flush_trace(self) -> None:
         rows = int(self._count[archive.TRACED])
-        self._trace += [Improvement(int(i), int(s), float(f)) for i, s, f in self._memory[archive.TRACE][:rows]]
+        found = self._memory[archive.TRACE][:rows]
+        self._trace += [Improvement(int(i) * self._offspring, int(s), float(f)) for i, s, f in found]
         self._count[archive.TRACED] = 0
 
     def advance(self, until: int, target: float | None = None) -> bool:
-        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns."""
+        """Continue to iteration `until`; return True as soon as f <= target for a subset of at most k columns.
+
+        PPOSS makes complete rounds, at least one, as long as they do not exceed `until`.
+        """
         if target is not None and self.best_value <= target:
             return True
         self._memory[archive.STOP_AT][0] = -np.inf if target is None else target
-        return self._run(until, _NO_SCRIPT)
+        least = int(self._count[archive.ITERATION]) + (self.iteration < until)
+        return self._run(max(until // self._offspring, least), _NO_SCRIPT)
 
     def warm_up(self) -> None:
         """Compile what `advance` needs, the first time on a machine, before the clock of a stop rule starts."""
-        load_pareto_kernels(self.objective, int(self._settings["exchange_every"]), self._loop)
+        loop = run_rounds if self.processors else engine.run
+        load_pareto_kernels(self.objective, self._exchange_every, loop, (engine.merge_external,))
         self.advance(self.iteration)
 
     def _run(self, until: int, script: NDArray[np.int64]) -> bool:
+        memory = self._memory
         while True:
-            status = engine.run(self._memory.P, until, script)
+            if self.processors:
+                status = run_rounds(memory.P, until, self.processors, self._survivors)
+            else:
+                status = engine.run(memory.P, until, script)
             self._flush_trace()
             if status in (archive.ROWS_NEEDED, archive.PAIRS_NEEDED):
                 self._fetch(status)
-            elif status == archive.FULL:
-                self._make_room()
-            else:
+            elif status != archive.FULL:
                 return bool(status == archive.TARGET_REACHED)
+            elif not self.processors:
+                self._make_room()
+            elif self.isolation != "none":  # each offspring may have its own class
+                self._make_room(int(self._count[archive.MEMBERS]) + 2 * self.processors)
 
     def _fetch(self, status: int) -> None:
         """Fetch what the kernel stopped for, and what it would stop for next."""
@@ -306,7 +320,8 @@ class Poss:
     def _free(self) -> list[int]:
         """The slots that are not in use. The one that left the archive first is the first."""
         unused = self._memory[archive.FREE].size - int(self._count[archive.MEMBERS])
-        return [int(slot) for slot in self._memory[archive.FREE][:unused]]
+        free: list[int] = self._memory[archive.FREE][:unused].tolist()
+        return free
 
     def _take(self, place: int) -> int:
         """Remove the slot at this place from those that are not in use, before COUNT[MEMBERS] changes; return it."""
@@ -352,7 +367,7 @@ class Poss:
             if self._slot_of(members) < 0 and not engine.merge_external(
                 memory.P, np.asarray(members, np.int64), len(members)
             ):
-                self._put(int(count[archive.MEMBERS]), list(members))
+                self._put(members)
         slots = [int(memory[archive.ORDER][0]), *(self._slot_of(members) for members in solutions)]
         memory[archive.ORDER][: len(slots)] = slots
         count[archive.TRACED] = 0
@@ -363,21 +378,26 @@ class Poss:
     def _slot_of(self, members: Sequence[int]) -> int:
         """Return the slot of an archived subset, or -1."""
         slot = int(self._memory[archive.SLOT][self._class_of(members), len(members)])
-        return slot if slot >= 0 and self._point(slot).members == tuple(members) else -1
+        return slot if slot >= 0 and self._members(slot) == tuple(members) else -1
+
+    def _members(self, slot: int) -> tuple[int, ...]:
+        """Return the columns of the subset of a slot."""
+        memory = self._memory
+        return tuple(memory[layout.SORTED][slot, : memory[layout.STATUS][slot, layout.SIZE]].tolist())
 
     def _keep_only(self, solutions: set[tuple[int, ...]]) -> None:
         """Remove all archived subsets except these and the empty set."""
         memory, count = self._memory, self._count
         order, free = memory[archive.ORDER], memory[archive.FREE]
         kept, changed = [int(order[0])], set()
-        points = [(int(slot), self._point(int(slot))) for slot in order[1 : count[archive.MEMBERS]]]
         members = int(count[archive.MEMBERS])
-        for slot, point in points:
-            if point.members in solutions:
+        for slot in order[1:members].tolist():
+            columns = self._members(slot)
+            if columns in solutions:
                 kept.append(slot)
                 continue
-            cls = self._class_of(point.members)
-            memory[archive.SLOT][cls, point.size] = -1
+            cls = self._class_of(columns)
+            memory[archive.SLOT][cls, len(columns)] = -1
             free[free.size - members] = slot
             members -= 1
             changed.add(cls)
@@ -395,17 +415,16 @@ class Poss:
 
     def _use_again(self, solutions: set[tuple[int, ...]]) -> None:
         """Archive those of the subsets that left the archive, but whose tables still exist."""
-        memory, count = self._memory, self._count
-        status, changed = memory[layout.STATUS], set()
+        memory, count, changed = self._memory, self._count, set()
+        slots, classes = memory[archive.SLOT], memory[layout.STATUS][:, layout.CLASS].tolist()
         for slot in self._free:
-            cls = int(status[slot, layout.CLASS])
-            size = int(status[slot, layout.SIZE])
-            if cls == archive.NO_SUBSET or memory[archive.SLOT][cls, size] >= 0:
+            cls = classes[slot]
+            if cls == archive.NO_SUBSET or (columns := self._members(slot)) not in solutions:
                 continue
-            if self._point(slot).members not in solutions:
+            if slots[cls, len(columns)] >= 0:
                 continue
             self._take(self._free.index(slot))
-            memory[archive.SLOT][cls, size] = memory[archive.ORDER][count[archive.MEMBERS]] = slot
+            slots[cls, len(columns)] = memory[archive.ORDER][count[archive.MEMBERS]] = slot
             count[archive.MEMBERS] += 1
             changed.add(cls)
         for cls in changed:
@@ -443,55 +462,15 @@ class Poss:
             "archive": int(c[archive.MEMBERS]),
         }
 
-    def state(self) -> dict[str, Any]:
-        """Return all that `restore` needs, as JSON holds it."""
-        order = self._memory[archive.ORDER][: self._count[archive.MEMBERS]]
-        return {
-            "k": self.k,
-            "n": self.objective.n,
-            **self._settings,
-            "count": self._count.tolist(),
-            "solutions": [list(self._point(int(slot)).members) for slot in order],
-            "trace": [[t.iteration, t.size, t.value] for t in self.trace],
-        }
-
-    @classmethod
-    def restore(cls, objective: Objective, state: dict[str, Any], memory_limit: int = 8 << 30) -> Poss:
-        """Restore the search from `state`. It continues with the same iterations."""
-        if state["n"] != objective.n:
-            raise OptionError(
-                f"The saved search is over {state['n']} columns, the objective over {objective.n}.",
-                "Resume with the same data and options, or start a new search.",
-            )
-        settings = {key: state[key] for key in ("seed", "isolation", "exchange_every")}
-        search = cls(objective, state["k"], **settings, memory_limit=memory_limit)
-        search._resume(state)
-        return search
-
-    def _resume(self, state: dict[str, Any]) -> None:
-        self._make_room(len(state["solutions"]))
-        self.objective.fetch_rows(sorted({j for members in state["solutions"] for j in members}))
-        for position, members in enumerate(state["solutions"]):
-            self._put(position, members)
-        self._count[:] = state["count"]
-        self._count[archive.TRACED] = 0
-        self._trace = [Improvement(int(i), int(s), float(f)) for i, s, f in state["trace"]]
-
-    def _put(self, position: int, members: list[int]) -> None:
-        """Put a solution of a saved archive into a slot. The empty set has one already."""
+    def _put(self, members: Sequence[int]) -> None:
+        """Put a subset that no archived table leads to into a slot, as the newest solution."""
         memory, size, cls = self._memory, len(members), self._class_of(members)
-        slots = memory[archive.SLOT]
-        slot = int(slots[cls, 0])
-        if members:
-            slot = self._take(0)
-            chosen = np.asarray(members, np.int64)
-            self.objective.fetch_rows(members)
-            rebuild(memory.P, slot, chosen, size)
-            memory[layout.F][slot] = evaluate(memory.P, chosen, size)[0]
-            fill_outcome(memory.P, slot)
-            memory[layout.SORTED][slot, :size] = chosen
-            memory[layout.STATUS][slot, layout.CLASS] = cls
-            slots[cls, size] = slot
-            self._count[archive.MEMBERS] += 1
-        memory[archive.ORDER][position] = slot
+        slot, chosen = self._take(0), np.asarray(members, np.int64)
+        rebuild(memory.P, slot, chosen, size)
+        memory[layout.F][slot] = evaluate(memory.P, chosen, size)[0]
+        fill_outcome(memory.P, slot)
+        memory[layout.SORTED][slot, :size] = chosen
+        memory[layout.STATUS][slot, layout.CLASS] = cls
+        memory[archive.SLOT][cls, size] = memory[archive.ORDER][self._count[archive.MEMBERS]] = slot
+        self._count[archive.MEMBERS] += 1
         engine.refresh_best(memory.P, cls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from dataclasses import replace
@@ -11,30 +12,29 @@ import pytest
 
 from dsel.search.anytime import Stop
 from dsel.search.method import SearchTask
-from dsel.search.parallel.dispatcher import Dispatcher
-from dsel.search.parallel.executor import SerialExecutor, Slice
-from dsel.search.parallel.quadratic_rounds import PpossRounds
 from dsel.search.pareto.archive import ParetoArchive
+from dsel.search.pareto.compiled import Poss, paper_iterations
+from dsel.search.pareto.criterion import CriterionSearch
 from dsel.search.pareto.evaluation_memo import draw_parent
 from dsel.search.pareto.options import default_interval
-from dsel.search.pareto.search import Poss, paper_iterations
+from dsel.search.pareto.slice_work import RunSlices, Slice, SliceRules, run_slice
+from dsel.search.pareto.sliced import SlicedSearch
 from dsel.search.registry import METHODS
-from dsel.search.slices.criterion import OverlappingPoss
-from dsel.search.slices.runner import RunSnapshotSlices, SliceRules, run_slice
-from dsel.search.slices.search import SlicedSearch
-from dsel.search.slices.size import (
-    LEAST_SECONDS,
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import SerialExecutor
+from dsel.search.runtime.schedule import (
+    LEAST_IN_FLIGHT,
+    LEAST_SLICES,
     LONGEST_SECONDS,
-    MOST_SLICES,
-    SliceSize,
-    automatic_size,
+    MOST_IN_FLIGHT,
+    SLICE_SECONDS,
+    Division,
+    Schedule,
     evaluations_at_a_time,
     iteration_seconds,
-    least_generations,
-    least_slice_seconds,
 )
 from tests.search.cases import random_data, regression, self_expression
-from tests.search.parallel.test_dispatcher import Unreliable
+from tests.search.runtime.test_dispatcher import Unreliable
 
 X, Y = random_data(7, m=80, n=25)
 OBJECTIVES = {"one target": regression(X, Y), "Y = X": self_expression(X)}
@@ -47,11 +47,11 @@ RULES = {
 
 
 def begun(objective, rules, slices=6, stop=STOP) -> SlicedSearch:
-    return SlicedSearch(objective, rules, SliceSize(slices, 96), stop)
+    return SlicedSearch(objective, rules, Schedule(slices, 96), stop)
 
 
 def calm(search: SlicedSearch) -> SlicedSearch:
-    work = RunSnapshotSlices(search.objective, search.rules)
+    work = RunSlices(search.objective, search.rules)
     Dispatcher(search, SerialExecutor(work), search.stop).run()
     return search
 
@@ -88,7 +88,7 @@ def test_workers_losses_and_interruptions_do_not_show(rules) -> None:
             if looks % 17 == 0:
                 raise Interrupted
 
-        work = RunSnapshotSlices(objective, rules)
+        work = RunSlices(objective, rules)
         while True:
             executor = Unreliable(work, seed)
             try:
@@ -110,33 +110,33 @@ def test_a_rule_ends_every_run_at_the_same_slice(rule) -> None:
     assert expected.iteration < T
     for seed in range(3):
         search = begun(objective, RULES["poss"], stop=stop)
-        assert Dispatcher(search, Unreliable(RunSnapshotSlices(objective, RULES["poss"]), seed), stop).run() == rule
+        assert Dispatcher(search, Unreliable(RunSlices(objective, RULES["poss"]), seed), stop).run() == rule
         assert outcome(search) == outcome(expected)
 
 
 def test_each_slice_starts_from_the_archive_so_many_slices_before() -> None:
     search = begun(OBJECTIVES["one target"], RULES["poss"], slices=3)
-    work = RunSnapshotSlices(search.objective, search.rules)
-    first = [search.ask(1, 1, T) for _ in range(3)]
-    assert search.ask(1, 1, T) is None
+    work = RunSlices(search.objective, search.rules)
+    first = [search.ask(1, 1) for _ in range(3)]
+    assert search.ask(1, 1) is None
     assert [task.payload.start for task in first] == [0, 96, 192]
     assert {task.payload.solutions for task in first} == {()}
-    search.tell(first[2], work(first[2]).found)
-    search.tell(first[1], work(first[1]).found)
+    search.tell(first[2], work(first[2]))
+    search.tell(first[1], work(first[1]))
     assert search.iteration == 0  # both wait for the first one
-    assert search.ask(1, 1, T) is None
+    assert search.ask(1, 1) is None
     alone = ParetoArchive(K)
-    for S, f in work(first[0]).found[0].solutions:
+    for S, f in work(first[0]).found.solutions:
         alone.offer(S, f)
-    search.tell(first[0], work(first[0]).found)
+    search.tell(first[0], work(first[0]))
     assert search.iteration == 288
-    assert search.ask(1, 1, T).payload.solutions == tuple((z.members, z.value) for z in alone.points[1:])
+    assert search.ask(1, 1).payload.solutions == tuple((z.members, z.value) for z in alone.points[1:])
 
 
 def test_subsets_from_elsewhere_are_in_the_first_snapshot_unless_they_depend() -> None:
     search = begun(OBJECTIVES["one target"], RULES["poss"])
     assert search.offer((1, 0))
-    assert search.ask(1, 1, T).payload.solutions == (((0, 1), search.objective.value((0, 1))),)
+    assert search.ask(1, 1).payload.solutions == (((0, 1), search.objective.value((0, 1))),)
     twice = regression(X[:, [0, 0, 1]], Y)
     assert not begun(twice, SliceRules(2, SEED)).offer((0, 1))
 
@@ -149,14 +149,13 @@ def test_the_method_runs_slices_where_they_are_asked_for(name) -> None:
         SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(slices=4, slice_iterations=96, **options))
     )
     rules = SliceRules(K, SEED, processors=32 if name == "pposs" else 0)
-    found = calm(SlicedSearch(OBJECTIVES["Y = X"], rules, SliceSize(4, 96), STOP))
+    found = calm(SlicedSearch(OBJECTIVES["Y = X"], rules, Schedule(4, 96), STOP))
     assert sliced.front == found.front()
     assert sliced.counts["slices"] == -(-found.limit // 96)
-    plain = method.run(SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(**options)))
-    sequential = PpossRounds(OBJECTIVES["Y = X"], K, seed=SEED, processors=32) if name == "pposs" else None
-    sequential = sequential or Poss(OBJECTIVES["Y = X"], K, seed=SEED)
+    published = method.run(SearchTask(OBJECTIVES["Y = X"], K, SEED, method.options(slices=1, **options)))
+    sequential = Poss(OBJECTIVES["Y = X"], K, seed=SEED, processors=rules.processors)
     sequential.advance(T)
-    assert plain.front == sequential.front()
+    assert published.front == sequential.front()
 
 
 @pytest.mark.parametrize("processors", [0, 32])
@@ -175,39 +174,92 @@ def test_several_threads_of_a_worker_run_slices_at_the_same_time(processors: int
     assert turns > 10  # a thread that held the lock of Python would leave one or two turns
 
 
+def test_the_offspring_of_a_round_on_workers_are_those_of_algorithm_2() -> None:
+    method, objective = METHODS["pposs"], OBJECTIVES["one target"]
+    options = method.options(slices=1, search_on="workers", iterations=960)
+    assert options.evaluates_subsets(criterion=False, grouped=False)
+    divided = method.run(SearchTask(objective, K, SEED, options))
+    rounds = Poss(objective, K, seed=SEED, processors=32)
+    rounds.advance(960)
+    assert [point.members for point in divided.front] == [point.members for point in rounds.front()]
+    assert divided.iterations == 960
+    assert "exchange_every" in method.options(slices=1, search_on="workers", exchange_every=9).conflict(False)
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+def test_slices_that_are_cut_by_the_clock_find_the_same(rules) -> None:
+    """A slice that takes too long comes back before its end, and continues, perhaps elsewhere."""
+    objective = OBJECTIVES["one target"]
+    expected, cut = calm(begun(objective, rules)), begun(objective, rules)
+    work, pieces = RunSlices(objective, rules, seconds=0.0), 0
+    while not cut.finished():
+        task = cut.ask(1, 1)
+        result = work(task)
+        pieces += not result.found.complete
+        cut.tell(task, result)
+        if pieces % 7 == 0:
+            cut = SlicedSearch.restore(objective, json.loads(json.dumps(cut.state())), STOP)
+    assert pieces > expected.counts()["slices"]
+    assert outcome(cut) == outcome(expected)
+
+
+def test_when_the_time_is_over_incomplete_slices_count() -> None:
+    search = begun(OBJECTIVES["one target"], RULES["poss"])
+    tasks = [search.ask(1, 1) for _ in range(2)]
+    work = RunSlices(search.objective, search.rules, seconds=0.0)
+    for task in tasks:
+        search.tell(task, work(task))
+    assert search.iteration == 0
+    search.merge_rest()
+    assert search.iteration == 2
+    assert search.finished()
+
+
 class TestTheDivision:
-    def test_a_short_search_is_sequential(self) -> None:
-        each = iteration_seconds(60, 8, 1, 1000)
-        assert automatic_size(20_000, each, 32).slices == 1
-        assert automatic_size(10**12, each, 32, seconds=LEAST_SECONDS / 2).slices == 1
+    @staticmethod
+    def of(n=2500, k=50, every=1000, T=None, **more) -> tuple[Schedule, float]:
+        division = Division(n, k, 1, every, T or paper_iterations(k, n), **more)
+        return division.schedule(), division.each
+
+    def test_a_short_search_has_a_few_slices_for_each_of_some_workers(self) -> None:
+        size, _ = self.of(60, 8, T=20_876)
+        assert size.in_flight == LEAST_IN_FLIGHT
+        assert math.ceil(20_876 / size.length) == LEAST_SLICES
+        assert self.of(60, 8, every=0, T=20_876)[0].in_flight == 1
 
     def test_the_longer_the_search_the_more_slices_at_a_time(self) -> None:
-        each = iteration_seconds(2500, 50, 1, 1000)
-        sizes = [automatic_size(10**power, each, 32).slices for power in range(5, 11)]
+        sizes = [self.of(T=10**power)[0].in_flight for power in range(5, 11)]
         assert sizes == sorted(sizes)
-        assert sizes[0] == 1
-        assert sizes[-1] == MOST_SLICES
+        assert (sizes[0], sizes[-1]) == (LEAST_IN_FLIGHT, MOST_IN_FLIGHT)
+
+    def test_a_cluster_costs_at_most_five_percent_or_a_third_of_a_second(self) -> None:
+        """Sending and merging a task takes about 8 ms."""
+        for power in range(3, 11):
+            size, each = self.of(T=10**power)
+            overhead = 0.008 * math.ceil(10**power / size.length)
+            assert overhead <= max(0.05 * each * 10**power, 0.3)
 
     def test_the_longest_searches_have_longer_slices(self) -> None:
-        each = iteration_seconds(2500, 50, 1, 1000)
-        lengths = [automatic_size(10**power, each, 32).iterations for power in range(6, 12)]
+        found = [self.of(T=10**power) for power in range(6, 12)]
+        lengths = [size.length for size, _ in found]
         assert lengths == sorted(lengths)
-        assert lengths[-1] * each == pytest.approx(LONGEST_SECONDS, rel=0.1)
+        assert lengths[-1] * found[-1][1] == pytest.approx(LONGEST_SECONDS, rel=0.1)
 
     def test_slices_take_long_compared_with_their_start(self) -> None:
         n, k = 10_000, 100
-        each, T = iteration_seconds(n, k, 1, default_interval(n, k)), paper_iterations(k, n)
-        size = automatic_size(T, each, 32, least=least_slice_seconds(n, k))
-        assert size.iterations * each > 1.0
-        assert size.slices * 32 * size.iterations <= T
-        assert least_slice_seconds(60, 8) == least_slice_seconds(2500, 50) == 0.2
+        size, each = self.of(n, k, default_interval(n, k))
+        assert size.length * each > 1.0
+        assert self.of()[0].length * self.of()[1] == pytest.approx(SLICE_SECONDS, rel=0.1)
 
     def test_searches_without_exchange_have_more_generations(self) -> None:
-        each, T = iteration_seconds(2500, 50, 1, 0), 10**9
-        assert (
-            automatic_size(T, each, least_generations(0)).slices
-            < automatic_size(T, each, least_generations(1000)).slices
-        )
+        assert self.of(every=0, T=10**9)[0].in_flight < self.of(T=10**9)[0].in_flight
+
+    def test_a_time_limit_shortens_slices(self) -> None:
+        size, each = self.of(T=10**12, seconds=2.0)
+        assert size.length * each == pytest.approx(2.0 / 32, rel=0.1)
+
+    def test_rounds_are_not_divided(self) -> None:
+        assert self.of(T=10**6, processors=1000)[0].length % 1000 == 0
 
     def test_the_cost_model_is_within_a_factor_of_two_of_what_was_measured(self) -> None:
         """Microseconds on one core, with and without an exchange search every 1000 iterations."""
@@ -225,11 +277,11 @@ class TestTheDivision:
         assert evaluations_at_a_time(10**6) == 128
 
 
-class OfSomeSizes(OverlappingPoss):
+class OfSomeSizes(CriterionSearch):
     """POSS that draws its parents from subsets of some sizes, in Python."""
 
     def __init__(self, objective, rules, solutions, first, sizes) -> None:
-        super().__init__(objective.n, rules.k, slices=1, stop=STOP, seed=rules.seed)
+        super().__init__(objective.n, rules.k, Schedule(), STOP, seed=rules.seed)
         for S, f in solutions:
             self.archive.offer(S, f)
         self.sizes = {size % (2 * rules.k) for size in range(first, first + sizes)}
@@ -258,20 +310,20 @@ def test_a_slice_draws_its_parents_from_some_sizes(objective, parents) -> None:
 
 @pytest.mark.parametrize("slices", [2, 3, 8, 20])
 def test_slices_at_the_same_time_have_parents_of_different_sizes(slices: int) -> None:
-    size = SliceSize(slices, 96)
+    size = Schedule(slices, 96)
     for generation in range(30):
-        found = [size.parents(generation * slices + place, K, 96) for place in range(slices)]
+        found = [size.parents(generation * slices + place, K) for place in range(slices)]
         sizes = [(first + i) % (2 * K) for first, number in found for i in range(number)]
         assert set(sizes) == set(range(2 * K))
         assert slices > 2 * K or len(sizes) == 2 * K
-    assert len({size.parents(slices * generation, K, 96) for generation in range(30)}) > 1
+    assert len({size.parents(slices * generation, K) for generation in range(30)}) > 1
 
 
 def test_short_slices_and_single_ones_have_all_parents() -> None:
-    assert SliceSize(1, 96).parents(5, K, 96) is None
-    assert SliceSize(4, 1).parents(5, K, 1) is None
+    assert Schedule(1, 96).parents(5, K) is None
+    assert Schedule(4, 1).parents(5, K) is None
     search = begun(OBJECTIVES["one target"], replace(RULES["pposs"], processors=48))
-    assert search.ask(1, 1, T).payload.parents is None  # two rounds
+    assert search.ask(1, 1).payload.parents is None  # two rounds
 
 
 def test_a_restart_computes_no_table_that_still_exists() -> None:

@@ -9,15 +9,28 @@ import signal
 import pytest
 
 from dsel.engine.clusters.local import local_cluster
-from dsel.engine.parallel_proof import DaskProofRunner, SubtreeEstimate
+from dsel.engine.executors.dask_futures import DaskExecutor
 from dsel.search.anytime import Stop
 from dsel.search.exact.branch_and_bound.explorer import Explorer, explore_all
 from dsel.search.exact.branch_and_bound.search import BranchAndBound
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
+from dsel.search.exact.trees_on_workers import SubtreeEstimate, on_workers
 from tests.search.exact.cases import hard_case
 
 NO_LIMIT = 2**62
+
+
+def runner_of(client):
+    """Return what runs a tree on the workers of a client, and the tasks that it has sent."""
+    sent = []
+
+    class Counted(DaskExecutor):
+        def submit(self, task):
+            sent.append(task.key)
+            super().submit(task)
+
+    return on_workers(lambda work, options: Counted(client, work, options)), sent
 
 
 @pytest.fixture(scope="module")
@@ -51,19 +64,18 @@ def tree(monkeypatch):
 def test_two_workers_prove_what_one_process_proves(client, here, monkeypatch):
     nodes_of_a_task(monkeypatch, 1000)
     proof = Proof(BranchAndBound(here.objective, 7), float("inf"))
-    runner = DaskProofRunner(client)
+    runner, sent = runner_of(client)
     assert proof.run(runner=runner)
     assert proof.search.best == here.best
     assert proof.search.lower == pytest.approx(here.lower)
-    assert runner.tasks > 4
-    assert runner.lost == 0
+    assert len(set(sent)) == len(sent) > 4
 
 
 def test_a_stopped_proof_can_be_saved_and_continued(client, here, monkeypatch):
     nodes_of_a_task(monkeypatch, 300)
     search = BranchAndBound(here.objective, 7)
     saved = []
-    ended = DaskProofRunner(client)(search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
+    ended = runner_of(client)[0](search, Stop(iterations=5000), lambda s: saved.append(json.dumps(s.state())))
     assert ended == "iterations"
     assert not search.done
     assert saved
@@ -78,11 +90,10 @@ def test_a_stopped_proof_can_be_saved_and_continued(client, here, monkeypatch):
 def test_relaxations_on_two_workers_prove_what_one_process_proves(client, tree):
     here = PerspectiveTree.restore(tree.objective, tree.state())
     assert here.advance(NO_LIMIT)
-    proof, runner = Proof(tree, float("inf")), DaskProofRunner(client)
+    proof, (runner, sent) = Proof(tree, float("inf")), runner_of(client)
     assert proof.run(runner=runner)
     assert (tree.best, tree.lower, tree.proved) == (here.best, here.lower, here.proved)
-    assert runner.tasks > 4
-    assert runner.lost == 0
+    assert len(set(sent)) == len(sent) > 4
 
 
 def test_relaxations_on_workers_that_are_stopped_can_be_saved_and_continued(client, tree):
@@ -90,7 +101,7 @@ def test_relaxations_on_workers_that_are_stopped_can_be_saved_and_continued(clie
     assert here.advance(NO_LIMIT)
     saved = []
     limit = here.iteration // 2
-    ended = DaskProofRunner(client)(tree, Stop(iterations=limit), lambda s: saved.append(json.dumps(s.state())))
+    ended = runner_of(client)[0](tree, Stop(iterations=limit), lambda s: saved.append(json.dumps(s.state())))
     assert ended == "iterations"
     for state in (saved[0], saved[-1], json.dumps(tree.state())):
         again = PerspectiveTree.restore(tree.objective, json.loads(state))
@@ -101,7 +112,7 @@ def test_relaxations_on_workers_that_are_stopped_can_be_saved_and_continued(clie
 
 def test_workers_get_a_better_diagonal_when_it_is_found(client, tree):
     search = PerspectiveTree(tree.objective, 3, diagonal_after=tree.seconds)
-    runner, first = DaskProofRunner(client), search.work()
+    (runner, _), first = runner_of(client), search.work()
     assert runner(search, Stop(iterations=NO_LIMIT)) == "proven"
     assert search.work() is not first
     here = PerspectiveTree.restore(tree.objective, tree.state())
@@ -123,7 +134,7 @@ def test_the_subtrees_of_a_lost_worker_are_explored_again(here, tree, monkeypatc
                     killed.append(next(iter(pids.values())))
                     os.kill(killed[0], signal.SIGKILL)
 
-            assert DaskProofRunner(client)(search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
+            assert runner_of(client)[0](search, Stop(iterations=NO_LIMIT), kill_one) == "proven"
             assert killed
             assert search.best == found.best
             assert search.lower == pytest.approx(found.lower)

@@ -13,19 +13,21 @@ import pytest
 
 from dsel.errors import ClusterError, CriterionError, OutputError
 from dsel.search.anytime import Stop
-from dsel.search.parallel.asynchronous import AsyncPposs, SlicedPposs
-from dsel.search.parallel.dispatcher import TASK_SECONDS, Dispatcher
-from dsel.search.parallel.executor import LostTask, SerialExecutor, Slice, Task, TaskResult
-from dsel.search.parallel.journal import Journal, journalled_values, read_journal
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.parallel.worker_tasks import EvaluateSubsets, RunSlices, bind, takes_data
 from dsel.search.pareto.archive import Subset
-from dsel.search.pareto.search import Poss
+from dsel.search.pareto.compiled import Poss
+from dsel.search.pareto.evaluations import EvaluateSubsets, bind, takes_data
+from dsel.search.pareto.slice_work import RunSlices, SliceRules
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.runtime.ask_tell import LostTask, Task, TaskResult
+from dsel.search.runtime.dispatcher import TASK_SECONDS, Dispatcher
+from dsel.search.runtime.executor import SerialExecutor
+from dsel.search.runtime.journal import Journal, journalled_values, read_journal
+from dsel.search.runtime.schedule import Schedule
 from tests.search.cases import random_data, regression
-from tests.search.parallel.replay import replayed
-from tests.search.parallel.test_synchronous import N_COLUMNS, K, all_of, cover, tied
+from tests.search.pareto.by_hand import N_COLUMNS, K, again, all_of, cover, search_of, tied
+from tests.search.runtime.replay import replayed
 
-COLUMNS = tuple(range(N_COLUMNS))
+COLUMNS = tuple((j,) for j in range(N_COLUMNS))
 
 
 class Unreliable:
@@ -46,6 +48,9 @@ class Unreliable:
     def free_slots(self) -> int:
         return 2 * self.workers - len(self.out)
 
+    def use(self, work) -> None:
+        self.work = work
+
     def submit(self, task: Task) -> None:
         assert self.free_slots > 0
         self.out.append(task)
@@ -57,7 +62,7 @@ class Unreliable:
         if self.rng.random() < self.losses:
             return [(task, LostTask("it went away", self.suspect))]
         answer = self.work(task)
-        return [(task, TaskResult(answer.found, self.unit_seconds * task.units, answer.error))]
+        return [(task, TaskResult(answer.found, self.unit_seconds * task.units, answer.error, answer.units))]
 
     def close(self) -> None:
         self.closed = True
@@ -73,12 +78,12 @@ def counting(f, calls: Counter[Subset]):
 
 @pytest.mark.parametrize("f", [cover, tied])
 def test_in_rounds_no_worker_and_no_loss_shows(f) -> None:
-    calm = Pposs(N_COLUMNS, K, processors=16, seed=3)
+    calm = search_of(processors=16, seed=3, T=1600)
     executor = SerialExecutor(EvaluateSubsets(f, None, COLUMNS))
     assert Dispatcher(calm, executor, Stop(iterations=1600)).run() == "iterations"
     for seed in range(4):
         calls: Counter[Subset] = Counter()
-        search = Pposs(N_COLUMNS, K, processors=16, seed=3)
+        search = search_of(processors=16, seed=3, T=1600)
         executor = Unreliable(EvaluateSubsets(counting(f, calls), None, COLUMNS), seed)
         dispatcher = Dispatcher(search, executor, Stop(iterations=1600))
         dispatcher.run()
@@ -90,20 +95,20 @@ def test_in_rounds_no_worker_and_no_loss_shows(f) -> None:
 
 
 def test_packages_take_about_half_a_second() -> None:
-    search = AsyncPposs(60, 6, seed=1)
-    executor = Unreliable(EvaluateSubsets(lambda S: 1.0 + sum(S), None, tuple(range(60))), losses=0.0)
+    search = search_of(60, 6, seed=1, order="arrival", T=20_000)
+    executor = Unreliable(EvaluateSubsets(lambda S: 1.0 + sum(S), None, tuple((j,) for j in range(60))), losses=0.0)
     Dispatcher(search, executor, Stop(iterations=20_000)).run()
     assert executor.sizes[0] == 1  # nothing is known of the time
     assert max(executor.sizes) == TASK_SECONDS / 0.05
     slow = Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0, unit_seconds=3.0)
-    Dispatcher(AsyncPposs(N_COLUMNS, K), slow, Stop(iterations=500)).run()
+    Dispatcher(search_of(order="arrival", T=500), slow, Stop(iterations=500)).run()
     assert max(slow.sizes) == 1
 
 
 def test_a_round_is_shared_evenly_but_not_into_crumbs() -> None:
     def sizes(most: int) -> list[int]:
-        search = Pposs(300, 5, processors=64, seed=1)
-        tasks = iter(lambda: search.ask(most, 4, 64), None)
+        search = search_of(300, 5, processors=64, seed=1)
+        tasks = iter(lambda: search.ask(most, 4), None)
         return [task.units for task in tasks]
 
     assert sum(sizes(100)) == 39
@@ -113,8 +118,8 @@ def test_a_round_is_shared_evenly_but_not_into_crumbs() -> None:
 
 
 def test_a_subset_that_breaks_worker_after_worker_is_named() -> None:
-    work = EvaluateSubsets(cover, None, tuple(j + 100 for j in COLUMNS))
-    search = Pposs(N_COLUMNS, K, processors=16, seed=3)
+    work = EvaluateSubsets(cover, None, tuple((j + 100,) for j in range(N_COLUMNS)))
+    search = search_of(processors=16, seed=3, T=1600)
 
     def in_data(S):
         return [j + 100 for j in S]
@@ -136,28 +141,28 @@ def test_a_criterion_that_raises_loses_nothing_that_was_valued(tmp_path: Path) -
         calls[S] += 1
         return cover(S)
 
-    calm = Pposs(N_COLUMNS, K, processors=16, seed=3)
+    calm = search_of(processors=16, seed=3, T=1600)
     Dispatcher(calm, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(iterations=1600)).run()
-    search, journal = Pposs(N_COLUMNS, K, processors=16, seed=3), Journal(tmp_path / "journal")
+    search, journal = search_of(processors=16, seed=3, T=1600), Journal(tmp_path / "journal")
     work = EvaluateSubsets(moody, None, COLUMNS)
     with pytest.raises(CriterionError, match=r"failed on the columns \[.*\n(.*\n)*ZeroDivisionError: no folds left"):
         Dispatcher(search, SerialExecutor(work), Stop(iterations=1600), journal).run()
     assert search.evaluations == 40
     assert len(journalled_values(journal.path)) == 40
     assert [e["event"] for e in read_journal(journal.path)][-1] == "failed"
-    Dispatcher(Pposs.restore(search.state()), SerialExecutor(work), Stop(iterations=1600), journal).run()
-    again = Pposs(N_COLUMNS, K, processors=16, seed=3)
-    again.recall(journalled_values(journal.path))
-    Dispatcher(again, SerialExecutor(EvaluateSubsets(moody, None, COLUMNS)), Stop(iterations=1600)).run()
-    assert all_of(again) == all_of(calm)
+    Dispatcher(again(search, search.state()), SerialExecutor(work), Stop(iterations=1600), journal).run()
+    later = search_of(processors=16, seed=3, T=1600)
+    later.recall(journalled_values(journal.path))
+    Dispatcher(later, SerialExecutor(EvaluateSubsets(moody, None, COLUMNS)), Stop(iterations=1600)).run()
+    assert all_of(later) == all_of(calm)
     assert sorted(calls.values())[-2:] == [1, 2]  # the one that failed
 
 
 class TestStopping:
     def search(self, **rules):
-        search = Pposs(N_COLUMNS, K, processors=10, seed=3)
-        rules = {"iterations": 3000, **rules}
-        return search, Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), Stop(**rules)).run()
+        stop = Stop(**{"iterations": 3000, **rules})
+        search = search_of(processors=10, seed=3, stop=stop)
+        return search, Dispatcher(search, SerialExecutor(EvaluateSubsets(cover, None, COLUMNS)), stop).run()
 
     def test_rules_are_asked_after_every_round(self) -> None:
         whole, ended = self.search()
@@ -175,7 +180,7 @@ class TestStopping:
 
 
 def test_patience_is_not_lost_on_what_is_still_out() -> None:
-    search = AsyncPposs(N_COLUMNS, K, seed=2)
+    search = search_of(seed=2, order="arrival", T=10_000)
     executor = SerialExecutor(EvaluateSubsets(cover, None, COLUMNS))
     ended = Dispatcher(search, executor, Stop(iterations=10_000, patience=1)).run()
     assert ended == "patience"
@@ -184,7 +189,8 @@ def test_patience_is_not_lost_on_what_is_still_out() -> None:
 
 def test_it_says_how_it_gets_on() -> None:
     said = []
-    search, executor = AsyncPposs(N_COLUMNS, K, seed=2), Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
+    search = search_of(seed=2, order="arrival", T=600)
+    executor = Unreliable(EvaluateSubsets(cover, None, COLUMNS), losses=0.0)
     ticks = iter(range(10**6))
     dispatcher = Dispatcher(search, executor, Stop(iterations=600), clock=lambda: float(next(ticks)))
     dispatcher.run(lambda search: said.append(search.progress))  # type: ignore[attr-defined]
@@ -202,20 +208,22 @@ def test_it_says_how_it_gets_on() -> None:
 class TestJournal:
     @pytest.mark.parametrize("f", [cover, tied])
     def test_it_replays_an_asynchronous_run(self, tmp_path: Path, f) -> None:
-        search, journal = AsyncPposs(N_COLUMNS, K, seed=2), Journal(tmp_path / "journal")
+        search, journal = search_of(seed=2, order="arrival", T=3000), Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
         Dispatcher(search, Unreliable(EvaluateSubsets(f, None, COLUMNS), 1), Stop(iterations=3000), journal).run()
         assert replayed(journal.path, K).points == search.archived
         kinds = {event["event"] for event in read_journal(journal.path)}
         assert kinds == {"started", "sent", "merged", "lost", "workers", "ended"}
 
-    def test_it_replays_slices(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("order", ["index", "arrival"])
+    def test_it_replays_slices(self, tmp_path: Path, order) -> None:
         X, Y = random_data(7, m=80, n=25)
         objective = regression(X, Y)
-        search, journal = SlicedPposs(objective, 4, seed=2), Journal(tmp_path / "journal")
+        rules, stop = SliceRules(4, 2), Stop(iterations=12_000)
+        search = SlicedSearch(objective, rules, Schedule(length=700, order=order), stop)
+        journal = Journal(tmp_path / "journal")
         journal.write("started", solutions=[])
-        executor = Unreliable(RunSlices(objective, 4, 2), 1, unit_seconds=1e-3)
-        Dispatcher(search, executor, Stop(iterations=12_000), journal).run()
+        Dispatcher(search, Unreliable(RunSlices(objective, rules), 1, unit_seconds=1e-3), stop, journal).run()
         assert [(z.members, z.value) for z in replayed(journal.path, 4).points[1:]] == [
             (z.members, z.value) for z in search.archived[1:]
         ]
@@ -272,7 +280,6 @@ def test_the_signature_says_whether_a_criterion_wants_the_data() -> None:
 
 def test_a_subset_is_given_in_the_data_s_columns_with_the_included_ones() -> None:
     seen = []
-    work = EvaluateSubsets(lambda S: seen.append(S) or 1.0, None, (2, 5, 7), (3,))
+    work = EvaluateSubsets(lambda S: seen.append(S) or 1.0, None, ((2,), (5,), (7, 8)), (3,))
     assert work(Task("a", ((0, 2), (1,)))).found == (1.0, 1.0)
-    assert seen == [(2, 3, 7), (3, 5)]
-    assert Task("b", Slice(3, 10, ())).units == 7
+    assert seen == [(2, 3, 7, 8), (3, 5)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,49 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsel._lib.rng import binomial_cdf
-from dsel.errors import OptionError
-from dsel.search.parallel.quadratic_rounds import PpossRounds
-from dsel.search.parallel.synchronous import Pposs
-from dsel.search.pareto.archive import ParetoArchive, Subset
-from dsel.search.pareto.criterion import CriterionPoss
+from dsel.search.pareto.archive import ParetoArchive
+from dsel.search.pareto.compiled import Poss
 from dsel.search.pareto.evaluation_memo import draw_columns
-from dsel.search.pareto.search import Poss
 from tests.oracles.literal_pposs import LiteralPposs, merged_in_parallel, merged_one_by_one
 from tests.search.cases import random_data, regression
-
-N_COLUMNS, K = 12, 3
-WEIGHTS = np.random.default_rng(0).uniform(1.0, 2.0, N_COLUMNS)
-
-
-def cover(S: Subset) -> float:
-    return float(20.0 - sum(WEIGHTS[list(S)]) + 0.3 * sum(a + 1 == b for a, b in pairwise(S)))
-
-
-def tied(S: Subset) -> float:
-    """With few values, as an accuracy has."""
-    return float(round(cover(S)))
-
-
-def advance(search: Pposs, until: int, f=cover, most: int = 3, workers: int = 2) -> list[Subset]:
-    """Answer whatever is asked; returns the subsets in the order asked."""
-    asked = []
-    while search.iteration < until:
-        task = search.ask(most, workers, until)
-        if task is not None:
-            asked += task.payload
-            search.tell(task, [f(S) for S in task.payload])
-    return asked
-
-
-def all_of(search: Pposs) -> tuple[object, ...]:
-    return search.archived, search.trace, search.iteration, search.last_gain, search.counts()
+from tests.search.pareto.by_hand import N_COLUMNS, K, advance, again, all_of, answer, cover, search_of, tied
 
 
 def test_with_one_processor_it_is_poss_step_by_step() -> None:
-    search, poss = Pposs(N_COLUMNS, K, processors=1, seed=3), CriterionPoss(cover, N_COLUMNS, K, seed=3)
+    search, poss = search_of(processors=1, seed=3), search_of(seed=3)
     for until in range(1, 800):
         advance(search, until)
-        poss.advance(until)
+        advance(poss, until)
         assert search.archived == poss.archived
     assert search.trace == poss.trace
 
@@ -63,7 +32,7 @@ def test_with_one_processor_it_is_poss_step_by_step() -> None:
 @pytest.mark.parametrize("f", [cover, tied])
 def test_every_round_is_that_of_algorithm_2(f) -> None:
     N, seed = 6, 5
-    search, oracle = Pposs(N_COLUMNS, K, processors=N, seed=seed), LiteralPposs(lambda s: f(tuple(sorted(s))), K)
+    search, oracle = search_of(processors=N, seed=seed), LiteralPposs(lambda s: f(tuple(sorted(s))), K)
     cdf, flips = binomial_cdf(N_COLUMNS, 1.0 / N_COLUMNS), np.zeros(N_COLUMNS, np.int64)
     for t in range(250):
         drawn = [flips[: draw_columns(seed, t, slot, cdf, flips)].tolist() for slot in range(N)]
@@ -101,14 +70,14 @@ def test_the_merging_of_section_3_4_is_that_of_the_lines_it_replaces(old, offspr
 
 
 def test_how_a_round_is_parted_and_answered_changes_nothing() -> None:
-    whole = Pposs(N_COLUMNS, K, processors=16, seed=8)
+    whole = search_of(processors=16, seed=8)
     asked = advance(whole, 1600, most=10**6, workers=1)
     assert len(asked) == len(set(asked)) == whole.counts()["evaluated"]
-    parted = Pposs(N_COLUMNS, K, processors=16, seed=8)
+    parted = search_of(processors=16, seed=8, T=1600)
     rng = random.Random(1)
     out = []
     while parted.iteration < 1600:
-        task = parted.ask(rng.randint(1, 5), rng.randint(1, 20), 1600)
+        task = parted.ask(rng.randint(1, 5), rng.randint(1, 20))
         if task is not None:
             out.append(task)
         if out and (task is None or rng.random() < 0.5):
@@ -117,67 +86,67 @@ def test_how_a_round_is_parted_and_answered_changes_nothing() -> None:
             if fate < 0.2:
                 parted.requeue(back, suspect=fate < 0.1)
             else:  # sometimes the last ones are missing
-                parted.tell(back, [cover(S) for S in back.payload][: len(back.payload) - (fate > 0.9)])
+                answer(parted, back, [cover(S) for S in back.payload][: len(back.payload) - (fate > 0.9)])
     assert all_of(parted) == all_of(whole)
 
 
 def test_what_a_worker_broke_under_is_asked_alone() -> None:
-    search = Pposs(N_COLUMNS, K, processors=32, seed=2)
-    task = search.ask(10, 1, 32)
+    search = search_of(processors=32, seed=2)
+    task = search.ask(10, 1)
     assert task is not None
     assert len(task.payload) > 3
     search.requeue(task, suspect=True)
     for S in task.payload:
-        again = search.ask(10, 1, 32)
+        again = search.ask(10, 1)
         assert again is not None
         assert again.payload == (S,)
 
 
 def test_saved_in_the_middle_of_a_round_it_continues_as_it_was() -> None:
-    whole = Pposs(N_COLUMNS, K, processors=8, seed=4)
+    whole = search_of(processors=8, seed=4)
     advance(whole, 800)
-    search, asked = Pposs(N_COLUMNS, K, processors=8, seed=4), []
+    search, asked = search_of(processors=8, seed=4, T=800), []
     rng = random.Random(0)
     while search.iteration < 800:
-        task = search.ask(2, 1, 800)
+        task = search.ask(2, 1)
         if task is not None:
             asked += task.payload
-            search.tell(task, [cover(S) for S in task.payload])
+            answer(search, task, [cover(S) for S in task.payload])
         if rng.random() < 0.2:
-            search = Pposs.restore(json.loads(json.dumps(search.state(), allow_nan=False)))
+            search = again(search, json.loads(json.dumps(search.state(), allow_nan=False)))
     assert all_of(search) == all_of(whole)
     assert len(asked) == len(set(asked))
 
 
 def test_what_is_recalled_is_not_asked() -> None:
-    whole = Pposs(N_COLUMNS, K, processors=8, seed=4)
+    whole = search_of(processors=8, seed=4)
     advance(whole, 400)
-    again = Pposs(N_COLUMNS, K, processors=8, seed=4)
+    again = search_of(processors=8, seed=4)
     again.recall({S: cover(S) for S in whole._values})
     assert advance(again, 400) == []
     assert all_of(again) == all_of(whole)
 
 
-def test_rounds_never_go_beyond_the_limit_but_for_the_first() -> None:
-    search = Pposs(N_COLUMNS, K, processors=8)
-    assert not search.finished(3)
-    advance(search, 8)
-    assert search.finished(15)
-    assert not search.finished(16)
-    with pytest.raises(OptionError, match="processors is 0"):
-        Pposs(N_COLUMNS, K, processors=0)
+@pytest.mark.parametrize(("T", "iterations"), [(3, 8), (15, 8), (16, 16)])
+def test_rounds_never_go_beyond_the_limit_but_for_the_first(T: int, iterations: int) -> None:
+    search = search_of(processors=8, T=T)
+    while not search.finished():
+        task = search.ask(10, 1)
+        if task is not None:
+            answer(search, task, [cover(S) for S in task.payload])
+    assert search.iteration == iterations
 
 
 @pytest.mark.parametrize("isolation", ["min-index", max])
 def test_with_an_isolation_function_too(isolation) -> None:
-    search = Pposs(N_COLUMNS, K, processors=1, seed=3, isolation=isolation)
-    poss = CriterionPoss(cover, N_COLUMNS, K, seed=3, isolation=isolation)
+    search = search_of(processors=1, seed=3, isolation=isolation)
+    poss = search_of(seed=3, isolation=isolation)
     own = isolation if callable(isolation) else None
     for until in range(50, 800, 50):
         advance(search, until)
-        poss.advance(until)
+        advance(poss, until)
         assert search.archived == poss.archived
-        search = Pposs.restore(json.loads(json.dumps(search.state())), own)
+        search = again(search, json.loads(json.dumps(search.state())), own)
 
 
 class TestCompiled:
@@ -185,7 +154,7 @@ class TestCompiled:
     objective = regression(X, Y)
 
     def test_with_one_processor_it_is_poss(self) -> None:
-        rounds, poss = PpossRounds(self.objective, 5, processors=1, seed=3), Poss(self.objective, 5, seed=3)
+        rounds, poss = Poss(self.objective, 5, processors=1, seed=3), Poss(self.objective, 5, seed=3)
         for until in (1, 2, 3, 50, 5000, 20_000):
             rounds.advance(until)
             poss.advance(until)
@@ -194,18 +163,18 @@ class TestCompiled:
 
     def test_with_an_isolation_too(self) -> None:
         of = {"seed": 3, "isolation": "min-index"}
-        rounds, poss = PpossRounds(self.objective, 3, processors=1, **of), Poss(self.objective, 3, **of)
+        rounds, poss = Poss(self.objective, 3, processors=1, **of), Poss(self.objective, 3, **of)
         rounds.advance(8000)
         poss.advance(8000)
         assert rounds.archived == poss.archived
-        rounds, search = PpossRounds(self.objective, 3, processors=32, **of), Pposs(30, 3, processors=32, **of)
+        rounds, search = Poss(self.objective, 3, processors=32, **of), search_of(30, 3, processors=32, **of)
         rounds.advance(9600)
         advance(search, 9600, self.objective.value)
         assert [z.members for z in rounds.archived] == [z.members for z in search.archived]
 
     @pytest.mark.parametrize("N", [2, 7, 32])
     def test_its_rounds_are_those_of_ask_and_tell(self, N: int) -> None:
-        rounds, search = PpossRounds(self.objective, 5, processors=N, seed=6), Pposs(30, 5, processors=N, seed=6)
+        rounds, search = Poss(self.objective, 5, processors=N, seed=6), search_of(30, 5, processors=N, seed=6)
         for until in range(N, 300 * N, N):
             rounds.advance(until)
             advance(search, until, self.objective.value)
@@ -216,29 +185,20 @@ class TestCompiled:
         assert rounds.last_gain == search.last_gain
 
     def test_a_parent_whose_table_went_to_another_subset_in_the_round_is_no_parent_any_more(self) -> None:
-        rounds, search = PpossRounds(self.objective, 5, processors=2000, seed=1), Pposs(30, 5, processors=2000, seed=1)
+        rounds, search = Poss(self.objective, 5, processors=2000, seed=1), search_of(30, 5, processors=2000, seed=1)
         for until in range(2000, 12000, 2000):
             rounds.advance(until)
             advance(search, until, self.objective.value, most=2000, workers=1)
             assert [z.members for z in rounds.archived] == [z.members for z in search.archived]
 
     def test_a_round_may_hold_more_offspring_than_the_trace_has_rows(self) -> None:
-        rounds = PpossRounds(self.objective, 5, processors=10_000, seed=1)
+        rounds = Poss(self.objective, 5, processors=10_000, seed=1)
         rounds.advance(20_000)
         assert rounds.iteration == 20_000
 
-    def test_saved_and_cut_into_slices_it_continues_as_it_was(self) -> None:
-        whole, search = (PpossRounds(self.objective, 5, processors=7, seed=1) for _ in range(2))
-        whole.advance(7000)
-        for until in (1, 8, 300, 301, 2000, 7000):
-            search.advance(until)
-            search = PpossRounds.restore(self.objective, json.loads(json.dumps(search.state())))
-        assert (search.archived, search.trace, search.iteration) == (whole.archived, whole.trace, whole.iteration)
-        assert search.counts() == whole.counts()
-
     def test_it_stops_at_the_target(self) -> None:
-        search = PpossRounds(self.objective, 5, processors=7, seed=1)
+        search = Poss(self.objective, 5, processors=7, seed=1)
         search.advance(7000)
-        again = PpossRounds(self.objective, 5, processors=7, seed=1)
+        again = Poss(self.objective, 5, processors=7, seed=1)
         assert again.advance(7000, target=search.best_value)
         assert again.iteration == search.trace[-1].iteration + 7

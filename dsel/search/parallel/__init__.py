@@ -1,1 +1,0 @@
-"""PPOSS, synchronous and asynchronous: tasks for workers, the archive in one place."""

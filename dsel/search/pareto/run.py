@@ -1,0 +1,163 @@
+"""Run a Pareto search through its schedule, on whatever executor the task has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dsel.objective.base import Objective
+from dsel.objective.objective_file import ObjectiveFile, save_objective
+from dsel.objective.on_demand import OnDemandObjective
+from dsel.objective.shared_rows import RowPublisher
+from dsel.search.anytime import Stop
+from dsel.search.grouped.objective import GroupedObjective
+from dsel.search.method import SearchTask
+from dsel.search.outcome import FrontPoint, SearchOutcome
+from dsel.search.pareto.archive import Isolation, IsolationFunction, Subset
+from dsel.search.pareto.criterion import CriterionSearch
+from dsel.search.pareto.evaluations import EvaluateSubsets, ValueOf
+from dsel.search.pareto.slice_work import LONGEST_SECONDS, RunSlices, SliceRules
+from dsel.search.pareto.sliced import SlicedSearch
+from dsel.search.pareto.warm_start import warm_start
+from dsel.search.runtime.dispatcher import Dispatcher
+from dsel.search.runtime.executor import ExecutorOptions, Work, call_all
+from dsel.search.runtime.journal import columns_of, journalled_values
+
+log = logging.getLogger("dsel")
+
+#: A slice may take this share of the time limit of a search before it comes back.
+_CUT_SHARE = 0.05
+
+
+def run(task: SearchTask) -> SearchOutcome:
+    """Run POSS, PPOSS or PPOSS-asy, as the options of the method say."""
+    if task.state is not None and not _continues(task):
+        log.warning("the search starts again: its checkpoint is of another version of dsel or of other options")
+        task = replace(task, state=None)
+    if task.options.evaluates_subsets(task.criterion is not None, task.groups is not None):
+        return _run_evaluations(task)
+    return _run_slices(task)
+
+
+def _continues(task: SearchTask) -> bool:
+    """Return whether the saved state is one that this search can continue from."""
+    assert task.state is not None
+    n = task.objective.n if task.groups is None else len(task.groups)
+    evaluates = task.options.evaluates_subsets(task.criterion is not None, task.groups is not None)
+    return "schedule" in task.state and task.state["n"] == n and ("values" in task.state) == evaluates
+
+
+def _run_slices(task: SearchTask) -> SearchOutcome:
+    """Run a search by slices on the quadratic objective."""
+    objective, options = task.objective, task.options
+    stop = options.stop(task.k, objective)
+    every = options.exchange_interval(objective.n, task.k, objective.has_gram)
+    schedule = options.schedule(objective.n, task.k, objective.few_targets, objective.has_gram)
+    rules = SliceRules(task.k, task.seed, options.isolation, every, schedule.processors)
+    with ExitStack() as stack:
+        publisher = stack.enter_context(_published(task))
+        shared = publisher.shared if publisher is not None else stack.enter_context(objective_for_workers(task))
+        cut = LONGEST_SECONDS if stop.seconds is None else min(LONGEST_SECONDS, _CUT_SHARE * stop.seconds)
+        work = RunSlices(shared, rules, options.memory, cut)
+        work.warm_up(objective)  # workers on this machine find what is compiled
+        stack.callback(call_all, work.cleanup())
+        if task.state is None:
+            search = SlicedSearch(objective, rules, schedule, stop, publisher)
+            stop = warm_start(search, options, task.seed, stop, task.start)
+        else:
+            search = SlicedSearch.restore(objective, task.state, stop, publisher)
+            objective.fetch_rows(sorted({j for point in search.archived for j in point.members}))
+        return replace(run_on_workers(task, search, work, stop), notes=options.notes(objective))
+
+
+@contextmanager
+def _published(task: SearchTask) -> Iterator[RowPublisher | None]:
+    """Provide a publisher of Gram rows where they are fetched on demand and the search is on workers."""
+    objective = task.objective
+    if not task.on_workers or not isinstance(objective, OnDemandObjective):
+        yield None
+    else:
+        with closing(RowPublisher(objective, task.shared_folder)) as publisher:
+            yield publisher
+
+
+@contextmanager
+def objective_for_workers(task: SearchTask) -> Iterator[Objective | ObjectiveFile]:
+    """Provide the objective from where workers read it, while the search lasts."""
+    folder = task.shared_folder
+    if folder is None or not task.objective.has_gram:
+        yield task.objective
+        return
+    stored = save_objective(task.objective, folder)
+    try:
+        yield stored
+    finally:
+        stored.place.unlink(missing_ok=True)
+
+
+def _run_evaluations(task: SearchTask) -> SearchOutcome:
+    """Run a search whose subsets workers evaluate: by the user's criterion, or f of columns or of groups of columns."""
+    objective, options = task.objective, task.options
+    n, groups = objective.n, task.groups
+    grouped = None if groups is None else GroupedObjective(objective, groups)
+    if groups is not None:
+        n = len(groups)
+    stop = replace(options.stop(task.k, objective), iterations=options.iterations_of(task.k, n))
+    isolation = _isolation(task, grouped)
+    if task.state is None:
+        schedule = options.schedule(n, task.k, objective.few_targets, objective.has_gram, evaluates=True)
+        search = CriterionSearch(n, task.k, schedule, stop, seed=task.seed, isolation=isolation, swaps=options.swaps)
+    else:
+        own = isolation if callable(isolation) else None
+        search = CriterionSearch.restore(task.state, stop, own, options.swaps)
+    local = [(j,) for j in range(n)] if groups is None else [tuple(int(j) for j in group) for group in groups]
+    if task.criterion is None:
+        with objective_for_workers(task) as shared:
+            work = EvaluateSubsets(ValueOf(shared), None, tuple(local))
+            outcome = run_on_workers(task, search, work, stop)
+    else:
+        columns = tuple(tuple(int(objective.columns[j]) for j in members) for members in local)
+        work = EvaluateSubsets(task.criterion, task.data, columns, objective.included)
+        outcome = run_on_workers(task, search, work, stop)
+    if task.criterion is None:
+        empty = FrontPoint(0, objective.c, ())
+        outcome = replace(outcome, front=(empty, *(p for p in outcome.front if p.size and p.value < empty.value)))
+    if grouped is None:
+        return outcome
+    return replace(outcome, front=tuple(replace(p, members=grouped.members(p.members)) for p in outcome.front))
+
+
+def _isolation(task: SearchTask, grouped: GroupedObjective | None) -> Isolation | IsolationFunction:
+    """Return the isolation of local columns or groups. A user's function gets columns of the data."""
+    function, objective = task.options.isolation, task.objective
+    if not callable(function):
+        return function  # type: ignore[no-any-return]
+
+    def of_columns(S: Subset) -> Any:
+        return function(tuple(sorted(objective.in_data(S if grouped is None else grouped.members(S)))))
+
+    return of_columns
+
+
+def run_on_workers(
+    task: SearchTask, search: SlicedSearch | CriterionSearch, work: Work, stop: Stop
+) -> SearchOutcome:  # fmt: skip
+    """Run a search whose tasks an executor runs, and record its events in the journal."""
+    options, journal = task.options, task.journal
+    if journal is not None:
+        if isinstance(search, CriterionSearch):
+            search.recall(journalled_values(journal.path))
+        event = "started" if task.state is None else "resumed"
+        columns = columns_of(task.objective, task.k)
+        journal.write(event, iterations=search.iteration, solutions=search.archive.state(), **columns)
+    executor = task.executor(work, ExecutorOptions(options.evaluation_limit, options.processes))
+    dispatcher = Dispatcher(search, executor, stop, journal, in_data=lambda S: sorted(task.objective.in_data(S)))
+    ended = dispatcher.run(task.on_slice)
+    if ended == "seconds" and isinstance(search, SlicedSearch):
+        search.merge_rest()
+    counts: dict[str, Any] = {**search.counts(), **dispatcher.stats.counts(), "form": search.schedule.form}
+    counts["futures"] = dispatcher.stats.tasks if task.on_workers else 0
+    return SearchOutcome(search.front(), search.trace, search.iteration, ended, counts)

@@ -1,1 +1,0 @@
-"""POSS and PPOSS by slices: iterations on snapshots of the archive that any worker runs, with the same bits."""
