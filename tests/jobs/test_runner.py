@@ -178,9 +178,13 @@ class TestTheFolderOfAResult:
 
     def state(self) -> dict[str, Any]:
         from dsel.objective.dense import DenseObjective
-        from dsel.search.pareto.compiled import Poss
+        from dsel.search.anytime import Stop
+        from dsel.search.pareto.slice_work import SliceRules
+        from dsel.search.pareto.sliced import SlicedSearch
+        from dsel.search.runtime.schedule import Schedule
 
-        return Poss(DenseObjective(np.eye(4), np.ones((4, 1)), 5.0), 3).state()
+        objective = DenseObjective(np.eye(4), np.ones((4, 1)), 5.0)
+        return SlicedSearch(objective, SliceRules(3, 0), Schedule(), Stop(iterations=9)).state()
 
     def test_a_checkpoint_counts_for_its_own_job_alone(self, job: JobFile) -> None:
         dataset, state = as_dataset(str(job.store)), self.state()
@@ -440,7 +444,8 @@ class TestInterruption:
         assert "Traceback" not in err
         saved = json.loads((store.parent / "job.result" / "checkpoint.json").read_text())
         state = saved["state"]
-        assert 0 < state["count"][0] < LONG["iterations"]
+        assert "schedule" in state
+        assert state["iteration"] < LONG["iterations"]
         self.assert_same(store, undisturbed)
 
     @pytest.mark.slow
