@@ -70,7 +70,7 @@ def check_file(
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        return FileResult(failures=[f"{file.name}: the file is missing"])
+        return FileResult(failures=[f"{file.name}: the file is missing: certify with a log again"])
     except OSError as error:
         return FileResult(failures=[f"{file.name}: the file cannot be read: {error}"])
     digest = digest_of(content)
