@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel.errors import DselError
 from dsel.objective.base import Objective
 from dsel.search.anytime import AnytimeSearch, Deadline
@@ -59,15 +60,16 @@ class ProofStore:
 
     def open(self, incumbent: Sequence[int], seed: int, deadline: Deadline | None = None) -> Proof | GroupProof:
         """Return the saved proof if it is about the same subsets, else a new one, which begins before the deadline."""
-        saved = read_json(self.path) if self.path is not None else None
+        saved = read_json(self.path, lost="the proof starts again") if self.path is not None else None
         if self.log is not None and isinstance(saved, dict) and "log" not in saved:
             log.info("the proof in %s has no log and starts again", self.path)
             saved = None
         if isinstance(saved, dict) and saved.get("identity") == self._identity():
             try:
                 proof = self._resume(saved, incumbent)
-            except (KeyError, TypeError, ValueError, DselError) as error:
-                log.warning("the proof in %s is damaged and starts again: %r", self.path, error)
+            except (LookupError, TypeError, ValueError, ArithmeticError, OSError, DselError) as error:
+                of_log = isinstance(error, OSError | DamagedFileError)
+                warn_of_damage(self.log if of_log else self.path, "the proof starts again", repr(error))
             else:
                 log.info("continuing the proof in %s", self.path)
                 return proof
@@ -87,7 +89,10 @@ class ProofStore:
     def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof | GroupProof:
         if self.grouped is not None:
             return GroupProof.resume(self.grouped, saved["proof"], incumbent, included=self.included)
-        return Proof.resume(self.objective, saved["proof"], incumbent, self._continued_log(saved), self.setup)
+        proof_log = self._continued_log(saved)
+        if proof_log is not None:
+            proof_log.require_whole()
+        return Proof.resume(self.objective, saved["proof"], incumbent, proof_log, self.setup)
 
     def save(self, proof: Proof | GroupProof) -> None:
         """Write the proof, unless it has no file or too many open nodes."""

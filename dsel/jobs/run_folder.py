@@ -107,9 +107,9 @@ class RunFolder:
             self._names |= {file.name}
         write_json(file, value)
 
-    def read_manifest(self) -> dict[str, Any] | None:
-        """Return the content of `job.json`, or None if it is missing or incomplete."""
-        value = None if self.is_absent(self.path / MANIFEST) else read_json(self.path / MANIFEST)
+    def read_manifest(self, lost: str = "") -> dict[str, Any] | None:
+        """Return the content of `job.json`, or None if it is missing or damaged. lost: as for `read_json`."""
+        value = None if self.is_absent(self.path / MANIFEST) else read_json(self.path / MANIFEST, lost)
         identity = value.get("identity") if isinstance(value, dict) else None
         return value if isinstance(identity, dict) and isinstance(identity.get("job"), dict) else None
 
@@ -120,12 +120,16 @@ class RunFolder:
         ------
         MissingInputError
             If the folder holds no job.
+        DataError
+            If the description of the job is damaged.
         """
         manifest = self.read_manifest()
         if manifest is not None:
             with suppress(ValidationError):
                 job = JobFile.model_validate(manifest.get("job"))
                 return manifest["identity"], job.model_copy(update={"out": self.path.absolute()})
+        if (self.path / MANIFEST).is_file() and read_json(self.path / MANIFEST) is None:
+            raise DataError(f"{self.path / MANIFEST} is damaged.", "Run the job from its file again: dsel run job.yaml")
         if (self.path / SELECTION).is_file():
             raise MissingInputError(
                 f"{self.path} holds no job: its selection was saved from Python, without where its data are.",
@@ -145,7 +149,7 @@ class RunFolder:
         OutputError
             If it holds the work of another job, or of other data.
         """
-        before = self.read_manifest()
+        before = self.read_manifest(lost="it is written again")
         if before is not None and before["identity"] != identity and self._has_work():
             what = "other data" if before["identity"]["job"] == identity["job"] else "another job"
             raise OutputError(

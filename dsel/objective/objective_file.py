@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.base import Objective
 from dsel.objective.dense import DenseObjective
@@ -41,9 +41,13 @@ class ObjectiveFile:
 
     def _read(self) -> DenseObjective:
         try:
-            with self.place.open("rb") as file, open_npz(file) as arrays:
-                return _from_arrays(dict(arrays))
-        except (OSError, ValueError, KeyError) as error:
+            with self.place.open("rb") as file:
+                return _from_arrays(read_npz(file))
+        except DamagedFileError as error:
+            raise ClusterError(
+                f"The objective at {self.place} is damaged: {error}.", "Start the same job again: it writes the file."
+            ) from error
+        except OSError as error:
             raise ClusterError(
                 f"A worker cannot read the objective at {self.place}: {error}.",
                 "Put the folder of the result on a file system that the workers share.",
@@ -60,14 +64,13 @@ def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
 
     M is written, too, where the searches use it. Errors: OutputError, and those of `ObjectPath` in object storage.
     """
-    digest = objective_digest(objective)
+    arrays = _to_arrays(objective)
+    digest = _digest(arrays)
     place = folder / f"objective-{digest}.npz"
-    if not place.exists():
-        arrays = io.BytesIO()
-        np.savez(arrays, **_to_arrays(objective))
+    if not _is_saved(place, digest):
         try:
             make_folder(folder)
-            write_bytes(place, arrays.getvalue())
+            write_bytes(place, pack_npz(arrays))
         except OSError as error:
             raise OutputError(f"{place} cannot be written: {error.strerror}.", "Name another folder.") from error
     return ObjectiveFile(place.absolute(), digest)
@@ -75,8 +78,26 @@ def save_objective(objective: Objective, folder: AnyPath) -> ObjectiveFile:
 
 def objective_digest(objective: Objective) -> str:
     """Return a digest of everything that f depends on."""
+    return _digest(_to_arrays(objective))
+
+
+def _is_saved(place: AnyPath, digest: str) -> bool:
+    """Return whether an earlier run has left the file, and it is whole."""
+    try:
+        with place.open("rb") as file:
+            if _digest(read_npz(file)) == digest:
+                return True
+        warn_of_damage(place, "it is written again", "its numbers are other ones")
+    except FileNotFoundError:
+        pass
+    except (OSError, DamagedFileError) as error:
+        warn_of_damage(place, "it is written again", error)
+    return False
+
+
+def _digest(arrays: dict[str, Any]) -> str:
     digest = hashlib.blake2b(digest_size=10)
-    for name, array in _to_arrays(objective).items():
+    for name, array in arrays.items():
         digest.update(f"{name}{array.shape}{array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -8,7 +8,6 @@ is computed once, written once, and read at most once by each worker.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.errors import ClusterError, OutputError
 from dsel.objective.kernels.layout import Partial
@@ -220,11 +220,9 @@ class RowPublisher:
         return self.objective.entries(pairs[0], pairs[1]) if pairs.size else np.empty((2, 0))
 
     def _write(self, name: str, arrays: dict[str, Any]) -> None:
-        packed = io.BytesIO()
-        np.savez(packed, **arrays)
         try:
             make_folder(self.folder)
-            write_bytes(self.folder / name, packed.getvalue())
+            write_bytes(self.folder / name, pack_npz(arrays))
         except OSError as error:
             raise OutputError(
                 f"{self.folder / name} cannot be written: {error.strerror}.", "Name another folder."
@@ -258,9 +256,9 @@ def _described(objective: OnDemandObjective) -> dict[str, Any]:
 
 def _read(place: AnyPath) -> dict[str, Any]:
     try:
-        with place.open("rb") as file, open_npz(io.BytesIO(file.read())) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, KeyError) as error:
+        with place.open("rb") as file:
+            return read_npz(file)
+    except (OSError, DamagedFileError) as error:
         raise ClusterError(
             f"A worker cannot read {place}: {error}.",
             "Put the folder of the result on a file system that the workers share, or set search_on: client.",

@@ -17,16 +17,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import read_npz
 from dsel._lib.versions import versions
 from dsel.data.chunking import choose_chunks
 from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
-from dsel.errors import AccessError, CapacityError, OutputError, StorageError
+from dsel.errors import AccessError, CapacityError, DselError, OutputError, StorageError
 from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.columns.eigendecomposition import Eigen
 from dsel.passes.statistics import Statistics
+from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers
 from dsel.storage.paths import (
     AnyPath,
@@ -77,24 +79,31 @@ class StatisticsCache:
         """Return whether there seems to be an entry for this key. Its arrays are not read."""
         path = self.path(key)
         try:
-            complete = bool(json.loads((path / _MANIFEST).read_text())["key"] == key)
+            complete = bool(parse_checked_json((path / _MANIFEST).read_text())[0]["key"] == key)
         except (OSError, AccessError, ValueError, LookupError, TypeError):
             return False
         return complete and (path / "arrays.npz").is_file()
 
     def load(self, key: dict[str, Any]) -> Any:
-        """Return the entry, or None where there is none for this key, or it cannot be read."""
+        """Return the entry, or None where there is none for this key, or it cannot be read.
+
+        A damaged one is a warning: the caller computes it again.
+        """
         path = self.path(key)
         try:
-            manifest = json.loads((path / _MANIFEST).read_text())
+            written_last = (path / _MANIFEST).read_bytes()
+        except (OSError, AccessError):
+            return None
+        try:
+            manifest = parse_checked_json(written_last.decode())[0]
             if manifest["key"] != key:
                 return None
-            found = _load_eigen(path, manifest) if key["kind"] == _EIGEN else _load_statistics(path, key)
+            return _load_eigen(path, manifest) if key["kind"] == _EIGEN else _load_statistics(path, key)
         except StorageError:
             raise
-        except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
-            return None
-        return found
+        except (OSError, ValueError, LookupError, TypeError, DselError) as error:
+            warn_of_damage(path, "the data are read again", error)
+        return None
 
     def save(self, key: dict[str, Any], value: Any) -> AnyPath | None:
         """Write an entry and return its folder. An entry that another process has saved meanwhile stays.
@@ -129,7 +138,7 @@ class StatisticsCache:
             with open_for_writing(staging / "arrays.npz") as file:
                 np.savez(file, **arrays)
             with open_for_writing(staging / _MANIFEST) as file:
-                file.write(json.dumps(manifest, indent=2).encode())
+                file.write(checked_json(manifest, indent=2).encode())
             self._publish(key, staging, path)
         finally:
             discard_tree(staging)
@@ -163,21 +172,25 @@ def load_or_compute(
     return found
 
 
-def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics | None:
+def _load_statistics(path: AnyPath, key: dict[str, Any]) -> Statistics | ColumnStatistics:
     kind = _KINDS[key["kind"]]
-    with (path / "arrays.npz").open("rb") as file, open_npz(file) as arrays:
-        values = {field.name: arrays[field.name] for field in fields(kind)}
+    with (path / "arrays.npz").open("rb") as file:
+        values = read_npz(file, [field.name for field in fields(kind)])
     found: Statistics | ColumnStatistics = kind(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
-    return found if found.consistent else None
+    if not found.consistent:
+        raise DamagedFileError("the shapes of its arrays do not fit together")
+    return found
 
 
-def _load_eigen(path: AnyPath, manifest: dict[str, Any]) -> Eigen | None:
-    with (path / "arrays.npz").open("rb") as file, open_npz(file) as arrays:
-        values, U = arrays["D_y"], arrays["U"]
+def _load_eigen(path: AnyPath, manifest: dict[str, Any]) -> Eigen:
+    with (path / "arrays.npz").open("rb") as file:
+        values, U = read_npz(file, ("D_y", "U")).values()
     store = open_store(path / "W.zarr")
     W = store.x.read(0, store.shape[0])
     scalars = {name: manifest["eigen"][name] for name in _EIGEN_SCALARS}
-    return Eigen(W, values, U, **scalars) if W.shape[0] == values.size else None
+    if W.shape[0] != values.size:
+        raise DamagedFileError("the shapes of its arrays do not fit together")
+    return Eigen(W, values, U, **scalars)
 
 
 def _save_factors(folder: AnyPath, eigen: Eigen) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dsel._lib.types import Ints
 from dsel.data.dataset import Dataset
 from dsel.data.labels import format_labels
+from dsel.data.store.reader import Store
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
 from dsel.objective.dependence import independent_columns
@@ -75,7 +76,7 @@ def _included(validated: ValidatedRequest, unusable: NDArray[np.bool_], whole: O
 
 
 def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> list[str]:
-    """Return notes on columns that explain nothing."""
+    """Return notes on columns that explain nothing, and on values that nobody wrote."""
     labels, notes = dataset.features, []
     unusable = statistics.unusable(validated.request.preprocess)
     if unusable.any():
@@ -84,6 +85,13 @@ def _notes_on_columns(dataset: Dataset, validated: ValidatedRequest, statistics:
     empty = np.flatnonzero(unusable & (statistics.mean_x == 0.0))
     if validated.request.missing == "mean" and empty.size:  # the statistics do not tell the two apart
         notes.append(f"{empty.size} columns have no value at all, or only zeros: {format_labels(labels, empty)}")
+    if validated.request.missing == "mean" and isinstance(dataset.store, Store):
+        absent, chunks = dataset.store.unwritten_chunks()
+        if absent:
+            notes.append(
+                f"{absent} of {chunks} chunks of X do not exist in {dataset.name}: their values count as missing, and "
+                "became the means of their columns; if they are lost, restore them and run again"
+            )
     return notes
 
 

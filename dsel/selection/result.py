@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dsel.selection.plots.accessor import SelectionPlots
 
-FORMAT = 2
+FORMAT = 3
 #: selection.json holds the coefficients, too, if there are at most this many.
 _JSON_COEFFICIENTS = 10_000
 

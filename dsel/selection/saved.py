@@ -1,11 +1,18 @@
-"""A selection in a folder: selection.zarr with the large arrays, and selection.json with the rest."""
+"""A selection in a folder: selection.zarr with the large arrays, and selection.json with the rest.
+
+The JSON has a digest of itself, and of each file of the arrays. Formats 1 and 2 had none: there, what both hold must
+agree.
+"""
 
 from __future__ import annotations
 
-import json
+import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from dsel._lib.damage import DamagedFileError, digest_of
 from dsel.config.request import SelectionRequest
 from dsel.errors import DataError, DselError, MissingInputError, OutputError
 from dsel.selection.arrays import arrays_of, attributes_of
@@ -13,8 +20,8 @@ from dsel.selection.chosen import ChosenStatistics
 from dsel.selection.result import FORMAT, Selection
 from dsel.selection.rows import FrontRow, PathRow, TraceRow
 from dsel.selection.size_curve import SizeCurve
-from dsel.selection.use.tables import group_files
-from dsel.storage.json_files import read_json, valid_json
+from dsel.selection.use.tables import group_files, group_of
+from dsel.storage.json_files import checked_json, parse_checked_json, read_json, valid_json
 from dsel.storage.latest import resolve_run
 from dsel.storage.paths import (
     AnyPath,
@@ -27,13 +34,19 @@ from dsel.storage.paths import (
     remove_stale,
     staged_write,
     staging_tree,
+    write_bytes,
     write_files,
     zarr_store,
 )
+from dsel.storage.zarr_store import LostChunkError
 
 SELECTION, _ZARR = "selection.json", "selection.zarr"
 #: Fields of a request that format 1 held next to the others.
 _REQUEST_1 = ("k", "method", "preprocess", "lam", "seed", "options", "include", "exclude")
+#: The first format with digests.
+_CHECKED = 3
+#: Between the arrays and the JSON of a new selection, on disk, there is less time than this.
+_PUBLISH_SECONDS = 0.2
 
 
 def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = False) -> AnyPath:
@@ -51,17 +64,34 @@ def save_selection(selection: Selection, folder: AnyPath, *, overwrite: bool = F
 def _write(selection: Selection, folder: AnyPath) -> None:
     names = list_names(folder)
     before = read_json(folder / SELECTION) if SELECTION in names else None
-    remove_stale(folder, _ZARR, names, keep=before.get("arrays") if isinstance(before, dict) else None)
+    before = before if isinstance(before, dict) else {}
+    remove_stale(folder, _ZARR, names, keep=before.get("arrays"))
+    files = group_files(arrays_of(selection), attributes_of(selection))
+    digests = {name: digest_of(data) for name, data in files.items()}
+    if before.get("files") == digests and _are_whole(folder, before["arrays"], digests):
+        write_bytes(folder / SELECTION, _as_text(selection, before["arrays"], digests))
+        return  # such as a selection with its certificates, which are not in the arrays
     staging = staging_tree(folder, _ZARR)
-    values = valid_json({**selection.as_dict(), "arrays": published_name(staging, _ZARR)})
-    text = json.dumps(values, indent=1, allow_nan=False) + "\n"
+    text = _as_text(selection, published_name(staging, _ZARR), digests)
     try:
-        write_files(staging, group_files(arrays_of(selection), attributes_of(selection)))
-        with staged_write(folder / SELECTION, text.encode()) as put:
+        write_files(staging, files)
+        with staged_write(folder / SELECTION, text) as put:
             publish_tree(staging, _ZARR)
             put()
     finally:
         discard_tree(staging)
+
+
+def _as_text(selection: Selection, arrays: str, digests: Mapping[str, str]) -> bytes:
+    values = valid_json({**selection.as_dict(), "arrays": arrays, "files": digests})
+    return f"{checked_json(values, indent=1)}\n".encode()
+
+
+def _are_whole(folder: AnyPath, name: str, digests: Mapping[str, str]) -> bool:
+    try:
+        return bool(_read_files(folder, name, digests))
+    except DamagedFileError:
+        return False
 
 
 def open_selection(path: str | AnyPath) -> Selection:
@@ -82,7 +112,7 @@ def open_selection(path: str | AnyPath) -> Selection:
     MissingInputError
         If there is no selection.
     DataError
-        If it is damaged or incomplete.
+        If it is damaged or incomplete. The error names the file. Each changed bit is noticed.
     """
     folder = as_path(path)
     folder = folder.parent if folder.name == SELECTION else resolve_run(folder)
@@ -93,17 +123,9 @@ def open_selection(path: str | AnyPath) -> Selection:
                 f"If it was stopped: dsel resume {folder}",
             )
         raise MissingInputError(f"There is no {SELECTION} in {folder}.", "Name the folder that a run wrote to.")
-    import zarr
-
     try:
-        values = json.loads((folder / SELECTION).read_text())
-        version = values.pop("format")
-        if version not in (1, FORMAT):
-            raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
-        if version == 1:
-            values["request"] = {name: values.pop(name) for name in _REQUEST_1}
+        values, group = _opened(folder)
         values["request"] = SelectionRequest(**values["request"])
-        group = zarr.open_group(zarr_store(folder / values.pop("arrays", _ZARR)), mode="r")
         values["coefficients"] = np.asarray(group["coefficients"])
         values["intercept"] = np.asarray(group["intercept"])
         values["fill"] = np.asarray(group["fill"]) if "fill" in group else None
@@ -126,7 +148,103 @@ def open_selection(path: str | AnyPath) -> Selection:
         return Selection(**values)
     except DselError:
         raise
+    except DamagedFileError as error:
+        raise _damaged(folder, str(error)) from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise DataError(
-            f"The selection in {folder} is damaged: {type(error).__name__}: {error}.", "Run the job again."
-        ) from error
+        raise _damaged(folder, f"{type(error).__name__}: {error}") from error
+
+
+def _damaged(folder: AnyPath, what: str) -> DataError:
+    again = f"Run the job again: dsel resume {folder}" if (folder / "job.json").is_file() else "Save it again."
+    return DataError(f"The selection in {folder} is damaged: {what}.", again)
+
+
+def _opened(folder: AnyPath) -> tuple[dict[str, Any], Any]:
+    """Return the values of the JSON as those of the present format, and the group of the arrays, all checked."""
+    text = _text(folder)
+    try:
+        return _checked(folder, text)
+    except DamagedFileError:
+        time.sleep(_PUBLISH_SECONDS)
+        if (again := _text(folder)) == text:
+            raise
+        return _checked(folder, again)  # a new selection took the place of the old one meanwhile
+
+
+def _text(folder: AnyPath) -> str:
+    try:
+        return (folder / SELECTION).read_text()
+    except ValueError as error:
+        raise DamagedFileError(f"{SELECTION} is not text ({error})") from error
+
+
+def _checked(folder: AnyPath, text: str) -> tuple[dict[str, Any], Any]:
+    try:
+        values, has_digest = parse_checked_json(text)
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{SELECTION}: {error}") from error
+    version = values.pop("format")
+    if version not in (1, 2, FORMAT):
+        raise DataError(f"{folder / SELECTION} has an unknown format.", "Use a newer version of dsel.")
+    if version >= _CHECKED and not has_digest:
+        raise DamagedFileError(f"{SELECTION}: its digest is lost")
+    if version == 1:
+        values["request"] = {name: values.pop(name) for name in _REQUEST_1}
+    name = values.pop("arrays", _ZARR)
+    _require_inside(name)
+    if version >= _CHECKED:
+        return values, group_of(_read_files(folder, name, values.pop("files")))
+    import zarr
+
+    group = zarr.open_group(zarr_store(folder / name), mode="r")
+    _require_agreement(values, group)
+    _require_chunks(values, zarr.open_group(zarr_store(folder / name, complete=True), mode="r"))
+    return values, group
+
+
+def _require_inside(name: str) -> None:
+    """Raise DamagedFileError unless a path is a relative one that stays in the folder."""
+    if not isinstance(name, str) or name.startswith("/") or not {"", ".", ".."}.isdisjoint(name.split("/")):
+        raise DamagedFileError(f"{SELECTION} refers to {name!r}, which is not in this folder")
+
+
+def _read_files(folder: AnyPath, name: str, digests: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the content of all files of the arrays. Raises DamagedFileError for one that is lost or changed."""
+    files = {}
+    for key, digest in digests.items():
+        _require_inside(key)
+        try:
+            files[key] = (folder / name / key).read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise DamagedFileError(f"{name}/{key} is lost") from error
+        if digest_of(files[key]) != digest:
+            raise DamagedFileError(f"{name}/{key} is not what was written (its digest differs)")
+    return files
+
+
+def _require_chunks(values: Mapping[str, Any], group: Any) -> None:
+    """Raise DamagedFileError where an older format has lost a chunk that the JSON does not repeat.
+
+    Its arrays leave out chunks of zeros. Coefficients are not zero, and without centering the intercept is.
+    """
+    names = ["coefficients", *([] if values["request"]["preprocess"] == "none" else ["intercept"])]
+    for name in names:
+        if name not in values:
+            try:
+                np.asarray(group[name])
+            except LostChunkError as error:
+                raise DamagedFileError(f"{error} of the arrays is lost") from error
+
+
+def _require_agreement(values: Mapping[str, Any], group: Any) -> None:
+    """Raise DamagedFileError where the JSON and the arrays of an older format hold different numbers."""
+    front = values.get("front", ())
+    both = {name: values[name] for name in ("indices", "coefficients", "intercept", "fill") if name in values}
+    both |= {f"front_{name}": [row[name] for row in front] for name in ("size", "error", "r2")}
+    for name, numbers in both.items():
+        if name in group and numbers is not None:
+            known, array = np.array(numbers, np.float64), np.asarray(group[name], np.float64)
+            if known.size != array.size or not np.allclose(
+                known.ravel(), np.where(np.isfinite(array), array, np.nan).ravel(), rtol=1e-12, atol=0, equal_nan=True
+            ):
+                raise DamagedFileError(f"{SELECTION} and the array {name} differ")

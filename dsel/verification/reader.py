@@ -8,14 +8,13 @@ from __future__ import annotations
 import io
 import math
 import re
-import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError
+from dsel._lib.npz import read_npz
 from dsel.errors import DataError, MissingInputError
 from dsel.storage.json_files import read_json
 from dsel.storage.paths import AnyPath
@@ -53,12 +52,12 @@ def read_manifest(folder: AnyPath) -> dict[str, Any]:
 def read_file(file: AnyPath) -> tuple[list[int], NDArray[np.float64]]:
     """Return the numbers and bounds of a file of a log, or raise LogError."""
     try:
-        with open_npz(io.BytesIO(file.read_bytes())) as arrays:
-            numbers, bounds = arrays["numbers"], arrays["bounds"]
+        arrays = read_npz(io.BytesIO(file.read_bytes()), ("numbers", "bounds"))
+        numbers, bounds = arrays["numbers"], arrays["bounds"]
     except FileNotFoundError:
-        raise LogError(file.name, "the file is missing") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise LogError(file.name, f"the file is damaged: {error}") from error
+        raise LogError(file.name, "the file is missing: certify with a log again") from None
+    except (OSError, DamagedFileError) as error:
+        raise LogError(file.name, f"the file is damaged: certify with a log again ({error})") from error
     if numbers.dtype.kind != "u" or numbers.ndim != 1 or bounds.dtype.kind != "f" or bounds.ndim != 1:
         raise LogError(file.name, "its arrays are not numbers and bounds")
     return numbers.tolist(), bounds.astype(np.float64)

@@ -26,6 +26,7 @@ for _library in ("OPENBLAS", "OMP", "MKL"):
 
 from pipelines.chaos.cases import CASES, Case, arrays  # noqa: E402
 from pipelines.chaos.commands import import_everything  # noqa: E402
+from pipelines.chaos.damage import run_damages  # noqa: E402
 from pipelines.chaos.disturbances import DISTURBANCES  # noqa: E402
 from pipelines.chaos.findings import COUNTS, Findings  # noqa: E402
 from pipelines.chaos.forks import Child, fork  # noqa: E402
@@ -111,7 +112,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="only cases whose name contains this; several after commas")
     parser.add_argument("--kinds", default=",".join(DISTURBANCES), help="what disturbs; several after commas")
     parser.add_argument("--folder", type=Path, help="work here, and keep it")
+    parser.add_argument("--damages", type=int, default=0, help="damage so many files instead; see damage.py")
     asked = parser.parse_args(arguments)
+    if asked.damages:
+        return run_damages(
+            asked.damages, asked.folder, only=asked.only, seed=asked.seed, seconds=asked.seconds,
+            patience=asked.patience,
+        )  # fmt: skip
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="dsel-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     cases = [case for case in CASES if any(part in case.name for part in asked.only.split(","))]

@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 import zarr
 
+import dsel
 from dsel.data.info import describe, render
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.array import StoredArray
@@ -373,3 +374,15 @@ def test_info_warns_about_chunks_of_the_wrong_size(tmp_path: Path, chunks: tuple
         "X", shape=(1_000_000, 1000), chunks=chunks, dtype="f4", dimension_names=SF
     )
     assert any(advice in note for note in describe(tmp_path / "f").notes)
+
+
+def test_a_missing_chunk_of_a_foreign_store_is_counted_in_a_note(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 6))
+    y = x[:, [0]] - x[:, [4]]
+    foreign(tmp_path / "f", {"X": (x, SF), "Y": (y, ST)}, fill_value=np.nan)
+    whole = dsel.select(tmp_path / "f", k=2, method="forward", missing="mean")
+    assert not any("do not exist" in note for note in whole.notes)
+    shutil.rmtree(tmp_path / "f/X/c/1")
+    notes = dsel.select(tmp_path / "f", k=2, method="forward", missing="mean").notes
+    assert any("2 of 8 chunks of X do not exist" in note for note in notes)

@@ -15,6 +15,7 @@ import zarr
 
 import dsel
 from dsel.data.dataset import as_dataset
+from dsel.errors import DataError
 from tests.cli_runner import call
 
 DATA = Path(__file__).parents[1] / "data"
@@ -79,3 +80,10 @@ def test_an_interrupted_search_continues_to_the_same_result(folder: Path) -> Non
 def test_a_proof_log_is_checked(folder: Path) -> None:
     code, out, err = call("verify", folder / "finished")
     assert code == 0, out + err
+
+
+@pytest.mark.parametrize("name", ["coefficients/c/0/0", "intercept/c/0", "indices/c/0", "front_error/c/0"])
+def test_a_lost_chunk_of_an_old_result_is_noticed(folder: Path, name: str) -> None:
+    (folder / "finished" / "selection.zarr" / name).unlink()
+    with pytest.raises(DataError, match=name.partition("/")[0]):
+        dsel.open_selection(folder / "finished")

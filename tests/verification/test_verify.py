@@ -19,6 +19,7 @@ from dsel.errors import DataError, MissingInputError, OptionError
 from dsel.jobs.certify import ProofBudget
 from dsel.jobs.run_folder import proof_logs
 from dsel.jobs.runner import certify_run, run_job
+from dsel.storage.json_files import write_json
 from tests.search.exact.cases import paper_data
 from tests.verification.logs import (
     BRANCHED,
@@ -232,7 +233,8 @@ def test_wrong_arguments_and_other_data_are_refused(proved, tmp_path):
     shutil.copytree(proved.parent, tmp_path / "all")
     job = json.loads((tmp_path / "all" / "result" / "job.json").read_text())
     job["job"]["store"] = str(tmp_path / "other")
-    (tmp_path / "all" / "result" / "job.json").write_text(json.dumps(job))
+    del job["digest"]
+    write_json(tmp_path / "all" / "result" / "job.json", job)
     with pytest.raises(DataError, match="was written to"):
         dsel.verify(tmp_path / "all" / "result")
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsel._lib.npz import open_npz
+from dsel._lib.npz import pack_npz, read_npz
 
 Array = NDArray[Any]
 
@@ -48,16 +48,12 @@ class ColumnProfile:
     @classmethod
     def from_text(cls, text: str) -> ColumnProfile:
         """Return the profile that `to_text` has written."""
-        with open_npz(io.BytesIO(base64.b85decode(text))) as found:
-            return cls(*(found[name] for name in ("missing", "infinite", "low", "high", "digest")))
+        found = read_npz(io.BytesIO(base64.b85decode(text)))
+        return cls(*(found[name] for name in ("missing", "infinite", "low", "high", "digest")))
 
     def to_text(self) -> str:
         """Return the profile as text, for the progress file."""
-        file = io.BytesIO()
-        np.savez_compressed(
-            file, missing=self.missing, infinite=self.infinite, low=self.low, high=self.high, digest=self.digest
-        )
-        return base64.b85encode(file.getvalue()).decode()
+        return base64.b85encode(pack_npz(vars(self), compressed=True)).decode()
 
     def add(self, x: Array, first_row: int) -> None:
         """Add rows of X, the first of which is row `first_row`."""

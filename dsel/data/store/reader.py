@@ -119,6 +119,16 @@ class Store:
         """Return the chunk files, such as X/c/0/3, that do not exist. Lists the files of the store."""
         return [f"{name}/{key}" for name in self._variables() for key in _absent(self.path, name, self.shape[0])]
 
+    def unwritten_chunks(self) -> tuple[int, int]:
+        """Return how many chunks of X do not exist, so that their values are missing, and how many it has in all.
+
+        In a store that dsel wrote, all exist. Lists the files of X elsewhere.
+        """
+        array = open_array(str(self.path), schema.X).array
+        if is_complete(self.path):
+            return 0, array.nchunks
+        return len(_absent(self.path, schema.X, self.shape[0])), array.nchunks
+
     def fingerprint(self, *more: str) -> str:
         """Return a digest that changes when the store is written to.
 

@@ -19,7 +19,7 @@ from typing import Any
 from dsel._lib.versions import versions
 from dsel.errors import OutputError
 from dsel.passes.execution.merge_tree import Combine, MergeTree, Node, OnDisk
-from dsel.passes.execution.stored_values import UnstorableError, read_header, read_value, write_value
+from dsel.passes.execution.stored_values import UnstorableError, read_value, write_value
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath, ObjectPath, discard_tree, list_names, make_folder
 
@@ -148,16 +148,19 @@ class SavedTree:
     def _load(self) -> Iterator[Node]:
         if self._checkpoints.is_clear:
             return
-        state = read_json(self._folder / _STATE)
+        state = read_json(self._folder / _STATE, lost="the pass starts again")
         if not isinstance(state, dict) or state.get("versions") != versions():
             return
         nodes: list[Node] = []
         for level, first in state["nodes"]:
             node = (level, first, None)
-            if read_header(self._folder / _name(node)) is None:
+            if read_value(self._folder / _name(node)) is None:
                 break
             nodes.append((level, first, self._on_disk(node)))
-        self._files = {name for name in list_names(self._folder) if name != _STATE}
+        self._files = {_name(node) for node in nodes}
+        for stale in list_names(self._folder) - self._files - {_STATE}:  # also damaged ones
+            with suppress(OSError):
+                (self._folder / stale).unlink(missing_ok=True)
         if nodes:
             log.info("continuing a pass that was interrupted")
         yield from nodes

@@ -5,15 +5,14 @@ A file appears whole or not at all. Nothing in it is code, so that reading one t
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg.lapack import dtpttr, dtrttp
 
-from dsel._lib.npz import open_npz
-from dsel.errors import StorageError
+from dsel._lib.damage import warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
 from dsel.storage.paths import AnyPath, write_bytes
 
 C = TypeVar("C", bound=type[Any])
@@ -52,11 +51,10 @@ def write_value(file: AnyPath, header: dict[str, Any], value: Any) -> int:
     """
     arrays: list[Any] = []
     text = json.dumps([header, _structure(value, arrays)])
-    out = io.BytesIO()
     named = {str(i): array for i, array in enumerate(arrays)}
-    np.savez(out, **{_HEADER: np.frombuffer(text.encode(), np.uint8)}, **named)  # type: ignore[arg-type]
-    write_bytes(file, out.getvalue())
-    return out.tell()
+    data = pack_npz({_HEADER: np.frombuffer(text.encode(), np.uint8), **named})
+    write_bytes(file, data)
+    return len(data)
 
 
 def read_header(file: AnyPath) -> dict[str, Any] | None:
@@ -72,12 +70,14 @@ def read_value(file: AnyPath) -> tuple[dict[str, Any], Any] | None:
 
 def _read(file: AnyPath, with_value: bool) -> tuple[dict[str, Any], Any] | None:
     try:
-        with file.open("rb") as source, open_npz(source) as found:
-            header, structure = json.loads(found[_HEADER].tobytes())
-            return dict(header), _value(structure, found) if with_value else None
-    except StorageError:
-        raise
-    except Exception:  # damaged bytes raise nearly anything: zlib.error, NotImplementedError, struct.error
+        with file.open("rb") as source:
+            found = read_npz(source, None if with_value else (_HEADER,))
+        header, structure = json.loads(found[_HEADER].tobytes())
+        return dict(header), _value(structure, found) if with_value else None
+    except OSError:
+        return None
+    except (ValueError, LookupError, TypeError) as error:
+        warn_of_damage(file, "what it held is computed again", error)
         return None
 
 

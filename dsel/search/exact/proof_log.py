@@ -7,7 +7,6 @@ it; it shares no code with the search.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OutputError
 from dsel.objective.base import Objective
@@ -130,6 +130,12 @@ class ProofLog:
         if self._size >= _FILE_NUMBERS:
             self.flush()
 
+    def require_whole(self) -> None:
+        """Read the files that are part of the proof. Raises DamagedFileError or OSError for one that cannot be read."""
+        for i in range(self.files):
+            with (self.folder / f"{i:06d}.npz").open("rb") as file:
+                read_npz(file)
+
     def flush(self) -> int:
         """Write all segments, and return the number of files."""
         if self._waiting:
@@ -156,16 +162,15 @@ class ProofLog:
             "included": list(objective.included), "lam": objective.lam, "total": objective.total, **claim,
             "files": [*(f"{i:06d}.npz" for i in range(self.files)), OPEN],
         }  # fmt: skip
-        write_json(self.folder / MANIFEST, values)
+        write_json(self.folder / MANIFEST, values, digest=False)
 
     def _write(self, name: str, parts: Sequence[LogPart]) -> None:
         numbers = np.concatenate([part.numbers for part in parts])
         small = numbers.astype(np.uint16) if not numbers.size or int(numbers.max()) < 1 << 16 else numbers
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, numbers=small, bounds=np.concatenate([part.bounds for part in parts]))
+        bounds = np.concatenate([part.bounds for part in parts])
         try:
             make_folder(self.folder)
-            write_bytes(self.folder / name, buffer.getvalue())
+            write_bytes(self.folder / name, pack_npz({"numbers": small, "bounds": bounds}, compressed=True))
         except OSError as error:
             raise OutputError(
                 f"The proof log in {self.folder} cannot be written: {error.strerror}.",

@@ -1,4 +1,4 @@
-"""The journal of a search on workers: one JSON line per event, written as it happens.
+"""The journal of a search on workers: one JSON line per event with its digest, written as it happens.
 
 Each event has the key `at`, in seconds since 1970. Events: started and resumed (with the archive at that moment, and
 what its columns are in the data: see `columns_of`), sent, merged (what was offered to the archive, in that order),
@@ -9,7 +9,6 @@ at every checkpoint, every few seconds, and at the end.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tempfile
@@ -21,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.damage import warn_of_damage
 from dsel.errors import OutputError
 from dsel.objective.base import Objective
 from dsel.search.pareto.archive import Subset
+from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers, temporary_tag
 from dsel.storage.paths import AnyPath, ObjectPath
 
@@ -62,7 +63,7 @@ class Journal:
 
     def write(self, event: str, **values: Any) -> None:
         """Append one event by a single system call."""
-        line = json.dumps({"event": event, "at": round(time.time(), 3), **values}) + "\n"
+        line = checked_json({"event": event, "at": round(time.time(), 3), **values}) + "\n"
         try:
             _write_whole(self._file, line.encode())
         except OSError as error:
@@ -130,13 +131,16 @@ def columns_of(objective: Objective, k: int) -> dict[str, Any]:
 
 
 def read_journal(path: AnyPath) -> Iterator[dict[str, Any]]:
-    """Yield the events in order. Half a line at the end is skipped."""
+    """Yield the events in order. Half a line at the end is skipped, and so are damaged lines, with a warning."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                try:
+                    yield parse_checked_json(line.decode())[0]
+                except ValueError as error:
+                    warn_of_damage(path, "what its damaged lines hold is computed again", f"line {number}: {error}")
 
 
 def valued(found: Iterable[tuple[Subset, float]]) -> list[list[Any]]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dsel._lib.npz import open_npz
+from dsel._lib.damage import DamagedFileError, warn_of_damage
+from dsel._lib.npz import pack_npz, read_npz
 from dsel._lib.types import Floats
 from dsel.data.labels import Labels
 from dsel.errors import DselError
@@ -54,18 +55,17 @@ class ColumnSummary:
 
     def save(self, file: AnyPath) -> None:
         """Write the summary; readers see all of it or nothing."""
-        out = io.BytesIO()
-        arrays: dict[str, Any] = {name: np.asarray(value) for name, value in self.__dict__.items()}
-        np.savez(out, **arrays)
-        write_bytes(file, out.getvalue())
+        write_bytes(file, pack_npz({name: np.asarray(value) for name, value in self.__dict__.items()}))
 
     @classmethod
     def open(cls, file: AnyPath) -> ColumnSummary | None:
         """Return a saved summary, or None if there is none or it is damaged."""
         try:
-            with open_npz(io.BytesIO(file.read_bytes())) as found:
-                values: dict[str, Any] = {name: found[name] for name in cls.__dataclass_fields__}
-        except (OSError, ValueError, LookupError, EOFError, DselError):
+            values: dict[str, Any] = read_npz(io.BytesIO(file.read_bytes()), tuple(cls.__dataclass_fields__))
+        except (OSError, DselError):
+            return None
+        except DamagedFileError as error:
+            warn_of_damage(file, "the columns are not compared with those of that run", error)
             return None
         return cls(**{**values, "m": int(values["m"]), "weight": float(values["weight"])})
 

@@ -111,7 +111,7 @@ class RunSummary:
     @classmethod
     def open(cls, folder: AnyPath) -> RunSummary | None:
         """Return the summary in the folder of a run, or None if the run is unfinished."""
-        found = read_json(folder / SUMMARY)
+        found = read_json(folder / SUMMARY, lost="its run is left out")
         names = {field.name for field in fields(cls)}
         if not isinstance(found, dict) or not names <= set(found):
             return None

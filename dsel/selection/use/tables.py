@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from dsel.selection.result import Selection
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    import zarr
 
 #: Arrays by name, each with its dimensions.
 Arrays = dict[str, tuple[NDArray[Any], tuple[str, ...]]]
@@ -45,9 +47,11 @@ def to_xarray(selection: Selection) -> xr.Dataset:
 def group_files(arrays: Arrays, attributes: dict[str, Any]) -> dict[str, bytes]:
     """Return the files of a Zarr group with these arrays, which xarray opens without a warning.
 
+    Each chunk has a checksum. It is there, too, if it holds nothing but the fill value, so that an absent one is lost.
     Zarr asks for files before and after it writes one. In memory that costs nothing.
     """
     import zarr
+    from zarr.codecs import Crc32cCodec, ZstdCodec
     from zarr.core.buffer import Buffer
     from zarr.storage import MemoryStore
 
@@ -55,13 +59,23 @@ def group_files(arrays: Arrays, attributes: dict[str, Any]) -> dict[str, bytes]:
     store = MemoryStore(files)
     group = zarr.create_group(store, zarr_format=3, attributes=attributes)
     for name, (array, dims) in arrays.items():
-        if array.dtype == object:
-            labels = group.create_array(name, shape=array.shape, dtype="string", dimension_names=dims)
-            labels[...] = array
-        else:
-            group.create_array(name, data=array, dimension_names=dims)
+        created = group.create_array(
+            name, shape=array.shape, dtype="string" if array.dtype == object else array.dtype, dimension_names=dims,
+            compressors=[ZstdCodec(), Crc32cCodec()], config={"write_empty_chunks": True},
+        )  # fmt: skip
+        created[...] = array
     consolidate(store)
     return {key: value.to_bytes() for key, value in files.items()}
+
+
+def group_of(files: Mapping[str, bytes]) -> zarr.Group:
+    """Return the Zarr group with these files, in memory."""
+    import zarr
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
+
+    as_buffer = default_buffer_prototype().buffer.from_bytes
+    return zarr.open_group(MemoryStore({key: as_buffer(data) for key, data in files.items()}), mode="r")
 
 
 def consolidate(store: Any) -> None:
