@@ -19,11 +19,12 @@ from dsel.data.chunking import DEFAULT_WORKER_MEMORY
 from dsel.data.formats.base import Source
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.sparse import SparseSource
-from dsel.data.growth.dense import DenseRows, report_on
+from dsel.data.growth.dense import DenseRows
 from dsel.data.growth.publication import GrowingArray, remove_temporary
 from dsel.data.growth.report import AppendReport
 from dsel.data.growth.sparse import SparseRows
 from dsel.data.ingest import open_any
+from dsel.data.ingest_report import profile_of
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.reader import Store, open_store
@@ -159,7 +160,7 @@ def append(
         resumed, profile = _append(rows, there, staging, lock, key, moment, opened.name, progress)
     now = _growing_store(path)
     notes = list(rows.source.notes)
-    details = {} if profile is None else report_on(profile, now.features)
+    details = {} if profile is None else profile_of(profile, now.features)
     return AppendReport(
         rows.rows, now.shape, len(now.segments), rows.nbytes, clock.perf_counter() - began, resumed, notes=notes,
         **details,
