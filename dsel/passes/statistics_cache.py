@@ -111,12 +111,12 @@ class StatisticsCache:
 
         Where it cannot be written, log a warning and return None: the next run computes it again.
         """
-        path = self.path(key)
+        path, saved = self.path(key), None
         with warning_if_unwritable(self.folder):
             if not isinstance(path, ObjectPath) or self.load(key) is None:
                 self._write(key, value, path)
-            return path
-        return None
+            saved = path
+        return saved
 
     def _write(self, key: dict[str, Any], value: Any, path: AnyPath) -> None:
         staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)

@@ -240,9 +240,10 @@ class ColumnPass(Pass):
             return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{next(numbers)}")
 
         combine = partial(_join_groups, merge=self.merge, join=self.join, again=True)
-        merging = (join, combine) if self._sums else (None, None)
-        identity = partial(self._identity, arguments, common)
-        whole = Reduction(len(arguments), leaf, *merging, identity, self.partial_bytes)
+        whole = Reduction(
+            len(arguments), leaf, join if self._sums else None, combine if self._sums else None,
+            partial(self._identity, arguments, common), self.partial_bytes,
+        )  # fmt: skip
         executed = Executed()
         (found,) = run_reductions([whole], engine, executed)
         return found, executed.tasks + (1 if executed.tasks else 0)
