@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
+from dsel.config.ingest_request import IngestKeywords, IngestRequest, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY, choose_chunks
 from dsel.data.formats import annotated, labelled
 from dsel.data.formats.arrays import ArraySource
-from dsel.data.formats.base import OPTIONS, Array, Format, Missing, Source, SourceOptions
+from dsel.data.formats.base import Array, Format, Source
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.registry import open_source, require_options
 from dsel.data.formats.sparse import SparseSource
@@ -25,36 +26,9 @@ from dsel.storage.paths import AnyPath, as_path
 
 __all__ = ["IngestReport", "ingest", "ingest_arrays", "write_source"]
 
-#: Columns by name or position: one or several.
-Columns = str | int | Sequence[str | int]
 
-
-def ingest(
-    source: Any,
-    store: str | AnyPath,
-    *,
-    y: str | AnyPath | None = None,
-    target: Columns = (),
-    index: str | int | None = None,
-    weight: str | int | None = None,
-    drop: Columns = (),
-    categorical: Columns = (),
-    missing: Missing = "keep",
-    variable: str | None = None,
-    dimension: str | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    header: bool | None = None,
-    na: str | Sequence[str] = (),
-    dtype: str | None = None,
-    compression: str = "none",
-    worker_memory: int | None = None,
-    chunks: tuple[int, int] | None = None,
-    chunk_rows: int | None = None,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    scanned: Progress | None = None,
-) -> IngestReport:
+@with_options(IngestRequest)
+def ingest(source: Any, store: str | AnyPath, **options: Unpack[IngestKeywords]) -> IngestReport:
     """Write a file of any size, a folder or a data frame into a new store.
 
     Parameters
@@ -65,49 +39,7 @@ def ingest(
         Or a DataFrame of pandas, polars or Dask, a table of Arrow, a Dataset of xarray, an AnnData object.
     store : str or path
         The store to write, a path or a URL.
-    y : str or path, optional
-        For .npy: a second .npy file with the targets.
-    target : str, int or sequence of them
-        The columns of a table that become Y, by name or position; the arrays or variables of other files; the columns
-        of obs of AnnData. Text becomes one column for each class.
-    index : str or int, optional
-        The column, array or variable with the sample labels.
-    weight : str or int, optional
-        The weights of the samples: a column, array or variable, or for .npy a second file.
-    drop : str, int or sequence of them
-        The columns that are not stored.
-    categorical : str, int or sequence of them
-        The columns that become one column of zeros and ones for each value, with labels such as ``colour=red``.
-        "auto" stands for all columns of text with at most 50 values. Columns whose type says that they are categories
-        need not be named.
-    missing : {"keep", "refuse", "rows", "mean"}
-        Missing values are stored as NaN; are refused; their rows are left out; become the mean of their column.
-    variable : str, optional
-        The array or variable that becomes X, if a file has several.
-    dimension : str, optional
-        The dimension of that variable along which the samples are.
-    separator, decimal : str, optional
-        The separator and the decimal mark of a text file; by default those of the suffix, and a point.
-    header : bool, optional
-        Whether the first line of a text file holds names. By default it should, and a line of numbers is refused.
-    na : str or sequence of str
-        More words for a missing value in a text file, next to NA, NaN, null, None, ? and an empty field.
-    dtype : str, optional
-        The dtype of X. By default that of the source, float64 for text.
-    compression : {"none", "zstd", "lz4"}
-        How chunks are compressed.
-    worker_memory : int, optional
-        The memory of a worker in bytes, for which the chunks are chosen. 1 GiB by default.
-    chunks : tuple of int, optional
-        Rows and columns of a chunk of X.
-    chunk_rows : int, optional
-        Rows of a chunk, even if the source has fewer: for a small store to which `dsel.append` will add many rows.
-    overwrite : bool
-        Whether an existing store is replaced.
-    progress : callable, optional
-        Called as ``progress(rows_done, rows)`` after each row of chunks.
-    scanned : callable, optional
-        Called as ``scanned(done, total)`` while a source is examined before it is written, in bytes or rows.
+    **options
 
     Returns
     -------
@@ -141,43 +73,27 @@ def ingest(
     >>> labels, report.categories
     (['size', 'colour=blue', 'colour=red'], {'colour': 2})
     """
-    options = SourceOptions(
-        y=None if y is None else as_path(y), target=listed(target), index=index, weight=weight, dtype=dtype,
-        drop=listed(drop), categorical=listed(categorical), separator=separator, decimal=decimal, header=header,
-        na=(na,) if isinstance(na, str) else tuple(na), variable=variable, dimension=dimension, missing=missing,
-        scanned=scanned,
-    )  # fmt: skip
+    request = IngestRequest.of(**options)
     place = as_path(store)
-    check_place(place.absolute(), overwrite)  # before the source is examined
-    opened = open_any(source, options)
+    check_place(place.absolute(), request.overwrite)  # before the source is examined
+    opened = open_any(source, request)
     if isinstance(opened, SparseSource):
-        if missing != "keep" or chunks is not None or chunk_rows is not None:
+        if request.missing != "keep" or request.chunks is not None or request.chunk_rows is not None:
             raise OptionError("A sparse X has no missing values and no chunks of columns.", "Leave these options out.")
         return write_sparse_store(
-            SparsePlan(opened, place.absolute(), _known(compression)), overwrite=overwrite, progress=progress,
-            attributes=_recorded(replace(options, first_column=opened.first_column)),
+            SparsePlan(opened, place.absolute(), _known(request.compression)), overwrite=request.overwrite,
+            progress=request.progress, attributes=_recorded(replace(request, first_column=opened.first_column)),
         )  # fmt: skip
     return write_source(
-        without_missing_values(opened, missing, scanned),
-        place,
-        compression=compression,
-        worker_memory=worker_memory,
-        chunks=chunks,
-        chunk_rows=chunk_rows,
-        overwrite=overwrite,
-        progress=progress,
-        attributes=_recorded(options),
-    )
+        without_missing_values(opened, request.missing, request.scanned), place, compression=request.compression,
+        worker_memory=request.worker_memory, chunks=request.chunks, chunk_rows=request.chunk_rows,
+        overwrite=request.overwrite, progress=request.progress, attributes=_recorded(request),
+    )  # fmt: skip
 
 
 def _recorded(options: SourceOptions) -> dict[str, Any]:
     """Return the attribute with the options that an append takes over. A file with weights is not one of them."""
-    found: dict[str, Any] = {
-        name: getattr(options, name) for name in (*OPTIONS, "dtype", "first_column") if name != "y"
-    }
-    found = {name: value for name, value in found.items() if value not in (None, ())}
-    if options.missing != "keep":
-        found["missing"] = options.missing
+    found = options.recorded()
     if isinstance(options.weight, str) and as_path(options.weight).is_file():
         del found["weight"]
     return {schema.ATTR_OPTIONS: found} if found else {}
@@ -204,11 +120,6 @@ def open_any(source: Any, options: SourceOptions) -> Source | SparseSource:
         )
     require_options(kind, options, f"a {type(source).__name__}")
     return opened(source, options)
-
-
-def listed(columns: Columns) -> tuple[str | int, ...]:
-    """Return columns that were given as one or several."""
-    return (columns,) if isinstance(columns, str | int) else tuple(columns)
 
 
 def _known(compression: str) -> str:

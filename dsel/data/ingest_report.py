@@ -130,13 +130,20 @@ def report_of(
     return IngestReport(
         source.shape, source.n_targets, str(source.dtype), chunks, size, seconds, resumed_rows,
         types=dict(source.types) or {str(source.dtype): source.shape[1]},
-        missing={names[j]: int(profile.missing[j]) for j in profile.missing.nonzero()[0].tolist()},
-        infinite={names[j]: int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
-        constant=[names[j] for j in profile.constant().tolist()],
+        **profile_of(profile, names),
         duplicates=[[names[j] for j in group] for group in profile.duplicates()],
         categories=categories, classes={name: list(found) for name, found in source.classes.items()},
         notes=list(source.notes),
     )  # fmt: skip
+
+
+def profile_of(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
+    """Return which columns have missing and infinite values, and how many, and which are constant."""
+    return {
+        "missing": {str(labels[j]): int(profile.missing[j]) for j in profile.missing.nonzero()[0].tolist()},
+        "infinite": {str(labels[j]): int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
+        "constant": [str(labels[j]) for j in profile.constant().tolist()],
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -102,9 +102,15 @@ class Pass(ABC):
 
 
 def merge_tasks(leaves: int) -> int:
-    """Return the number of tasks that merge `leaves` partial results into one, FAN_IN at a time."""
+    """Return the number of tasks that merge `leaves` partial results into one, FAN_IN at a time.
+
+    Examples
+    --------
+    >>> [merge_tasks(leaves) for leaves in (1, 4, 5, 6, 16)]
+    [0, 1, 2, 3, 5]
+    """
     tasks = 0
     while leaves > 1:
+        tasks += leaves // FAN_IN + (leaves % FAN_IN > 1)
         leaves = -(-leaves // FAN_IN)
-        tasks += leaves
     return tasks

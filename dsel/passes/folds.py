@@ -109,10 +109,8 @@ def cached_fold_statistics(
     engine: Engine = THREADS,
 ) -> tuple[Statistics, FoldStatistics]:  # fmt: skip
     """Return the same as `fold_statistics`, without a pass if the cache has all of it."""
-    if keeps_sums(dataset, cache):
+    if cache is None or dataset.fingerprint is None or keeps_sums(dataset, cache):
         return fold_statistics(dataset, partition, missing=missing, engine=engine, cache=cache)
-    if cache is None or dataset.fingerprint is None:
-        return fold_statistics(dataset, partition, missing=missing, engine=engine)
     key, places = fold_keys(dataset.fingerprint, missing, partition)
     whole = cache.load(key)
     parts = {place: cache.load(places[place]) for place in places if isinstance(whole, Statistics)}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -26,8 +27,9 @@ from dsel.data.blocks import Block, load_block, load_weights, part_bytes
 from dsel.data.dataset import Dataset
 from dsel.engine.base import Engine
 from dsel.engine.thread_engine import THREADS
-from dsel.passes.base import FAN_IN, Pass, PassCost, merge_tasks
+from dsel.passes.base import Pass, PassCost, merge_tasks
 from dsel.passes.execution.accounting import PassRecord, record_pass
+from dsel.passes.execution.merge_tree import MergeTree
 from dsel.passes.execution.pass_checkpoints import identity_of_pass
 from dsel.passes.execution.stored_values import storable
 from dsel.passes.execution.waves import Executed, Reduction, run_reductions
@@ -199,6 +201,7 @@ class RowPass(Pass):
         leaf = delayed(_reduce_group if engine.in_process else _reduce_group_on_worker, pure=False)
         join = delayed(merge_partials, pure=False)
         name = name if len(self._ranges) == 1 else f"{name}-{start}"
+        numbers = count()
 
         def task(i: int) -> Any:
             rows = tuple(Block(b.start, b.stop, None, None) for b in groups[i])
@@ -216,8 +219,8 @@ class RowPass(Pass):
         return Reduction(
             len(groups),
             task,
-            lambda children, level, first: join(children, self.merge, dask_key_name=f"{name}-merge-{level}-{first}"),
-            lambda parts: merge_partials(parts, self.merge),
+            lambda children: join(children, self.merge, dask_key_name=f"{name}-merge-{next(numbers)}"),
+            partial(merge_partials, merge=self.merge),
             lambda: self._identity(start, stop, len(groups), per_block),
             self.partial_bytes,
         )
@@ -270,19 +273,7 @@ def merge_partials(parts: Sequence[PartialResult], merge: Merge) -> PartialResul
 
 
 def merge_stream(parts: Iterable[PartialResult], merge: Merge) -> PartialResult:
-    """Merge partial results as they arrive, in the tree of the tasks, holding at most FAN_IN of each level."""
-    levels: list[list[PartialResult]] = [[]]
-    for part in parts:
-        levels[0].append(part)
-        for i, level in enumerate(levels):
-            if len(level) < FAN_IN:
-                break
-            if i + 1 == len(levels):
-                levels.append([])
-            levels[i + 1].append(merge_partials(level, merge))
-            level.clear()
-    rest: list[PartialResult] = []
-    for level in levels:
-        rest = [*level, *rest]
-        rest = [merge_partials(rest, merge)] if rest else []
-    return rest[0]
+    """Merge partial results as they arrive, in the tree of the tasks."""
+    tree = MergeTree(partial(merge_partials, merge=merge), ((0, i, part) for i, part in enumerate(parts)))
+    result: PartialResult = tree.finish()[0]
+    return result

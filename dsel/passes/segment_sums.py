@@ -23,8 +23,7 @@ from typing import Any, Protocol
 from dsel.data.dataset import Dataset
 from dsel.data.row_partition import RowPartition
 from dsel.data.store.reader import Store
-from dsel.errors import AccessError, CapacityError, OutputError, StorageError
-from dsel.passes.execution.stored_values import read_header, read_value, write_value
+from dsel.passes.execution.stored_values import read_header, read_value, warning_if_unwritable, write_value
 from dsel.storage.paths import AnyPath, list_names, make_folder
 
 log = logging.getLogger("dsel")
@@ -228,14 +227,9 @@ class SegmentSums:
             self._write(self._total_name, {"depends": self._depends, "segments": self._segments}, value)
 
     def _write(self, name: str, header: dict[str, Any], value: Any) -> None:
-        try:
+        with warning_if_unwritable(self._folder):
             make_folder(self._folder)
             write_value(self._folder / name, header, value)
-        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
-            log.warning(
-                "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
-                "name another folder with artefacts", self._folder, error,
-            )  # fmt: skip
 
     def _remove_stale(self) -> None:
         """Remove the files of segments that were merged or rewritten, once they are old."""

@@ -24,9 +24,10 @@ from dsel.data.chunking import choose_chunks
 from dsel.data.dataset import Dataset
 from dsel.data.ingest import ingest_arrays
 from dsel.data.store.reader import open_store
-from dsel.errors import AccessError, CapacityError, DselError, OutputError, StorageError
+from dsel.errors import AccessError, DselError, StorageError
 from dsel.passes.columns.column_statistics import ColumnStatistics
 from dsel.passes.columns.eigendecomposition import Eigen
+from dsel.passes.execution.stored_values import warning_if_unwritable
 from dsel.passes.statistics import Statistics
 from dsel.storage.json_files import checked_json, parse_checked_json
 from dsel.storage.leftovers import remove_leftovers
@@ -110,18 +111,12 @@ class StatisticsCache:
 
         Where it cannot be written, log a warning and return None: the next run computes it again.
         """
-        path = self.path(key)
-        try:
-            if isinstance(path, ObjectPath) and self.load(key) is not None:
-                return path
-            self._write(key, value, path)
-        except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
-            log.warning(
-                "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
-                "name another folder with artefacts", self.folder, error,
-            )  # fmt: skip
-            return None
-        return path
+        path, saved = self.path(key), None
+        with warning_if_unwritable(self.folder):
+            if not isinstance(path, ObjectPath) or self.load(key) is None:
+                self._write(key, value, path)
+            saved = path
+        return saved
 
     def _write(self, key: dict[str, Any], value: Any, path: AnyPath) -> None:
         staging = path if isinstance(path, ObjectPath) else staging_tree(self.folder, path.name)

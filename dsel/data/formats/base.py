@@ -26,93 +26,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel.config.ingest_request import Missing, SourceOptions
 from dsel.storage.paths import AnyPath, stat
 
 if TYPE_CHECKING:
     from dsel.data.formats.sparse import SparseSource
 
+__all__ = ["OPTIONS", "Array", "Format", "Missing", "Reader", "Rows", "Source", "SourceOptions", "file_identity"]
+
 Array = NDArray[Any]
 
-#: What is done about missing values: they stay as NaN; they are refused; their rows are left out; they become the mean
-#: of their column.
-Missing = Literal["keep", "refuse", "rows", "mean"]
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """Options of `dsel.ingest` that say which parts of a file are what.
-
-    Parameters
-    ----------
-    y : AnyPath, optional
-        A second file with the targets.
-    target : tuple of str or int
-        The columns of a table that become Y, by name or index.
-    index : str or int, optional
-        The column of a table with the sample labels.
-    weight : str or int, optional
-        Where the weights of the samples are: a column of a table, an array of an archive, or a second file.
-    dtype : str, optional
-        The dtype of X; by default that of the source.
-    drop : tuple of str or int
-        The columns of a table that are not stored.
-    categorical : tuple of str or int
-        The columns of a table that become one column of zeros and ones for each value; "auto" for all text columns
-        with few values.
-    separator : str, optional
-        The character between the fields of a text file.
-    decimal : str, optional
-        The decimal mark of a text file.
-    header : bool, optional
-        Whether the first line of a text file holds the names of the columns. None means that it should, and that a
-        line of numbers is refused.
-    na : tuple of str
-        Words that stand for a missing value in a text file, in addition to the usual ones.
-    variable : str, optional
-        The array that becomes X, in a file that holds several.
-    dimension : str, optional
-        The dimension of that array along which the samples are.
-    first_column : int, optional
-        The number of the first column, where an append must follow the first file of a store. By default 0 if there is
-        a column 0, else 1.
-    missing : {"keep", "refuse", "rows", "mean"}
-        What is done about missing values. A format may use it to report them early; `dsel.ingest` applies it.
-    scanned : callable, optional
-        Called as ``scanned(done, total)`` while a file is examined before anything is written. The unit is that of the
-        format: bytes or rows. A total of 0 is unknown.
-    """
-
-    y: AnyPath | None = None
-    target: tuple[str | int, ...] = ()
-    index: str | int | None = None
-    weight: str | int | None = None
-    dtype: str | None = None
-    drop: tuple[str | int, ...] = ()
-    categorical: tuple[str | int, ...] = ()
-    separator: str | None = None
-    decimal: str | None = None
-    header: bool | None = None
-    na: tuple[str, ...] = ()
-    variable: str | None = None
-    dimension: str | None = None
-    first_column: int | None = None
-    missing: Missing = "keep"
-    scanned: Callable[[int, int], None] | None = field(default=None, compare=False)
-
-
 #: The options of `SourceOptions` that a format takes only if it lists them.
-OPTIONS: Final = (
-    "y", "target", "index", "weight", "drop", "categorical", "separator", "decimal", "header", "na", "variable",
-    "dimension",
-)  # fmt: skip
+OPTIONS: Final = tuple(
+    o.name for o in fields(SourceOptions) if "help" in o.metadata and o.name not in ("missing", "dtype")
+)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from dsel._lib.text import shorten
 from dsel.data.formats.base import Array, Missing, Reader, Rows, Source
-from dsel.errors import DataError, OptionError
+from dsel.errors import DataError
 
 BUFFER_BYTES: Final = 8_000_000
-CHOICES: Final = ("keep", "refuse", "rows", "mean")
 
 
 def without_missing_values(
@@ -28,10 +27,8 @@ def without_missing_values(
 ) -> Source:
     """Return a source whose missing values are treated as `missing` says; the same one where there are none.
 
-    Raises OptionError for an unknown choice, DataError if missing values are refused or nothing is left.
+    Raises DataError if missing values are refused or nothing is left.
     """
-    if missing not in CHOICES:
-        raise OptionError(f"missing={missing!r} is not known.", f"Use one of {', '.join(CHOICES)}.")
     dtypes = (source.dtype, source.y_dtype, source.w_dtype)
     if missing == "keep" or not any(dtype is not None and dtype.kind == "f" for dtype in dtypes):
         return source

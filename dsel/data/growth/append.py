@@ -6,22 +6,25 @@ import hashlib
 import json
 import shutil
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import fields
 from datetime import date, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from dask.utils import format_bytes
 
+from dsel.config.ingest_request import SourceKeywords, SourceOptions, with_options
 from dsel.data import schema
 from dsel.data.chunking import DEFAULT_WORKER_MEMORY
-from dsel.data.formats.base import Missing, Source, SourceOptions
+from dsel.data.formats.base import Source
 from dsel.data.formats.missing import without_missing_values
 from dsel.data.formats.sparse import SparseSource
-from dsel.data.growth.dense import DenseRows, report_on
+from dsel.data.growth.dense import DenseRows
 from dsel.data.growth.publication import GrowingArray, remove_temporary
 from dsel.data.growth.report import AppendReport
 from dsel.data.growth.sparse import SparseRows
-from dsel.data.ingest import Columns, listed, open_any
+from dsel.data.ingest import open_any
+from dsel.data.ingest_report import profile_of
 from dsel.data.store.array import is_complete, read_attributes
 from dsel.data.store.column_profile import ColumnProfile
 from dsel.data.store.reader import Store, open_store
@@ -32,12 +35,6 @@ from dsel.data.store.writer import Progress
 from dsel.errors import CapacityError, DataError, OptionError, OutputError
 from dsel.storage.locks import Lock
 from dsel.storage.paths import AnyPath, ObjectPath, as_path
-
-#: Options of an ingest that an append to its store takes over.
-_TAKEN_OVER = (
-    "target", "index", "weight", "drop", "categorical", "missing", "variable", "dimension", "separator", "decimal",
-    "header", "na", "dtype",
-)  # fmt: skip
 
 
 class NewRows(Protocol):
@@ -59,29 +56,16 @@ class NewRows(Protocol):
     def publish(self) -> None: ...
 
 
+@with_options(SourceOptions, given=True)
 def append(
     source: Any,
     store: str | AnyPath,
     *,
-    y: str | AnyPath | None = None,
-    target: Columns | None = None,
-    index: str | int | None = None,
-    weight: str | int | None = None,
-    drop: Columns | None = None,
-    categorical: Columns | None = None,
-    missing: Missing | None = None,
-    variable: str | None = None,
-    dimension: str | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    header: bool | None = None,
-    na: str | Sequence[str] | None = None,
-    dtype: str | None = None,
     time: str | date | datetime | None = None,
     again: bool = False,
     worker_memory: int | None = None,
     progress: Progress | None = None,
-    scanned: Progress | None = None,
+    **options: Unpack[SourceKeywords],
 ) -> AppendReport:
     """Append rows to a store, as a new segment of it.
 
@@ -91,8 +75,6 @@ def append(
         What `dsel.ingest` reads.
     store : str or path
         A store that `dsel.ingest` wrote, a path or a URL.
-    y, target, index, weight, drop, categorical, missing, variable, dimension, separator, decimal, header, na, dtype
-        As for `dsel.ingest`. By default, except for `y`, those with which the store was ingested.
     time : str, date or datetime, optional
         The time that the rows are from, ISO 8601, by which `rows: {time: ...}` of a job finds them. By default now.
     again : bool
@@ -101,8 +83,8 @@ def append(
         The rows of a row of chunks take at most a quarter of this many bytes of memory. 1 GiB by default.
     progress : callable, optional
         Called as ``progress(rows_done, rows)`` after each row of chunks.
-    scanned : callable, optional
-        Called as ``scanned(done, total)`` while a source is examined before it is written, in bytes or rows.
+    **options
+        As for `dsel.ingest`. By default, except for `y`, those with which the store was ingested.
 
     Returns
     -------
@@ -143,13 +125,8 @@ def append(
     began = clock.perf_counter()
     path = as_path(store).absolute()
     opened_store = _growing_store(path)
-    given = {
-        "target": target, "index": index, "weight": weight, "drop": drop, "categorical": categorical,
-        "missing": missing, "variable": variable, "dimension": dimension, "separator": separator, "decimal": decimal,
-        "header": header, "na": na, "dtype": dtype,
-    }  # fmt: skip
-    options = _options(given, opened_store, None if y is None else as_path(y), scanned)
-    opened = open_any(source, options)
+    request = _request(options, opened_store)
+    opened = open_any(source, request)
     memory = DEFAULT_WORKER_MEMORY if worker_memory is None else worker_memory
     if isinstance(opened, SparseSource) != isinstance(opened_store, SparseStore):
         kinds = {True: "sparse", False: "dense"}
@@ -165,7 +142,7 @@ def append(
             assert isinstance(there, SparseStore)
             return SparseRows.of(opened, there)
         assert isinstance(there, Store)
-        complete = without_missing_values(opened, options.missing, scanned)
+        complete = without_missing_values(opened, request.missing, request.scanned)
         return DenseRows.of(complete, there, max(1, memory // 4))
 
     new_rows(opened_store)  # differences show before anything is written
@@ -183,7 +160,7 @@ def append(
         resumed, profile = _append(rows, there, staging, lock, key, moment, opened.name, progress)
     now = _growing_store(path)
     notes = list(rows.source.notes)
-    details = {} if profile is None else report_on(profile, now.features)
+    details = {} if profile is None else profile_of(profile, now.features)
     return AppendReport(
         rows.rows, now.shape, len(now.segments), rows.nbytes, clock.perf_counter() - began, resumed, notes=notes,
         **details,
@@ -231,22 +208,11 @@ def _growing_store(path: AnyPath) -> Store | SparseStore:
     return found
 
 
-def _options(
-    given: Mapping[str, Any], store: Store | SparseStore, y: AnyPath | None, scanned: Progress | None
-) -> SourceOptions:
+def _request(given: SourceKeywords, store: Store | SparseStore) -> SourceOptions:
     """Return the options that were given, and for the others those of the ingest."""
     recorded = read_attributes(store.path).get(schema.ATTR_OPTIONS, {})
-    values = {name: recorded.get(name) for name in _TAKEN_OVER}
-    values |= {name: value for name, value in given.items() if value is not None}
-    na = values["na"] or ()
-    return SourceOptions(
-        y=y, target=listed(values["target"] or ()), index=values["index"], weight=values["weight"],
-        dtype=values["dtype"], drop=listed(values["drop"] or ()), categorical=listed(values["categorical"] or ()),
-        separator=values["separator"], decimal=values["decimal"], header=values["header"],
-        na=(na,) if isinstance(na, str) else tuple(na), variable=values["variable"], dimension=values["dimension"],
-        first_column=recorded.get("first_column"),
-        missing=values["missing"] or "keep", scanned=scanned,
-    )  # fmt: skip
+    known = {option.name: recorded.get(option.name) for option in fields(SourceOptions)}
+    return SourceOptions.of(**known | {name: value for name, value in given.items() if value is not None})
 
 
 def _moment(time: str | date | datetime | None) -> str | None:

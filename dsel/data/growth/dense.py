@@ -125,12 +125,3 @@ class DenseRows:
         yield from range((start // height + 1) * height, last, height)
         if start < last:
             yield last
-
-
-def report_on(profile: ColumnProfile, labels: Any) -> dict[str, Any]:
-    """Return what the new rows hold, for the report."""
-    return {
-        "missing": {str(labels[j]): int(profile.missing[j]) for j in profile.missing.nonzero()[0].tolist()},
-        "infinite": {str(labels[j]): int(profile.infinite[j]) for j in profile.infinite.nonzero()[0].tolist()},
-        "constant": [str(labels[j]) for j in profile.constant().tolist()],
-    }

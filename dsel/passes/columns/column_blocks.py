@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from itertools import compress, pairwise
+from functools import cached_property, partial, reduce
+from itertools import compress, count, pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -234,7 +234,7 @@ class ColumnPass(Pass):
         work = delayed(_process_group if engine.in_process else _process_group_on_worker, pure=False)
         kept: list[Any] = []  # until this method returns
         sent = engine.share(common, f"{key}-shared-{token}", kept)
-        again = delayed(_join_groups, pure=False)
+        again, numbers = delayed(_join_groups, pure=False), count()
 
         def leaf(i: int) -> Any:
             cells, parts, ys, columns = arguments[i]
@@ -242,17 +242,14 @@ class ColumnPass(Pass):
                 columns = engine.share(columns, f"{key}-columns-{token}-{i}", kept, len(arguments))
             return work(cells, parts, ys, columns, sent, self._options(), dask_key_name=f"{key}-{token}-{i}")
 
-        def join(children: list[Any], level: int, first: int) -> Any:
-            return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{level}-{first}")
+        def join(children: list[Any]) -> Any:
+            return again(children, self.merge, self.join, True, dask_key_name=f"{key}-sum-{token}-{next(numbers)}")
 
+        combine = partial(_join_groups, merge=self.merge, join=self.join, again=True)
         whole = Reduction(
-            len(arguments),
-            leaf,
-            join if self._sums else None,
-            (lambda parts: _join_groups(parts, self.merge, self.join, True)) if self._sums else None,
-            lambda: self._identity(arguments, common),
-            self.partial_bytes,
-        )
+            len(arguments), leaf, join if self._sums else None, combine if self._sums else None,
+            partial(self._identity, arguments, common), self.partial_bytes,
+        )  # fmt: skip
         executed = Executed()
         (found,) = run_reductions([whole], engine, executed)
         return found, executed.tasks + (1 if executed.tasks else 0)

@@ -6,6 +6,9 @@ A file appears whole or not at all. Nothing in it is code, so that reading one t
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +16,10 @@ from scipy.linalg.lapack import dtpttr, dtrttp
 
 from dsel._lib.damage import warn_of_damage
 from dsel._lib.npz import pack_npz, read_npz
+from dsel.errors import AccessError, CapacityError, OutputError, StorageError
 from dsel.storage.paths import AnyPath, write_bytes
+
+log = logging.getLogger("dsel")
 
 C = TypeVar("C", bound=type[Any])
 
@@ -55,6 +61,18 @@ def write_value(file: AnyPath, header: dict[str, Any], value: Any) -> int:
     data = pack_npz({_HEADER: np.frombuffer(text.encode(), np.uint8), **named})
     write_bytes(file, data)
     return len(data)
+
+
+@contextmanager
+def warning_if_unwritable(folder: AnyPath) -> Iterator[None]:
+    """Log a warning if the body cannot write statistics to a folder, since the next run can compute them again."""
+    try:
+        yield
+    except (OSError, AccessError, CapacityError, OutputError, StorageError) as error:
+        log.warning(
+            "statistics are not saved, the next run reads the data again: %s cannot be written (%s); "
+            "name another folder with artefacts", folder, error,
+        )  # fmt: skip
 
 
 def read_header(file: AnyPath) -> dict[str, Any] | None:

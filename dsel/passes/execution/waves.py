@@ -30,8 +30,8 @@ class Reduction:
     leaf : callable
         ``leaf(i)`` returns the delayed result of leaf i.
     join : callable, optional
-        ``join(children, level, first)`` returns the delayed result of a node from its delayed children. Without it the
-        results of all leaves are kept.
+        ``join(children)`` returns the delayed result of a node from its delayed children. Without it the results of all
+        leaves are kept.
     combine : callable, optional
         The same on results.
     identity : callable
@@ -42,7 +42,7 @@ class Reduction:
 
     leaves: int
     leaf: Callable[[int], Any]
-    join: Callable[[list[Any], int, int], Any] | None
+    join: Combine | None
     combine: Combine | None
     identity: Callable[[], bytes]
     result_bytes: int
@@ -59,13 +59,7 @@ class Reduction:
         return [(level, self._node(a, a + FAN_IN**level)) for level, a in complete_subtrees(first, last)]
 
     def _node(self, first: int, last: int) -> Any:
-        assert self.join is not None
-        nodes, level, width = [self.leaf(i) for i in range(first, last)], 0, 1
-        while len(nodes) > 1:
-            level, width = level + 1, width * FAN_IN
-            groups = range(0, len(nodes), FAN_IN)
-            nodes = [self.join(nodes[i : i + FAN_IN], level, first + j * width) for j, i in enumerate(groups)]
-        return nodes[0]
+        return MergeTree(self.join, ((0, i, self.leaf(i)) for i in range(first, last))).finish()[0]
 
 
 @dataclass

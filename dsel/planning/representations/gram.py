@@ -178,10 +178,8 @@ def cached_gram_statistics(
     tiling: Tiling | None = None,
 ) -> Statistics:
     """Return the statistics with the Gram matrix, from the cache as far as they are saved there."""
-    if keeps_sums(dataset, cache):
-        return gram_statistics(dataset, missing=request.missing, engine=engine, tiling=tiling, cache=cache)
-    return load_or_compute(
-        cache, dataset, "gram",
-        lambda: gram_statistics(dataset, missing=request.missing, engine=engine, tiling=tiling),
-        missing=request.missing,
+    compute = partial(
+        gram_statistics, dataset, missing=request.missing, engine=engine, tiling=tiling, cache=cache
     )  # fmt: skip
+    whole = None if keeps_sums(dataset, cache) else cache  # where the statistics are saved, not the sums of segments
+    return load_or_compute(whole, dataset, "gram", compute, missing=request.missing)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
-from dsel.data.formats.tables.base import BATCH_BYTES, Table
+from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath
@@ -32,12 +32,10 @@ class ArrowTable(Table):
         return {"files": [file_identity(self._path)]}
 
     def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
-        rows = max(1, BATCH_BYTES // (8 * max(1, len(columns))))
-        with _batches(self._path) as (_, found):
-            for batch in found:
-                cut = min(start, batch.num_rows)
-                start -= cut
-                for first in range(cut, batch.num_rows, rows):
+        rows = rows_of_batch(columns)
+        with _batches(self._path) as (_, whole):
+            for batch in from_row(whole, start):
+                for first in range(0, batch.num_rows, rows):
                     yield batch.slice(first, rows).select(list(columns))
 
 

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from dsel.data.formats.tables.roles import TableColumns
 
 #: A record batch has about this many bytes of numbers.
 BATCH_BYTES: Final = 2_000_000
+
+
+def rows_of_batch(columns: Sequence[int]) -> int:
+    """Return how many rows of these columns have about `BATCH_BYTES` bytes."""
+    return max(1, BATCH_BYTES // (8 * max(1, len(columns))))
+
+
+def from_row(batches: Iterable[Any], start: int) -> Iterator[Any]:
+    """Yield record batches without their first `start` rows."""
+    for batch in batches:
+        cut = min(start, batch.num_rows)
+        start -= cut
+        if cut < batch.num_rows:
+            yield batch.slice(cut) if cut else batch
 
 
 class Table(ABC):

@@ -20,7 +20,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
-from dsel.data.formats.tables.base import Table
+from dsel.data.formats.tables.base import Table, from_row
 from dsel.data.formats.tables.roles import TableColumns
 from dsel.data.formats.tables.source import TableSource
 from dsel.data.formats.tables.words import missing_words
@@ -104,12 +104,9 @@ class DelimitedTable(Table):
             column_types={self._raw_names[i]: kind for i, kind in kinds.items()},
         )  # fmt: skip
         with _streams(self._path) as (raw, stream), self._reader(stream, convert) as reader:
-            for batch in reader:
+            for batch in from_row(reader, start):
                 self._position = raw.tell()
-                cut = min(start, batch.num_rows)
-                start -= cut
-                if cut < batch.num_rows:
-                    yield batch.slice(cut) if cut else batch
+                yield batch
         if self._wrong_lines and self._threads:
             raise ArrowInvalid(_NO_NUMBERS)
 

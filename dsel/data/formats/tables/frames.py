@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from dsel.data.formats.base import Source, SourceOptions
-from dsel.data.formats.tables.base import BATCH_BYTES, Table
+from dsel.data.formats.tables.base import Table, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
 from dsel.errors import DataError
 
@@ -24,8 +24,7 @@ class ArrowFrame(Table):
         return {"object": self._token}
 
     def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
-        rows = max(1, BATCH_BYTES // (8 * max(1, len(columns))))
-        yield from self._table.select(list(columns)).slice(start).to_batches(max_chunksize=rows)
+        yield from self._table.select(list(columns)).slice(start).to_batches(max_chunksize=rows_of_batch(columns))
 
 
 class DaskFrame(Table):
@@ -36,7 +35,6 @@ class DaskFrame(Table):
         self._frame, self._token = frame, uuid4().hex
         self.names = [str(name) for name in frame.columns]
         self.types = list(_from_pandas(frame.partitions[0].compute().head(1000), keep_index=False)[0].schema.types)
-        self._counts: list[int] = []
 
     def identity(self) -> dict[str, Any]:
         return {"object": self._token}
@@ -44,7 +42,7 @@ class DaskFrame(Table):
     def batches(self, columns: Sequence[int], start: int) -> Iterator[Any]:
         import pyarrow as pa
 
-        rows = max(1, BATCH_BYTES // (8 * max(1, len(columns))))
+        rows = rows_of_batch(columns)
         wanted = self._frame.iloc[:, list(columns)]
         for number in range(self._frame.npartitions):
             table, _ = _from_pandas(wanted.partitions[number].compute(), keep_index=False)

@@ -1,6 +1,7 @@
 """Parquet tables: a file, or a folder of files, perhaps divided by folders such as ``year=2020``.
 
-Memory: at most about one row group. Its columns are stored one after the other and read together.
+Memory: at most about one row group. Its columns are stored one after the other and read together. `pyarrow.dataset`
+would do more of this, but it decodes whole row groups, and reads the next ones meanwhile: several times the memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from dsel._lib.text import shorten
 from dsel.data.formats.base import Format, Source, SourceOptions, file_identity
-from dsel.data.formats.tables.base import BATCH_BYTES, Table
+from dsel.data.formats.tables.base import Table, from_row, rows_of_batch
 from dsel.data.formats.tables.source import TableSource
 from dsel.errors import DataError
 from dsel.storage.paths import AnyPath, walk
@@ -71,13 +72,10 @@ class ParquetTable(Table):
         wanted = [self.names[i] for i in columns]
         there = set(opened.schema_arrow.names)
         stored = [name for name in wanted if name in there and name not in self._folders]
-        rows = max(1, BATCH_BYTES // (8 * max(1, len(columns))))
         groups = list(range(group, len(sizes)))
-        for batch in opened.iter_batches(rows, row_groups=groups, columns=stored, use_threads=False):
-            cut = min(skip, batch.num_rows)
-            skip -= cut
-            if cut < batch.num_rows:
-                yield self._complete(batch.slice(cut), number, columns)
+        read = opened.iter_batches(rows_of_batch(columns), row_groups=groups, columns=stored, use_threads=False)
+        for batch in from_row(read, skip):
+            yield self._complete(batch, number, columns)
 
     def _complete(self, batch: Any, number: int, columns: Sequence[int]) -> Any:
         """Add the columns that this file lacks, and give all the types of the whole table."""
