@@ -22,6 +22,7 @@ from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.perspective_tree.search import PerspectiveTree
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.root_bound import RootBound
+from dsel.search.exact.wide.choice import relaxable
 from dsel.search.exact.wide.search import WideTree
 from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.grouped.proof import GroupProof
@@ -53,8 +54,8 @@ def proofs_of(problem: Problem, rng: Generator) -> Iterator[Certificate]:
         proof = Proof.begin(objective, k)
         proof.run(nodes=nodes, runner=DaskProofRunner(_client()))
         yield replace(proof.certificate(), method="on workers")
-    if problem.lam > 0.0 and objective.cross is not None and objective.cross.shape[1] == 1:
-        yield from _in_passes(problem, k, min(nodes, 200))
+    if relaxable(objective):
+        yield _in_passes(problem, k, min(nodes, 200))
 
 
 def _searches(objective: Objective, k: int) -> Iterator[Any]:
@@ -88,8 +89,8 @@ def _stopped_and_resumed(objective: Objective, k: int, nodes: int, rng: Generato
     yield replace(found, method=f"resumed {found.method}")
 
 
-def _in_passes(problem: Problem, k: int, nodes: int) -> Iterator[Certificate]:
-    """Yield a proof that reads the columns in passes. A limit for coefficients ends early."""
+def _in_passes(problem: Problem, k: int, nodes: int) -> Certificate:
+    """Return a proof that reads the columns in passes."""
     X, Y = problem.X, problem.Y
     whole = OnDemandObjective(
         InMemoryFactor(X), np.square(X).sum(axis=0), X.T @ Y, float(np.square(Y).sum()), problem.lam, batch=2
@@ -97,7 +98,7 @@ def _in_passes(problem: Problem, k: int, nodes: int) -> Iterator[Certificate]:
     objective = whole.condition(problem.include)
     tree = WideTree(objective, k)
     tree.advance(nodes)
-    yield replace(certificate_of(tree), method="in passes")
+    return replace(certificate_of(tree), method="in passes")
 
 
 def limited(problem: Problem, incumbent: tuple[int, ...]) -> Certificate | None:
@@ -131,5 +132,5 @@ def _client() -> Any:
     """Return a client of two workers in this process, which ends with it."""
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
     return Client(cluster)

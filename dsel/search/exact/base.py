@@ -9,6 +9,7 @@ from typing import Any
 
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.dependence import independent_columns
 from dsel.search.anytime import Deadline, OutOfTime
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.guarantee import Guarantee, limit_notes
@@ -100,11 +101,16 @@ class ExactSearch:
         return tuple(self._trace)
 
     def offer(self, S: Iterable[int]) -> bool:
-        """Take a subset from this search or elsewhere, and return whether it is better than the best."""
+        """Take a subset from this search or elsewhere, and return whether it is better than the best.
+
+        Columns that depend on those before them have no part in its value, and are left out.
+        """
         members = tuple(sorted(int(j) for j in S))
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
             return False
+        if self.objective.rank(members) < len(members):
+            members = tuple(independent_columns(self.objective, members).tolist())
         self.best, self.best_value, self.last_gain = members, value, self.iteration
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True

@@ -55,9 +55,9 @@ class GroupedObjective:
         """The columns of each group without those that depend on columns of the group before them."""
         return [independent_columns(self.columns_of, group.tolist()) for group in self.groups]
 
-    def most_columns(self, k: int) -> int:
-        """Return how many independent columns k groups can have."""
-        return int(np.sort([columns.size for columns in self.independent])[-k:].sum())
+    def most_columns(self, k: int, *, dependent: bool = False) -> int:
+        """Return how many columns k groups can have. dependent: whether those that depend on others count."""
+        return int(np.sort([columns.size for columns in (self.groups if dependent else self.independent)])[-k:].sum())
 
     def basis(self, S: Sequence[int]) -> Ints:
         """Return the ascending columns of some groups that are independent of those before them."""

@@ -78,7 +78,7 @@ class GroupProof:
     def certificate(self) -> Certificate:
         """Return what is proved so far."""
         search, grouped = self.search, self.search.grouped
-        limits = guarantee_of(grouped.columns_of, grouped.most_columns(search.k))
+        limits = guarantee_of(grouped.columns_of, grouped.most_columns(search.k, dependent=True))
         return Certificate(
             size=self.included + search.k,
             value=search.best_value,
