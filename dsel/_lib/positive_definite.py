@@ -14,7 +14,7 @@ from dsel._lib.types import Floats
 def near_norms(squares: Floats) -> Floats:
     """Return a power of two near the square root of each number, and 1 for those that are not positive."""
     _, exponent = np.frexp(np.where(squares > 0.0, squares, 1.0))
-    return np.ldexp(1.0, exponent // 2)
+    return np.asarray(np.ldexp(1.0, exponent // 2), np.float64)
 
 
 def solve(K: Floats, B: Floats) -> Floats:

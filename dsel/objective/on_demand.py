@@ -472,9 +472,7 @@ class OnDemandObjective(SharedMethods):
             assert self.cross is not None
             assert self._load_target_gram is not None
             B_I = self.cross[I]
-            return np.asarray(
-                self._load_target_gram() - B_I.T @ solve(K_I[:, I] + self.lam * np.eye(I.size), B_I)
-            )
+            return np.asarray(self._load_target_gram() - B_I.T @ solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
 
         return OnDemandObjective(
             self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam,

@@ -110,8 +110,8 @@ def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: Co
     beyond = np.flatnonzero(statistics.beyond_range(validated.request.preprocess))
     if beyond.size and dataset.n_targets and validated.request.lam > 0.0:
         raise DataError(
-            f"{beyond.size} columns are too large or too small for a penalty: {format_labels(dataset.features, beyond)} "
-            "(a norm below 1e-60 or above 1e60).",
+            f"{beyond.size} columns are too large or too small for a penalty: "
+            f"{format_labels(dataset.features, beyond)} (a norm below 1e-60 or above 1e60).",
             "Use preprocess: standardize or unit, store them in other units, or set lam: 0.",
         )
 

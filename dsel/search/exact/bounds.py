@@ -334,7 +334,7 @@ def factored(
     """Return W (r, n), Q (r, N) and the rest of B (n - r, N), with W'W = K and W'Q = B, for columns scaled to norm 1.
 
     W is a Cholesky factor in the order of the largest pivot, whose columns have the order of K. It ends when all pivots
-    are at most the tolerance, so that r is the rank. added: to the diagonal. norms: by which the columns are divided, by
+    are at most the tolerance, so that r is the rank. added: to the diagonal. norms: by which columns are divided, by
     default their own. O(n^2 r), and O(n r^2) for a low rank.
     """
     norms = column_norms(np.diag(K)) if norms is None else norms

@@ -13,7 +13,7 @@ The rounding of means and of the removal of included columns (`dsel.objective.ce
 depends on the sum of |b_j| ||x_j||, included columns counted. Over T that is at most what the included columns leave of
 ||Y|| times the sum of sqrt(v_j), and with a penalty at most ||Y|| sqrt(k ||x||^2 / (4 lam)) for the largest column x.
 
-Dependent subsets explain at most what all columns explain, but for the same rounding, with their own v_j. If all columns
+Dependent subsets explain at most what all columns explain, but for rounding with their own v_j. If all columns
 are independent to rounding, these are at most the inflation factors. If not, the v_j of a subset whose columns are real
 (`dsel._lib.tolerances.REAL`) have a limit.
 """
