@@ -1,7 +1,7 @@
 """Solve systems with a positive definite matrix whose columns may have any scale.
 
-The matrix is scaled to a diagonal near 1 first, by powers of two. So pivoting does not depend on units, no product leaves
-float64's range, and where all columns have one norm, the bits are those without scaling.
+The matrix is scaled to a diagonal near 1 first, by powers of two. So pivoting does not depend on units, no product
+leaves float64's range, and where all columns have one norm, the bits are those without scaling.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ of w d^2 to at most the squared norms. By Cauchy and Schwarz, X'y is wrong by at
 
 and by what the mean of a block is wrong in both, (m eps)^2 for m rows times both ratios of means to deviations.
 
-Included columns I are removed from K, B and c by solving K_II A = K_I. The result is exact for inner products that differ
+Included columns I are removed from K, B and c by solving K_II A = K_I. The result is exact for products that differ
 by a share u of the norms before, not of what is left. So u is added to the errors: after the removal, f of I and T is
-wrong by at most u (1 + sum of |b_j| ||x_j|| / ||Y||)^2 ||Y||^2, with the coefficients b of I and T. If M = B B' itself was
+wrong by at most u (1 + sum of |b_j| ||x_j|| / ||Y||)^2 ||Y||^2, with the coefficients b of I and T. If M = B B' was
 reduced by subtraction, f is wrong by u (sum of ||x_j|| sqrt((K^-1)_jj))^2 ||Y||^2, however little of Y is left.
 """
 
