@@ -58,8 +58,8 @@ def candidates_of(
         notes.append(f"k is {request.limit}, but only {left} {what} can be chosen")
     if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
         others = np.setdiff1d(np.arange(whole.n), include)
-        left = np.searchsorted(others, np.setdiff1d(keep, include))
-        return whole.condition(include.tolist()).restrict(left), tuple(notes)
+        chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
+        return whole.condition(include.tolist()).restrict(chosen_from), tuple(notes)
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, include).tolist()), tuple(notes)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -70,7 +71,7 @@ def check(problem: Problem, rng: Generator | None = None) -> Findings:
     return findings
 
 
-def _guarded(compare, problem: Problem, findings: Findings) -> None:  # type: ignore[no-untyped-def]
+def _guarded(compare: Callable[[Problem, Findings], None], problem: Problem, findings: Findings) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("error", category=RuntimeWarning, module="dsel")
         try:
@@ -88,11 +89,11 @@ def _check(problem: Problem, findings: Findings, rng: Generator) -> None:
         compare(problem, proof, known, findings)
     best = [j for j in proofs[0].indices if j not in problem.include]
     if problem.objective.n < LARGE and problem.lam == 0.0 and problem.Y.shape[1] == 1 and not problem.unsupervised:
-        proof = limited(problem, tuple(best))
-        if proof is not None:
-            known = measured(problem, [*known.members, proof.indices])
-            within = known.squares <= proof.coefficients * proof.total * (1.0 - 1e-6)
-            compare(problem, proof, known, findings, within)
+        found = limited(problem, tuple(best))
+        if found is not None:
+            known = measured(problem, [*known.members, found.indices])
+            within = known.squares <= found.coefficients * found.total * (1.0 - 1e-6)
+            compare(problem, found, known, findings, within)
     if len(problem.others) <= 12:
         _check_groups(problem, findings, rng)
 

@@ -132,5 +132,6 @@ def _client() -> Any:
     """Return a client of two workers in this process, which ends with it."""
     from distributed import Client, LocalCluster
 
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
-    return Client(cluster)
+    make: Any = LocalCluster
+    connect: Any = Client
+    return connect(make(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"))

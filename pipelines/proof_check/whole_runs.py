@@ -60,16 +60,18 @@ def run_of(problem: Problem) -> tuple[Any, list[Certificate]]:
     rng = np.random.default_rng([*problem.X.shape, problem.k])
     method, sizes = str(rng.choice(_METHODS)), str(rng.choice(["chosen", "all"]))
     X: Any = problem.X
+    from_array: Any = da.from_array
     if rng.random() < 0.5:
-        X = da.from_array(X, chunks=(max(X.shape[0] // 3, 1), X.shape[1]))
+        X = from_array(X, chunks=(max(X.shape[0] // 3, 1), X.shape[1]))
     Y = None if problem.unsupervised else problem.Y
     about: dict[str, Any] = {"sample_weight": problem.weights, "progress": False}
+    asked: dict[str, Any] = {"preprocess": problem.preprocess, "method": method, "lam": problem.lam}
+    limits: dict[str, Any] = {"sizes": sizes, "nodes": 20_000, "seconds": None}
     try:
         selection = dsel.select(
-            X, Y, k=problem.k + len(problem.include), method=method, include=problem.include, lam=problem.lam,
-            preprocess=problem.preprocess, **about,
+            X, Y, k=problem.k + len(problem.include), include=problem.include, **asked, **about
         )  # fmt: skip
-        certified = dsel.certify(selection, X, Y, sizes=sizes, nodes=20_000, seconds=None, **about)
+        certified = dsel.certify(selection, X, Y, **limits, **about)
     except (DataError, OptionError) as error:
         if any(words in str(error) for words in _REFUSALS):
             return None, []
