@@ -76,8 +76,9 @@ class SharedMethods:
             assert M_II is not None
             squares = np.diag(solve(K_II, solve(K_II, M_II).T))
         targets = np.sqrt(np.maximum(squares, 0.0)) * norms[I] / np.sqrt(self.total)
+        unit = np.sqrt(self.scale[I])  # with the penalty, which may be all that a small column has
         return self.centering.given(
-            K_II / norms[I] / norms[I, None], columns, targets, float(np.square(norms).max()), subtracted=B_I is None
+            K_II / unit / unit[:, None], columns, targets, float(np.square(norms).max()), subtracted=B_I is None
         )  # fmt: skip
 
     def in_data(self: Objective, S: Iterable[int]) -> list[int]:

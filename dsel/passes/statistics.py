@@ -23,8 +23,8 @@ PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
 
 
 #: Columns whose norm is outside of these limits are divided by a power of two, so that squares of their squares are in
-#: float64's range. Without a penalty this changes no error.
-_SMALL, _LARGE = 1e-60, 1e60
+#: float64's range, and so are those whose square times ||Y||^2 is not. Without a penalty this changes no error.
+_SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,10 @@ class ColumnScales:
             return np.zeros(self.mean_x.size, np.bool_)
         squares = self._raw_squares(preprocess)
         outside = (squares < _SMALL**2) | (squares > _LARGE**2)
+        if not self.unsupervised:
+            with np.errstate(over="ignore"):
+                products = squares * float(np.sum(self.yy + self.weight * self.mean_y**2))
+            outside |= (products < 1.0 / _RANGE) | (products > _RANGE)
         return np.asarray(outside & ~self.unusable(preprocess))
 
     def _raw_squares(self, preprocess: Preprocess) -> Floats:

@@ -111,7 +111,8 @@ def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: Co
     if beyond.size and dataset.n_targets and validated.request.lam > 0.0:
         raise DataError(
             f"{beyond.size} columns are too large or too small for a penalty: "
-            f"{format_labels(dataset.features, beyond)} (a norm below 1e-60 or above 1e60).",
+            f"{format_labels(dataset.features, beyond)} (a norm below 1e-60 or above 1e60, or products with Y out of "
+            "float64's range).",
             "Use preprocess: standardize or unit, store them in other units, or set lam: 0.",
         )
 

@@ -319,6 +319,10 @@ class PerspectiveTree(RelaxationTree):
         """What a node's subsets must explain more than."""
         return self._enough
 
+    def independent(self, S: Ints) -> bool:
+        """Return whether S is independent by the objective's rule."""
+        return self.objective.rank(S.tolist()) == S.size
+
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset of a node whose subsets explain at most `bound`."""
         if self.offer(S.tolist()):
