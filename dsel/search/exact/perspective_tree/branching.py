@@ -218,7 +218,8 @@ def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: 
 
 def _take_all(fixed: Ints, free: Ints, bound: float, incumbent: Incumbent) -> None:
     """Take the columns of a node that all fit; if they are dependent, its largest subsets that may be independent."""
-    waiting, seen = [tuple(free.tolist())], set()
+    waiting: list[tuple[int, ...]] = [tuple(free.tolist())]
+    seen: set[tuple[int, ...]] = set()
     while waiting:
         rest = waiting.pop()
         S = np.concatenate([fixed, np.asarray(rest, np.int64)])
