@@ -139,12 +139,14 @@ def column_space(K: Floats) -> Floats | None:
     return np.asarray(scipy.linalg.qr((found.W * norms).T, mode="economic")[0])
 
 
-def square_of(K: Floats) -> Floats:
-    """Return K^2 for a positive semidefinite K (n, n). O(n^2 r) for a large K of low rank r, otherwise O(n^3)."""
-    Q = column_space(K)
-    if Q is None:
-        return np.ascontiguousarray(K @ K.T)
-    B = K @ Q
+def square_of(B: Floats, K: Floats | None = None) -> Floats:
+    """Return B B' for a B (q, n) whose rows are in the space of a positive semidefinite K (n, n), by default B itself.
+
+    O(q n r) for a large K of low rank r, otherwise O(q^2 n).
+    """
+    Q = column_space(B if K is None else K)
+    if Q is not None:
+        B = B @ Q
     return np.ascontiguousarray(B @ B.T)
 
 

@@ -16,6 +16,9 @@ DEPENDENCE_TOLERANCE = 1e-7
 #: is more than rounding: a share of its squared norm, and a multiple of eps for each column that is eliminated. The
 #: largest rounding that was measured is 5 n eps (1e-12, n = 900, beyond the rank).
 _RIDGE, _RIDGE_PER_COLUMN = 1e-14, 8.0 * float(np.finfo(np.float64).eps)
+#: A dependent subset is real if the others leave more of each column than this many times the perturbation of bounds
+#: (see `perturbation`), as a share of its squared norm. Otherwise rounding decides what it explains.
+REAL = 100.0
 #: Subsets whose f differ by at most this share of ||Y||^2 count as equally good.
 MARGIN = 1e-10
 

@@ -12,6 +12,11 @@ of w d^2 to at most the squared norms. By Cauchy and Schwarz, X'y is wrong by at
     (sqrt(log2(p)) (h_x + h_y) + (log2(p) + 1) h_x h_y) N_x N_y,
 
 and by what the mean of a block is wrong in both, (m eps)^2 for m rows times both ratios of means to deviations.
+
+Included columns I are removed from K, B and c by solving K_II A = K_I. The result is exact for products that differ
+by a share u of the norms before, not of what is left. So u is added to the errors: after the removal, f of I and T is
+wrong by at most u (1 + sum of |b_j| ||x_j|| / ||Y||)^2 ||Y||^2, with the coefficients b of I and T. If M = B B' was
+reduced by subtraction, f is wrong by u (sum of ||x_j|| sqrt((K^-1)_jj))^2 ||Y||^2, however little of Y is left.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dsel._lib.tolerances import ridge
 from dsel._lib.types import Floats
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -30,11 +36,12 @@ _MILD = 0.25
 
 @dataclass(frozen=True)
 class CenteringError:
-    """By how much computed inner products of centered columns may differ from exact ones.
+    """By how much computed inner products may differ from exact ones, after centering and the removal of columns.
 
     gram: of two columns, as a share of their norms. cross: of a column and a target. targets: of ||Y||^2, as a share of
     it. largest: the largest squared norm of a preprocessed column. included: the largest sum of |b_j| ||x_j|| over the
-    included columns, for a fit of a column or of Y of norm 1; None if that is not known.
+    included columns, for a fit of a column or of Y of norm 1; None if that is not known. subtracted: whether included
+    columns were removed from M = B B' by subtraction.
     """
 
     gram: float = 0.0
@@ -42,6 +49,7 @@ class CenteringError:
     targets: float = 0.0
     largest: float = 0.0
     included: float | None = None
+    subtracted: bool = False
 
     @classmethod
     def of(cls, ratios: Floats, of_targets: Floats, *, rows: int, blocks: int, largest: float, filled: bool = False,
@@ -75,8 +83,10 @@ class CenteringError:
         """
         return self.targets + 2.0 * self.cross * coefficients + self.gram * coefficients**2
 
-    def given(self, K: Floats, columns: Floats, targets: Floats) -> CenteringError:
-        """Return the errors once some columns are included.
+    def given(
+        self, K: Floats, columns: Floats, targets: Floats, largest: float, *, subtracted: bool = False
+    ) -> CenteringError:
+        """Return the errors once some columns are included, with the rounding of their removal.
 
         Parameters
         ----------
@@ -84,12 +94,21 @@ class CenteringError:
             Inner products of the included columns, for norm 1.
         columns, targets : ndarray of shape (i, n) and (i,)
             Sizes of the coefficients of the fits of the other columns and of Y, for norm 1.
+        largest : float
+            Largest squared norm of any of these columns.
+        subtracted : bool, default False
+            Whether the columns are removed from M by subtraction.
         """
+        removal = ridge(K.shape[0])
         inflation = float(np.trace(np.linalg.inv(K)))
         more = float("inf")  # coefficients of nearly dependent columns are rounding themselves
-        if self.gram * K.shape[0] * inflation < _MILD:
+        if (self.gram + removal) * K.shape[0] * inflation < _MILD:
             more = 2.0 * max(float(columns.sum(axis=0).max(initial=0.0)), float(targets.sum()))
-        return replace(self, included=(1.0 + (self.included or 0.0)) * (1.0 + more) - 1.0)
+        return replace(
+            self, gram=self.gram + removal, cross=self.cross + removal, targets=self.targets + removal,
+            largest=max(self.largest, largest), included=(1.0 + (self.included or 0.0)) * (1.0 + more) - 1.0,
+            subtracted=self.subtracted or subtracted,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

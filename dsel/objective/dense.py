@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.low_rank import square_of
+from dsel._lib.positive_definite import solve
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
@@ -238,14 +239,12 @@ class DenseObjective(SharedMethods):
         if not len(include):
             return self
         I, rest = self._partition(include)
-        A_I = np.asarray(
-            np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)]), np.float64
-        )
+        A_I = solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), self.K[np.ix_(I, rest)])
         K = self.K[np.ix_(rest, rest)] - self.K[np.ix_(rest, I)] @ A_I
         cross, moments = None, None
         if self.moments is None and self.cross is None:
             B = self.K[rest] - A_I.T @ self.K[I]  # squared last, so that M of nearly dependent columns stays positive
-            moments = B @ B.T
+            moments = square_of(B, self.K)
         elif self.moments is not None:
             M_I = self.M[np.ix_(I, rest)]
             part = A_I.T @ M_I
@@ -266,23 +265,14 @@ class DenseObjective(SharedMethods):
             tolerance=self.tolerance,
             moments=moments,
             load_target_gram=None if cross is None or self.load_target_gram is None else self._left_of_targets(I),
-            centering=self._centering_given(I, rest, A_I),
+            centering=self._centering_given(I, rest, self.K[np.ix_(I, I)], A_I, *self._targets_of(I)),
         )
 
-    def _centering_given(self, I: Ints, rest: Ints, A_I: Floats) -> CenteringError:
-        """Return the rounding of means once the columns I are included; A_I: their coefficients for the rest."""
-        if not max(self.centering.gram, self.centering.cross):
-            return self.centering
-        norms = np.sqrt(np.maximum(self.scale - self.lam, 0.0))
-        K_I = self.K[np.ix_(I, I)] + self.lam * np.eye(I.size)
-        columns = np.abs(A_I) * norms[I, None] / np.where(norms[rest] > 0.0, norms[rest], np.inf)
+    def _targets_of(self, I: Ints) -> tuple[Floats | None, Floats | None]:
+        """Return B_I, or M_II where M was given."""
         if self.moments is not None:
-            squares = np.diag(np.linalg.solve(K_I, np.linalg.solve(K_I, self.moments[np.ix_(I, I)]).T))
-        else:
-            B = self.K if self.cross is None else self.cross
-            squares = np.square(np.linalg.solve(K_I, B[I])).sum(axis=1)
-        targets = np.sqrt(np.maximum(squares, 0.0)) * norms[I] / np.sqrt(self.total)
-        return self.centering.given(K_I / np.outer(norms[I], norms[I]), columns, targets)
+            return None, self.moments[np.ix_(I, I)]
+        return (self.K if self.cross is None else self.cross)[I], None
 
     def _left_of_targets(self, I: Ints) -> Callable[[], Floats]:
         """Return a function that returns Y'Y of what the local columns I leave of the targets."""
@@ -291,7 +281,7 @@ class DenseObjective(SharedMethods):
             assert self.cross is not None
             assert self.load_target_gram is not None
             B_I = self.cross[I]
-            explained = B_I.T @ np.linalg.solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), B_I)
+            explained = B_I.T @ solve(self.K[np.ix_(I, I)] + self.lam * np.eye(I.size), B_I)
             return np.asarray(self.load_target_gram() - explained)
 
         return load

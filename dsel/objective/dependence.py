@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Floats, Ints
 from dsel.objective.base import Objective
 
@@ -30,8 +31,8 @@ def independent_places(K: Floats, floor: Floats) -> Ints:
         if not K_left[a, a] > floor[a]:
             continue
         S = np.append(kept, a)
-        inverse = np.diag(np.linalg.inv(K[np.ix_(S, S)]))
-        if not (inverse * floor[S] < 1.0).all():
+        inflation = np.diag(inverse(K[np.ix_(S, S)]))
+        if not (inflation * floor[S] < 1.0).all():
             continue
         kept = S
         K_left[a + 1 :, a + 1 :] -= np.outer(K_left[a + 1 :, a] / K_left[a, a], K_left[a, a + 1 :])

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsel._lib.kernel_arrays import KernelArrays
+from dsel._lib.positive_definite import solve
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE
 from dsel._lib.types import Floats, Ints
 from dsel.errors import CapacityError, OptionError
@@ -400,7 +401,10 @@ class OnDemandObjective(SharedMethods):
         p = 0 if self._update is not None else min(self.leading_rows, self.factor.shape[0])
         if p == 0:
             return Partial(np.zeros((self.n, 1), np.float32), np.sqrt(np.maximum(self.diagonal, 0.0)))
-        leading = self.factor.leading(p)
+        with np.errstate(over="ignore"):
+            leading = self.factor.leading(p)
+        if not np.isfinite(leading).all():  # float32 does not hold them
+            return Partial(np.zeros((self.n, 1), np.float32), np.sqrt(self.diagonal))
         if self.columns.size < leading.shape[0]:
             leading = leading[self.columns]
         known = np.zeros(self.n)
@@ -453,7 +457,7 @@ class OnDemandObjective(SharedMethods):
         I, rest = self._partition(include)
         self.fetch_rows(I.tolist())
         K_I = self.rows(I)
-        A = np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
+        A = solve(K_I[:, I] + self.lam * np.eye(I.size), K_I)
         M_I = M_II = moment_diagonal = None
         if self.target_operator is not None:
             M_I = self.moment_rows(I)
@@ -468,9 +472,7 @@ class OnDemandObjective(SharedMethods):
             assert self.cross is not None
             assert self._load_target_gram is not None
             B_I = self.cross[I]
-            return np.asarray(
-                self._load_target_gram() - B_I.T @ np.linalg.solve(K_I[:, I] + self.lam * np.eye(I.size), B_I)
-            )
+            return np.asarray(self._load_target_gram() - B_I.T @ solve(K_I[:, I] + self.lam * np.eye(I.size), B_I))
 
         return OnDemandObjective(
             self.factor, np.maximum(diagonal[rest], 0.0), cross, self.value(I), self.lam,
@@ -478,7 +480,10 @@ class OnDemandObjective(SharedMethods):
             leading_rows=self.leading_rows, gram_limit=self.gram_limit, batch=self.batch,
             row_cache_bytes=self.row_cache_bytes, included=self.included + tuple(int(j) for j in self.columns[I]),
             scale=self.scale[rest], total=self.total, update=update,
-            load_target_gram=None if self._load_target_gram is None else load_target_gram, centering=self.centering,
+            load_target_gram=None if self._load_target_gram is None else load_target_gram,
+            centering=self._centering_given(
+                I, rest, K_I[:, I], A[:, rest], None if self.cross is None else self.cross[I], M_II
+            ),
         )  # fmt: skip
 
 

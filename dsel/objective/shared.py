@@ -8,9 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from dsel._lib.positive_definite import solve
 from dsel._lib.types import Floats, Ints
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
+from dsel.objective.centering import CenteringError
 from dsel.objective.dependence import independent_columns
 from dsel.objective.kernels.elimination import evaluate
 
@@ -58,8 +60,8 @@ class SharedMethods:
         return self.tolerance * self.scale
 
     def value(self: _Evaluable, S: Iterable[int]) -> float:
-        """Return f(S). A column that would make those before it dependent explains nothing. O(s^3)."""
-        return self._evaluate(S)[0]
+        """Return f(S), which is not negative. A column that would make those before it dependent explains nothing."""
+        return max(self._evaluate(S)[0], 0.0)
 
     def rank(self: _Evaluable, S: Iterable[int]) -> int:
         """Return the number of independent columns in S."""
@@ -82,6 +84,28 @@ class SharedMethods:
                 f"The included columns {self.columns[I].tolist()} depend on each other.", "Leave out those that repeat."
             )
         return I, np.setdiff1d(np.arange(self.n), I)
+
+    def _centering_given(
+        self: Objective, I: Ints, rest: Ints, K_II: Floats, A_I: Floats, B_I: Floats | None, M_II: Floats | None
+    ) -> CenteringError:
+        """Return the rounding once the columns I are included.
+
+        A_I: (i, rest) their coefficients for the others. B_I: (i, N) their products with the targets; None where M is
+        kept and reduced in place of B, of which M_II (i, i) is a part.
+        """
+        norms = np.sqrt(np.maximum(self.scale - self.lam, 0.0))
+        K_II = K_II + self.lam * np.eye(I.size)
+        columns = np.abs(A_I) * norms[I, None] / np.where(norms[rest] > 0.0, norms[rest], np.inf)
+        if B_I is not None:
+            squares = np.square(solve(K_II, B_I)).sum(axis=1)
+        else:
+            assert M_II is not None
+            squares = np.diag(solve(K_II, solve(K_II, M_II).T))
+        targets = np.sqrt(np.maximum(squares, 0.0)) * norms[I] / np.sqrt(self.total)
+        unit = np.sqrt(self.scale[I])  # with the penalty, which may be all that a small column has
+        return self.centering.given(
+            K_II / unit / unit[:, None], columns, targets, float(np.square(norms).max()), subtracted=B_I is None
+        )  # fmt: skip
 
     def in_data(self: Objective, S: Iterable[int]) -> list[int]:
         """Return the indices in the data of the included columns and of the local columns S."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from dsel._lib.kernel_arrays import KernelArrays
 from dsel._lib.kernel_loading import load_kernels
+from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Bools, Floats
 from dsel.errors import OptionError
 from dsel.objective.base import Objective
@@ -121,7 +122,7 @@ class SubsetState:
         tables, S, s, obj = self._tables, self.members, self.size, self.objective
         row, K_S = tables[layout.NEIGHBOURS][0], obj.rows(S)
         tables[layout.F][0] = obj.value(S)
-        A = np.linalg.inv(K_S[:, S] + obj.lam * np.eye(s))
+        A = inverse(K_S[:, S] + obj.lam * np.eye(s))
         tables[layout.A][0, :s, :s] = A = (A + A.T) / 2.0
         a = A @ K_S
         row[layout.TOLERANCE] = obj.diagonal + obj.lam - np.einsum("sn,sn->n", K_S, a)

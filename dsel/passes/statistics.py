@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats
 from dsel.config.request import Preprocess
 from dsel.errors import DataError, OptionError
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
     from dsel.objective.dense import DenseObjective
 
 PREPROCESS: tuple[Preprocess, ...] = get_args(Preprocess)
+
+
+#: Columns whose norm is outside of these limits are divided by a power of two, so that squares of their squares are in
+#: float64's range, and so are those whose square times ||Y||^2 is not. Without a penalty this changes no error.
+_SMALL, _LARGE, _RANGE = 1e-60, 1e60, 1e285
 
 
 @dataclass(frozen=True)
@@ -53,18 +59,38 @@ class ColumnScales:
         return not self.mean_y.size
 
     def scaling(self, preprocess: Preprocess) -> Scaling:
-        """Return centers and scales of X and Y. The scale of a constant column is 1."""
+        """Return centers and scales of X and Y. The scale of a constant column is 1.
+
+        Where targets are given, columns of X that are `beyond_range` are divided by a power of two near their norm.
+        """
         if preprocess not in PREPROCESS:
             raise OptionError(f"preprocess is {preprocess!r}.", f"One of {', '.join(PREPROCESS)}.")
-        x = _scale(preprocess, self.weight, self.mean_x, self.squares)
-        y = x if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
-        return Scaling(*x, *y)
+        center, scale = _scale(preprocess, self.weight, self.mean_x, self.squares)
+        beyond = self.beyond_range(preprocess)
+        if beyond.any() and not self.unsupervised:
+            scale = np.where(beyond, near_norms(self._raw_squares(preprocess)), scale)
+        y = (center, scale) if self.unsupervised else _scale(preprocess, self.weight, self.mean_y, self.yy)
+        return Scaling(center, scale, *y)
+
+    def beyond_range(self, preprocess: Preprocess) -> NDArray[np.bool_]:
+        """Return (n,) which columns of X are so large or small, and not scaled, that squares of squares overflow."""
+        if preprocess in ("standardize", "unit"):
+            return np.zeros(self.mean_x.size, np.bool_)
+        squares = self._raw_squares(preprocess)
+        outside = (squares < _SMALL**2) | (squares > _LARGE**2)
+        if not self.unsupervised:
+            with np.errstate(over="ignore"):
+                products = squares * float(np.sum(self.yy + self.weight * self.mean_y**2))
+            outside |= (products < 1.0 / _RANGE) | (products > _RANGE)
+        return np.asarray(outside & ~self.unusable(preprocess))
+
+    def _raw_squares(self, preprocess: Preprocess) -> Floats:
+        raw = preprocess in ("unit", "none")
+        return np.asarray(self.squares + (self.weight * self.mean_x**2 if raw else 0.0))
 
     def preprocessed_squares(self, preprocess: Preprocess) -> Floats:
         """Return (n,) the squared norms of the preprocessed columns of X, unusable ones included."""
-        raw = preprocess in ("unit", "none")
-        squares = self.squares + (self.weight * self.mean_x**2 if raw else 0.0)
-        return np.asarray(squares / self.scaling(preprocess).scale_x ** 2)
+        return np.asarray(self._raw_squares(preprocess) / self.scaling(preprocess).scale_x ** 2)
 
     def unusable(self, preprocess: Preprocess) -> NDArray[np.bool_]:
         """Return (n,) which columns explain nothing: constant ones with centering, without it those of zeros."""
@@ -221,9 +247,9 @@ def _scale(preprocess: Preprocess, weight: float, mean: Floats, squares: Floats)
     if preprocess == "center":
         return mean, one
     if preprocess == "standardize":
-        return mean, _or_one(np.sqrt(squares / weight))
+        return mean, _or_one(np.sqrt(np.maximum(squares, 0.0) / weight))
     if preprocess == "unit":
-        return zero, _or_one(np.sqrt(squares + weight * mean**2))
+        return zero, _or_one(np.sqrt(np.maximum(squares, 0.0) + weight * mean**2))
     return zero, one
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Floats, Ints
 from dsel._lib.versions import versions
 from dsel.config.import_path import import_path
@@ -227,7 +228,7 @@ def explained_share(whole: Objective, members: Sequence[int], f: float) -> float
     penalty = 0.0
     if whole.lam > 0.0 and members:
         part = whole.restrict(members)
-        A = np.linalg.inv(part.K + whole.lam * np.eye(part.n))
+        A = inverse(part.K + whole.lam * np.eye(part.n))
         penalty = whole.lam * float(np.vdot(A, A @ part.M))
     return 1.0 - (f - penalty) / whole.total
 

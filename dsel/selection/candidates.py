@@ -38,6 +38,7 @@ def candidates_of(
     """
     request, labels = validated.request, dataset.features
     require_variation(whole.total, squared=not dataset.n_targets)
+    _require_range(dataset, validated, statistics)
     unusable = statistics.unusable(request.preprocess)
     lost, include, dropped = _included(validated, unusable, whole)
     if lost.size:
@@ -60,6 +61,10 @@ def candidates_of(
     if left < request.limit:
         what = "columns" if groups is None else "groups of columns"
         notes.append(f"k is {request.limit}, but only {left} {what} can be chosen")
+    if whole.has_gram and whole.cross is None and include.size:  # M follows from a whole K, without subtraction
+        others = np.setdiff1d(np.arange(whole.n), include)
+        chosen_from = np.searchsorted(others, np.setdiff1d(keep, include))
+        return whole.condition(include.tolist()).restrict(chosen_from), tuple(notes)
     objective = whole if not whole.has_gram and keep.size == whole.n else whole.restrict(keep)
     return objective.condition(np.searchsorted(keep, include).tolist()), tuple(notes)
 
@@ -133,6 +138,18 @@ def require_variation(total: float, *, squared: bool = False) -> None:
         raise DataError(
             f"||X||^2 is {total:.3g}: its square, which Y = X needs, is out of float64's range.",
             "Rescale X, or use preprocess: standardize.",
+        )
+
+
+def _require_range(dataset: Dataset, validated: ValidatedRequest, statistics: ColumnScales) -> None:
+    """Raise DataError for columns that are divided by a power of two if there is a penalty, which is in their units."""
+    beyond = np.flatnonzero(statistics.beyond_range(validated.request.preprocess))
+    if beyond.size and dataset.n_targets and validated.request.lam > 0.0:
+        raise DataError(
+            f"{beyond.size} columns are too large or too small for a penalty: "
+            f"{format_labels(dataset.features, beyond)} (a norm below 1e-60 or above 1e60, or products with Y out of "
+            "float64's range).",
+            "Use preprocess: standardize or unit, store them in other units, or set lam: 0.",
         )
 
 

@@ -84,8 +84,8 @@ def chosen_statistics(
     scaling = statistics.scaling(preprocess)
     mean = (statistics.mean_x[S] - scaling.center_x[S]) / scaling.scale_x[S]
     covariance = fit.gram - statistics.weight * np.outer(mean, mean)
-    std_x = np.sqrt(statistics.squares / statistics.weight)
-    std_y = std_x if statistics.unsupervised else np.sqrt(statistics.yy / statistics.weight)
+    std_x = np.sqrt(np.maximum(statistics.squares, 0.0) / statistics.weight)
+    std_y = std_x if statistics.unsupervised else np.sqrt(np.maximum(statistics.yy, 0.0) / statistics.weight)
     correlation = np.full((size, size), np.nan)
     correlation[: S.size, : S.size] = _correlation(covariance)
     gains = np.concatenate([fit.gains / fit.total, np.zeros(dependent.size)])

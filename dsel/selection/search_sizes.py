@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsel._lib.blas import one_blas_thread
+from dsel._lib.positive_definite import solve
 from dsel.data.dataset import Dataset
 from dsel.errors import DataError, OptionError
 from dsel.objective.base import Objective
@@ -249,7 +250,7 @@ def _held_out_points(
         S = np.sort(by_gain(whole, [], [*base, *members])[0])
         whole.fetch_rows(S.tolist())
         assert whole.cross is not None
-        w = np.asarray(np.linalg.solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S]), np.float64)
+        w = solve(whole.rows(S)[:, S] + request.lam * np.eye(S.size), whole.cross[S])
         fits.append((S, w, np.zeros(w.shape[1])))
     values, errors = held_out_moments(validated.held_out, fits, transform, context.engine)
     return [SizePoint(validated.included + s, float(values[s]), float(errors[s])) for s in range(len(subsets))]

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dsel._lib.positive_definite import near_norms
 from dsel._lib.types import Floats, Ints
 from dsel.config.request import Missing, Preprocess
 from dsel.data.dataset import Dataset
@@ -135,7 +136,7 @@ class ColumnFactor:
         Q, R = np.linalg.qr(np.vstack([self.columns(S), np.sqrt(lam) * np.eye(S.size)]))
         found: _Residuals = self._run(residual_pass(self._blocks, S.size), Q)
         w = scipy.linalg.solve_triangular(R, found.C[:, usable]) if S.size else found.C[:, usable]
-        rss = found.left - lam * float(np.vdot(w, w))
+        rss = max(found.left - lam * float(np.vdot(w, w)), 0.0)
         gains, gram = np.square(found.C[:, usable]).sum(axis=1), R.T @ R - lam * np.eye(S.size)
         return Fit(found.left, rss, found.total, np.asarray(w), gains, gram)
 
@@ -170,11 +171,14 @@ def _subset_error(R: Floats, C: Floats, lam: float, total: float) -> tuple[float
     s = R.shape[1]
     if not s:
         return total, total
-    U, sizes, _ = scipy.linalg.svd(np.vstack([R, np.sqrt(lam) * np.eye(s)]), full_matrices=False)
+    Z = np.vstack([R, np.sqrt(lam) * np.eye(s)])
+    norms = near_norms(np.square(Z).sum(axis=0))
+    U, sizes, V = scipy.linalg.svd(Z / norms, full_matrices=False)
     kept = sizes > _DEPENDENT * sizes[0]
-    explained = np.square(U[: R.shape[0], kept].T @ C).sum(axis=1)
-    f = max(total - float(explained.sum()), 0.0)
-    return f, max(f - lam * float((explained / sizes[kept] ** 2).sum()), 0.0)
+    within = U[: R.shape[0], kept].T @ C
+    coefficients = V[kept].T @ (within / sizes[kept, None]) / norms[:, None]
+    f = max(total - float(np.square(within).sum()), 0.0)
+    return f, max(f - lam * float(np.square(coefficients).sum()), 0.0)
 
 
 def chosen_columns_pass(blocks: ColumnBlocks) -> ColumnPass:

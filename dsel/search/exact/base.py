@@ -99,12 +99,15 @@ class ExactSearch:
         return tuple(self._trace)
 
     def offer(self, S: Iterable[int]) -> bool:
-        """Take a subset from this search or elsewhere, and return whether it is better than the best."""
+        """Take a subset from this search or elsewhere, and return whether it is better than the best.
+
+        Columns that depend on those before them have no part in its value, and are left out.
+        """
         members = tuple(sorted(int(j) for j in S))
         value = self.objective.value(members)
         if len(members) > self.k or not value < self.best_value:
             return False
-        members = self._independent(members)  # the others add nothing to f
+        members = self._independent(members)  # the others have no part in its value
         self.best, self.best_value, self.last_gain = members, value, self.iteration
         self._trace.append(Improvement(self.iteration, len(members), value))
         return True

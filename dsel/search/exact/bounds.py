@@ -101,6 +101,12 @@ class BoundProblem:
         return int(self.B.shape[1])
 
     @cached_property
+    def norms(self) -> Floats:
+        """The norms (n,) by which rounding is judged: those of the columns before the included ones were removed."""
+        before = (1.0 - _ROUNDING) * self.floor / DEPENDENCE_TOLERANCE
+        return column_norms(np.maximum(np.diag(self.K), before))
+
+    @cached_property
     def highest_floor(self) -> float:
         """The highest floor of a column, as a share of its squared norm."""
         diagonal = np.diag(self.K)
@@ -127,7 +133,7 @@ class BoundProblem:
 
     @cached_property
     def _explained(self) -> tuple[Floats, int]:
-        return explained_by_all(self.K, self.B, self.deadline)
+        return explained_by_all(self.K, self.B, self.deadline, self.norms)
 
     def residual(self, S: Sequence[int], R: Sequence[int] | Ints) -> tuple[Floats, Floats, float]:
         """Return K (t, t) and B (t, r) of the columns R given S, which is independent, and f(S)."""
@@ -305,28 +311,33 @@ def orthonormalised(G: Floats, B: Floats, floor: Floats, deadline: Deadline | No
     return Z
 
 
-def explained_by_all(K: Floats, B: Floats, deadline: Deadline | None = None) -> tuple[Floats, int]:
-    """Return B' (K + r D)^-1 B, what all columns explain of the targets, and their rank, to rounding; D = diag(K).
+def explained_by_all(
+    K: Floats, B: Floats, deadline: Deadline | None = None, norms: Floats | None = None
+) -> tuple[Floats, int]:  # fmt: skip
+    """Return B' (K + r D)^-1 B, what all columns explain of the targets, and their rank, to rounding.
 
+    norms: sqrt(D), by default those of the columns.
     The ridge r (dsel._lib.tolerances) is more than rounding, so that no direction is dropped. It removes less than what
     `dsel.search.exact.guarantee` says from what independent columns explain. The columns are eliminated in the order of
     the largest pivot until they are rounding. The rest counts as if it were orthogonal. O(n^2 times their rank),
     and for a low rank r O(n r^2).
     """
     least = ridge(K.shape[0])
-    W, Q, rest = factored(K, B, least, 4.0 * least, deadline)
+    W, Q, rest = factored(K, B, least, 4.0 * least, deadline, norms)
     return np.asarray(Q.T @ Q + rest.T @ rest / least), W.shape[0]
 
 
 def factored(
-    K: Floats, B: Floats, added: float, tolerance: float, deadline: Deadline | None = None
-) -> tuple[Floats, Floats, Floats]:
+    K: Floats, B: Floats, added: float, tolerance: float, deadline: Deadline | None = None,
+    norms: Floats | None = None,
+) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """Return W (r, n), Q (r, N) and the rest of B (n - r, N), with W'W = K and W'Q = B, for columns scaled to norm 1.
 
     W is a Cholesky factor in the order of the largest pivot, whose columns have the order of K. It ends when all pivots
-    are at most the tolerance, so that r is the rank. added: to the diagonal. O(n^2 r), and O(n r^2) for a low rank.
+    are at most the tolerance, so that r is the rank. added: to the diagonal. norms: by which columns are divided, by
+    default their own. O(n^2 r), and O(n r^2) for a low rank.
     """
-    norms = column_norms(np.diag(K))
+    norms = column_norms(np.diag(K)) if norms is None else norms
     found = pivoted_cholesky(ScaledMatrix.of(K, norms, added), tolerance, require_time(deadline))
     scaled, pivots = B / norms[:, None], found.pivots
     Q = scipy.linalg.solve_triangular(found.triangle, scaled[pivots], lower=True, check_finite=False)

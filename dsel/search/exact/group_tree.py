@@ -103,6 +103,9 @@ class GroupTree(BestFirstTree[_Node]):
         q = self.k - len(S)
         if len(R) <= q:
             self._complete(bound, (*S, *R))
+            if R and self._is_dependent((*S, *R)):  # the columns that are left out may be worth more than a group
+                for i in range(len(R)):
+                    self._push(bound, ((*S, *R[:i]), R[i + 1 :]))
             return
         if q == 0:
             self._complete(bound, S)
@@ -133,6 +136,10 @@ class GroupTree(BestFirstTree[_Node]):
         self.offer(S)
         if self.objective.value(S) < bound - CONTRADICTION * self.objective.c:
             self.contradicted = True
+
+    def _is_dependent(self, S: Sequence[int]) -> bool:
+        """Return whether columns of some groups depend on those of others."""
+        return bool(self.objective.basis(S).size < self._ranks[list(S)].sum())
 
     def _columns(self, groups: Sequence[int]) -> Ints:
         return np.concatenate([self.objective.independent[g] for g in groups])

@@ -9,9 +9,13 @@ The other columns of T leave the share 1 / v_j of the square of column j, so tha
 with v_j <= 1e7 for independent subsets, and v_j at most the variance inflation factor of column j on all others. With a
 penalty, v_j is at most 1 over its share of the largest column's square.
 
-The rounding of means (`dsel.objective.centering`) changes f(T) by an amount that depends on the sum of |b_j| ||x_j||.
-That is at most ||Y|| times the sum of sqrt(v_j), and with a penalty at most ||Y|| sqrt(k ||x||^2 / (4 lam)) for the
-largest column x.
+The rounding of means and of the removal of included columns (`dsel.objective.centering`) changes f(T) by an amount that
+depends on the sum of |b_j| ||x_j||, included columns counted. Over T that is at most what the included columns leave of
+||Y|| times the sum of sqrt(v_j), and with a penalty at most ||Y|| sqrt(k ||x||^2 / (4 lam)) for the largest column x.
+
+Dependent subsets explain at most what all columns explain, but for rounding with their own v_j. If all columns
+are independent to rounding, these are at most the inflation factors. If not, the v_j of a subset whose columns are real
+(`dsel._lib.tolerances.REAL`) have a limit.
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ import scipy.linalg
 from scipy.linalg.lapack import dtrtri
 
 from dsel._lib.low_rank import MANY, PivotedFactor, ScaledMatrix, pivoted_cholesky
-from dsel._lib.tolerances import MARGIN, perturbation, ridge
+from dsel._lib.tolerances import MARGIN, REAL, perturbation, ridge
 from dsel._lib.types import Bools, Floats, Ints
 from dsel.objective.base import Objective
 from dsel.objective.centering import CenteringError
 from dsel.search.anytime import Deadline
-from dsel.search.exact.bounds import require_time
+from dsel.search.exact.bounds import factored, few_targets, penalized, require_time
 
 #: With more columns, v_j counts as its limit: the decomposition would take minutes.
 _MOST_COLUMNS = 10_000
@@ -106,7 +110,7 @@ class Limits:
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
         self._inflation: Inflation | None = None
-        self._explained: float | None = None
+        self._explained: tuple[float, Floats] | None = None
 
     def guarantee(self, k: int, steps: int | None = None, deadline: Deadline | None = None) -> Guarantee:
         """Return the limits for subsets of at most k columns, see `guarantee_of`."""
@@ -115,33 +119,46 @@ class Limits:
         share = perturbation(n if steps is None else min(steps, n))
         by_penalty = float(objective.scale.max(initial=0.0)) / objective.lam if objective.lam > 0.0 else np.inf
         if by_penalty < most:
-            error = share * k * by_penalty * objective.c / objective.total
-            error += self._centering.share(self._coefficients_by_penalty(k))
+            error = self._rounding(share, np.full(k, by_penalty), k)
             if error <= _WORTH_A_NOTE:
                 return Guarantee(error)  # a penalty bounds the v_j well enough
         found = Inflation(np.full(n, most))
         if objective.has_gram and n <= _MOST_COLUMNS:
             found = self._factors(k, most, deadline).beside(_given_up(objective))
-        largest = np.sort(found.factors)[-k:]
-        coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
-        error = share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
-        explained = self._explained_by_all(deadline) if found.near else 0.0
+        error = self._rounding(share, found.factors, k)
+        explained = self._explained_by_all(k, deadline) if found.near or self._depends_on_included else 0.0
         return Guarantee(min(error, 1.0), explained, near_copies=found.sets)
+
+    def _rounding(self, share: float, factors: Floats, k: int) -> float:
+        """Return what rounding and ridge are worth for k columns with at most these v_j, as a share of ||Y||^2."""
+        largest, objective = np.sort(factors)[-k:], self._objective
+        coefficients = min(self._coefficients(float(np.sqrt(largest).sum())), self._coefficients_by_penalty(k))
+        return share * float(largest.sum()) * objective.c / objective.total + self._centering.share(coefficients)
+
+    @property
+    def _depends_on_included(self) -> bool:
+        """Whether the included columns nearly determine another one, which is not a copy."""
+        objective = self._objective
+        left, scale = objective.diagonal + objective.lam, objective.scale
+        return bool(((left <= objective.floor) & (left > REAL * perturbation(objective.n) * scale)).any())
 
     @property
     def _centering(self) -> CenteringError:
-        """The rounding of means. Without cross products, that of the columns counts for the targets, too."""
+        """The rounding of the products. Without cross products, that of the columns counts for the targets, too."""
         found = self._objective.centering
         if self._objective.cross is not None:
             return found
         return replace(found, cross=max(found.gram, found.cross), targets=max(found.gram, found.targets))
 
     def _coefficients(self, chosen: float) -> float:
-        """Return the most that the sum of |b_j| ||x_j|| / ||Y|| can be with included columns; chosen: without them.
+        """Return the most that the sum of |b_j| ||x_j|| / ||Y|| can be with included columns.
 
-        What the chosen columns leave of Y has a norm of at most 1 + chosen times that of Y.
+        chosen: without them, for a Y of the norm that they leave. What the chosen columns leave of Y has a norm of at
+        most 1 + chosen times that of Y.
         """
         objective, known = self._objective, self._objective.centering.included
+        if not objective.centering.subtracted:
+            chosen *= math.sqrt(max(objective.c, 0.0) / objective.total)
         most = len(objective.included) / math.sqrt(objective.tolerance)  # they are independent
         return chosen + (most if known is None else min(known, most)) * (1.0 + chosen)
 
@@ -162,10 +179,13 @@ class Limits:
             self._inflation = _inflation(_correlations(self._objective), most, deadline).of_columns(kept)
         return self._inflation
 
-    def _explained_by_all(self, deadline: Deadline | None) -> float:
+    def _explained_by_all(self, k: int, deadline: Deadline | None) -> float:
+        """Return an upper bound on the share of ||Y||^2 that k columns explain, dependent ones too."""
         if self._explained is None:
-            self._explained = _explained_share(self._objective, deadline)
-        return self._explained
+            low_rank = self._inflation is not None and self._inflation.low_rank
+            self._explained = _explained_share(self._objective, low_rank, deadline)
+        share, factors = self._explained
+        return min(max(share + self._rounding(perturbation(self._objective.n), factors, k), 0.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -173,12 +193,13 @@ class Inflation:
     """Upper bounds `factors` on the v_j in independent subsets, in any order.
 
     sets: columns of which no independent subset has all, though they are not dependent to rounding. near: whether there
-    are such columns, named or not.
+    are such columns, named or not. low_rank: whether there are plainly more different columns than the rank.
     """
 
     factors: Floats
     sets: tuple[tuple[int, ...], ...] = ()
     near: bool = False
+    low_rank: bool = False
 
     def of_columns(self, columns: Ints) -> Inflation:
         """Return the same for a part of the columns, by their indices in all."""
@@ -227,7 +248,7 @@ def _inflation(C: ScaledMatrix, most: float, deadline: Deadline | None) -> Infla
         found = _variance_inflation(factor)
         return Inflation(np.minimum(found, most), near=bool(found.max(initial=0.0) >= most))
     if _more_than(factor.rank, C):
-        return Inflation(np.full(C.n, most), near=True)
+        return Inflation(np.full(C.n, most), near=True, low_rank=True)
     copies = _copies(C, least)
     kept = np.setdiff1d(np.arange(C.n), [copy.column for copy in copies])
     factor = pivoted_cholesky(C.part(kept), least, require_time(deadline))
@@ -390,24 +411,42 @@ def _inflation_of_pairs(
     return Inflation(np.asarray(1.0 / np.minimum(smallest, diagonal)), tuple(near), bool(near))
 
 
-def _explained_share(objective: Objective, deadline: Deadline | None) -> float:
-    """Return an upper bound on the share of ||Y||^2 that all columns explain, pivots down to rounding included.
+def _explained_share(objective: Objective, low_rank: bool, deadline: Deadline | None) -> tuple[float, Floats]:
+    """Return the share of ||Y||^2 that all columns explain, but for rounding, and upper bounds on v_j in real subsets.
 
-    Rounding in K counts as the ridge does: at most r times the sum of the v_j.
+    If some columns are dependent to rounding, a ridge is added, so that no direction is dropped: others may need it.
+    low_rank: that is known already.
     """
-    K = np.asarray(objective.K, np.float64)
-    norms = np.sqrt(np.where(objective.diagonal > 0.0, objective.diagonal, 1.0))
-    C = ScaledMatrix.of(K, norms, objective.lam / norms**2)
-    factor = pivoted_cholesky(C, ridge(objective.n), require_time(deadline))
+    norms = np.sqrt(np.where(objective.scale > 0.0, objective.scale, 1.0))
+    C = ScaledMatrix.of(np.asarray(objective.K, np.float64), norms, objective.lam / norms**2)
+    if not low_rank:
+        factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
+        if factor.rank < C.n:
+            first = np.flatnonzero(_without_copies(C))
+            objective, C, norms = objective.restrict(first), C.part(first), norms[first]
+            factor = pivoted_cholesky(C, ridge(C.n), require_time(deadline))
+        if factor.rank == C.n:
+            return _explained_by(factor, objective, norms) / objective.total, _variance_inflation(factor)
+    B = _targets(objective, deadline)
+    least = ridge(C.n)
+    _, Q, rest = factored(penalized(objective), B, least, 4.0 * least, deadline, norms)
+    explained = float(np.square(Q).sum() + np.square(rest).sum() / least)
+    return explained / objective.total, np.full(C.n, 1.0 / (REAL * perturbation(C.n)))
+
+
+def _targets(objective: Objective, deadline: Deadline | None) -> Floats:
+    """Return B with B B' = M."""
+    if objective.moments is not None:
+        return few_targets(objective, deadline)
+    return objective.K if objective.cross is None else objective.cross
+
+
+def _explained_by(factor: PivotedFactor, objective: Objective, norms: Floats) -> float:
+    """Return what the factored columns explain, from B or from M. norms: by which they were divided."""
     used, L = factor.pivots, factor.triangle
     if objective.moments is None:
-        B = K if objective.cross is None else objective.cross
-        Z = scipy.linalg.solve_triangular(L, B[used] / norms[used, None], lower=True)
-        explained = float(np.square(Z).sum())
-    else:
-        M = objective.moments[np.ix_(used, used)] / np.outer(norms[used], norms[used])
-        half = scipy.linalg.solve_triangular(L, M, lower=True)
-        explained = float(np.trace(scipy.linalg.solve_triangular(L, half.T, lower=True)))
-    inverse, _ = dtrtri(L, lower=1)
-    rounding = perturbation(objective.n) * float(np.square(inverse).sum())
-    return min(max(explained / objective.total + rounding, 0.0), 1.0)
+        B = objective.K if objective.cross is None else objective.cross
+        return float(np.square(scipy.linalg.solve_triangular(L, B[used] / norms[used, None], lower=True)).sum())
+    M = objective.moments[np.ix_(used, used)] / norms[used] / norms[used, None]
+    half = scipy.linalg.solve_triangular(L, M, lower=True)
+    return float(np.trace(scipy.linalg.solve_triangular(L, half.T, lower=True)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from dsel._lib.positive_definite import inverse
 from dsel._lib.types import Floats
 from dsel.config.types import Float, Int
 from dsel.errors import OptionError
@@ -29,7 +30,7 @@ def zeroing_costs(solution: SubsetState) -> Floats:
     """Return (s,) the increase of f if one member's coefficients become zero: |w_i|^2 (K_ii + lam)."""
     objective, S = solution.objective, solution.members
     K_SS = objective.rows(S)[:, S] + objective.lam * np.eye(len(S))
-    squared_coefficients = solution.losses() * np.diag(np.linalg.inv(K_SS))
+    squared_coefficients = solution.losses() * np.diag(inverse(K_SS))
     return squared_coefficients * np.diag(K_SS)
 
 

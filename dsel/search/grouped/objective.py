@@ -58,8 +58,8 @@ class GroupedObjective:
         return [independent_columns(self.columns_of, group.tolist()) for group in self.groups]
 
     def most_columns(self, k: int) -> int:
-        """Return how many independent columns k groups can have."""
-        return int(np.sort([columns.size for columns in self.independent])[-k:].sum())
+        """Return how many columns k groups can have, those that depend on others too."""
+        return int(np.sort([columns.size for columns in self.groups])[-k:].sum())
 
     def without_dependent(self, S: Iterable[int]) -> tuple[int, ...]:
         """Return the ascending groups: a group may have dependent columns, and stays."""

@@ -37,6 +37,10 @@ class Incumbent(Protocol):
     def cutoff(self) -> float:
         """What a node's subsets must explain more than."""
 
+    def independent(self, S: Ints) -> bool:
+        """Return whether S is independent."""
+        ...
+
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset of a node whose subsets explain at most `bound`."""
 
@@ -80,7 +84,7 @@ class Branching:
         free = ~(fixed | out)
         q = self.k - int(fixed.sum())
         if q <= 0 or int(free.sum()) <= q:
-            incumbent.take(np.flatnonzero(fixed | free)[: self.k] if q > 0 else np.flatnonzero(fixed), bound)
+            _take_all(np.flatnonzero(fixed), np.flatnonzero(free & (q > 0)), bound, incumbent)
             return []
         if self._is_closed(fixed, free, q, bound, reduced, incumbent):
             return []
@@ -133,7 +137,7 @@ class Branching:
         (fixed if inside else out)[j] = True
         free, q = ~(fixed | out), self.k - int(fixed.sum())
         if q <= 0 or int(free.sum()) <= q:
-            incumbent.take(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(fixed | free), bound)
+            _take_all(np.flatnonzero(fixed), np.flatnonzero(free & (q > 0)), bound, incumbent)
             return None
         if self.own_diagonals:
             return self._child_with_diagonal(bound, fixed, out, q, incumbent)
@@ -176,7 +180,7 @@ class Branching:
         fixed[columns], out[columns] = inner, outer
         free, q = ~(inner | outer), self.k - int(inner.sum())
         if q <= 0 or int(free.sum()) <= q:
-            incumbent.take(np.flatnonzero(fixed) if q <= 0 else np.flatnonzero(~out), bound)
+            _take_all(np.flatnonzero(fixed), np.flatnonzero(~(fixed | out) & (q > 0)), bound, incumbent)
             return None
         fraction = np.where(free, np.minimum(found.z, 1.0 - found.z), -1.0)
         return bound, Node.of(fixed, out, None, int(columns[fraction.argmax()]))
@@ -210,3 +214,18 @@ def screen(problem: Problem, fixed: Mask, out: Mask, b: Floats, k: int, enough: 
     out[outside[bound - last + g[outside] <= enough]] = True
     fixed[inside[bound - g[inside] + first_out <= enough]] = True
     return fitted, g
+
+
+def _take_all(fixed: Ints, free: Ints, bound: float, incumbent: Incumbent) -> None:
+    """Take the columns of a node that all fit; if they are dependent, its largest subsets that may be independent."""
+    waiting: list[tuple[int, ...]] = [tuple(free.tolist())]
+    seen: set[tuple[int, ...]] = set()
+    while waiting:
+        rest = waiting.pop()
+        S = np.concatenate([fixed, np.asarray(rest, np.int64)])
+        incumbent.take(S, bound)
+        if not rest or incumbent.independent(S) or (not seen and not incumbent.independent(fixed)):
+            continue
+        smaller = {rest[:i] + rest[i + 1 :] for i in range(len(rest))} - seen
+        waiting += sorted(smaller)
+        seen |= smaller

@@ -109,13 +109,24 @@ class Handover:
     def enumerate(
         self, fixed: Ints, free: Ints, q: int, base: float, g: Floats, enough: float
     ) -> Visited:  # fmt: skip
-        """Try all subsets of a node if that does not take long, see `enumerated`."""
+        """Try all subsets of a node if that does not take long, see `enumerated`.
+
+        It does not know which subsets are dependent. If the best one is, it hides others, and nothing was visited.
+        """
         with self._deadline.paused():
             load_kernels(*ENUMERATION_KERNELS)
         most = min(_ENUMERATION[min(q, len(_ENUMERATION)) - 1], max(_MOST_VISITS * self._visit, _ALWAYS))
         found = enumerated(self._K, self._B, fixed, free, q, base + float(g[fixed].sum()), g, enough, most)
         self.seconds += found.seconds
+        if found.best is not None and not self._problem.independent(found.best.tolist()):
+            return NOTHING
         return Visited(found.finished, found.best)
+
+    @property
+    def _problem(self) -> BoundProblem:
+        """The problem of branch and bound, of all columns."""
+        B = self._B if self._B.ndim == 2 else self._B[:, None]
+        return BoundProblem(self._K, B, self._c, self._floor)
 
     def attempt(self, fixed: Ints, free: Ints, q: int, bound: float, enough: float) -> Visited:
         """Visit a node by branch and bound if that promises to close it.
@@ -136,8 +147,8 @@ class Handover:
             return NOTHING
         self._load_branch_and_bound()
         S = np.concatenate([fixed, free])
-        B = self._B[S] if self._B.ndim == 2 else self._B[S, None]
-        explorer = Explorer(BoundProblem(self._K[np.ix_(S, S)], B, self._c, self._floor[S]), self._k)
+        whole = self._problem
+        explorer = Explorer(BoundProblem(whole.K[np.ix_(S, S)], whole.B[S], whole.c, whole.floor[S]), self._k)
         places = np.arange(S.size, dtype=np.int32)
         explorer.start(Subproblem(self._c - bound, tuple(range(fixed.size)), places[fixed.size :]))
         explorer.limit_work(int(most / _WORK_SECONDS))

@@ -265,6 +265,10 @@ class PerspectiveTree(RelaxationTree[Node]):
         expected = np.log(np.maximum(seconds, 1e-9)) + math.log(2.0) * gap / better
         return bool(expected[0] < expected[1])
 
+    def independent(self, S: Ints) -> bool:
+        """Return whether S is independent by the objective's rule."""
+        return self.objective.rank(S.tolist()) == S.size
+
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset of a node whose subsets explain at most `bound`."""
         self._accept(S.tolist(), self.objective.c - bound)

@@ -87,6 +87,10 @@ class NodeExplorer:
         """What a node's subsets must explain more than."""
         return self._objective.c - self._value + MARGIN * self._objective.total
 
+    def independent(self, S: Ints) -> bool:
+        """Return whether S is independent by the objective's rule."""
+        return self._objective.rank(S.tolist()) == S.size
+
     def take(self, S: Ints, bound: float) -> None:
         """Take a subset if it is better than the best so far."""
         members = tuple(sorted(S.tolist()))

@@ -1,0 +1,138 @@
+"""What the exact searches prove about a problem: in memory, in passes, by groups, on workers, stopped and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dsel.engine.dask_engine import DaskEngine
+from dsel.objective.base import Objective
+from dsel.objective.on_demand import InMemoryFactor, OnDemandObjective
+from dsel.search.exact.astar.search import AStar
+from dsel.search.exact.bounds import BOUNDS
+from dsel.search.exact.branch_and_bound.search import BranchAndBound
+from dsel.search.exact.certificate import Certificate
+from dsel.search.exact.perspective_tree.search import PerspectiveTree
+from dsel.search.exact.proof import Proof
+from dsel.search.exact.root_bound import RootBound
+from dsel.search.exact.trees_on_workers import on_workers
+from dsel.search.exact.wide.choice import relaxable
+from dsel.search.exact.wide.search import WideTree
+from dsel.search.grouped.objective import GroupedObjective
+from pipelines.proof_check.families import Problem
+from pipelines.proof_check.stated import certificate_of
+
+#: Problems with at least this many columns count as large. Limits of the searches, in nodes.
+LARGE = 300
+_MANY, _NODES, _NODES_OF_LARGE = 40, 20_000, 30
+#: Which share of the problems is also proved on workers.
+_ON_WORKERS = 0.03
+
+
+def proofs_of(problem: Problem, rng: Generator) -> Iterator[Certificate]:
+    """Yield what every exact search proves about all subsets of at most k columns, included ones apart."""
+    objective = problem.objective
+    k, n = min(problem.k, objective.n), objective.n
+    nodes = _NODES if n < _MANY else _NODES_OF_LARGE
+    for search in _searches(objective, k):
+        if not isinstance(search, RootBound):
+            search.advance(nodes if isinstance(search, BranchAndBound) else min(nodes, 400 if n < LARGE else 5))
+        if getattr(search, "not_finite", 0):
+            raise ArithmeticError(f"{search.kind}: bounds are not finite")
+        yield certificate_of(search)
+    if n >= LARGE:
+        return
+    yield from _stopped_and_resumed(objective, k, nodes, rng)
+    if rng.random() < _ON_WORKERS:
+        proof = Proof.begin(objective, k)
+        proof.run(nodes=nodes, runner=on_workers(DaskEngine(_client()).executor))
+        yield replace(proof.certificate(), method="on workers")
+    if relaxable(objective):
+        yield _in_passes(problem, k, min(nodes, 200))
+
+
+def _searches(objective: Objective, k: int) -> Iterator[Any]:
+    """Yield every search and bound, without a known subset."""
+    for bound in BOUNDS:
+        yield BranchAndBound(objective, k, bound=bound, most_open=0)
+    if objective.n < LARGE:
+        yield BranchAndBound(objective, k, pairs=False)
+        yield AStar(objective, k, bound="combined")
+    yield AStar(objective, k)
+    yield RootBound(objective, k)
+    for after, hands_over in ((None, False), (0.0, False), (None, True)):
+        with contextlib.suppress(ValueError):
+            yield PerspectiveTree(objective, k, diagonal_after=after, hands_over=hands_over)
+
+
+def _stopped_and_resumed(objective: Objective, k: int, nodes: int, rng: Generator) -> Iterator[Certificate]:
+    """Yield a proof after its first node, and at its end, before which it was saved and resumed."""
+    proof = Proof.begin(objective, k)
+    limit = 1
+    while limit <= nodes:
+        done = proof.run(nodes=limit)
+        found = proof.certificate()
+        json.dumps(found.as_dict(), allow_nan=False)
+        if limit == 1:
+            yield found
+        if done:
+            break
+        limit *= int(rng.integers(5, 50))
+        proof = Proof.resume(objective, json.loads(json.dumps(proof.state(), allow_nan=False)))
+    yield replace(found, method=f"resumed {found.method}")
+
+
+def _in_passes(problem: Problem, k: int, nodes: int) -> Certificate:
+    """Return a proof that reads the columns in passes."""
+    X, Y = problem.X, problem.Y
+    whole = OnDemandObjective(
+        InMemoryFactor(X), np.square(X).sum(axis=0), X.T @ Y, float(np.square(Y).sum()), problem.lam, batch=2
+    )  # fmt: skip
+    objective = whole.condition(problem.include)
+    tree = WideTree(objective, k)
+    tree.advance(nodes)
+    return replace(certificate_of(tree), method="in passes")
+
+
+def limited(problem: Problem, incumbent: tuple[int, ...]) -> Certificate | None:
+    """Return a proof about subsets within a limit for coefficients; None without an incumbent that explains something.
+
+    incumbent: columns of the data, besides the included ones.
+    """
+    objective = problem.objective
+    place = {int(j): i for i, j in enumerate(objective.columns)}
+    start = [place[j] for j in incumbent]
+    tree = WideTree(objective, min(problem.k, objective.n), incumbent=start, coefficients=2.0)
+    if not tree.limit > 0.0:
+        return None
+    tree.advance(200)
+    return replace(certificate_of(tree), method="within a limit")
+
+
+def by_groups(problem: Problem, groups: list[tuple[int, ...]], k: int) -> Certificate:
+    """Return a proof about k groups of columns. groups: columns of the data."""
+    objective = problem.objective
+    place = {int(j): i for i, j in enumerate(objective.columns)}
+    grouped = GroupedObjective(objective, [np.array([place[j] for j in g]) for g in groups])
+    proof = Proof.begin(grouped, k)
+    proof.run(nodes=5)
+    proof = Proof.resume(grouped, json.loads(json.dumps(proof.state(), allow_nan=False)))
+    proof.run(nodes=_NODES)
+    return proof.certificate()
+
+
+@lru_cache(maxsize=1)
+def _client() -> Any:
+    """Return a client of two workers in this process, which ends with it."""
+    from distributed import Client, LocalCluster
+
+    make: Any = LocalCluster
+    connect: Any = Client
+    return connect(make(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"))
