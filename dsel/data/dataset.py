@@ -107,7 +107,8 @@ class Dataset:
         """Whether X has integers of 8 bytes, of which float64 holds those up to 2^53."""
         x = self.blocks[0].x
         dtype = self.store.dtype if isinstance(self.store, Store) else getattr(x, "dtype", np.dtype(float))
-        return dtype.kind in "iu" and dtype.itemsize == 8
+        known = isinstance(dtype, np.dtype)  # a block that is computed later has none
+        return known and dtype.kind in "iu" and dtype.itemsize == 8
 
     @property
     def segments(self) -> tuple[Segment, ...]:

@@ -116,10 +116,10 @@ def test_a_proof_holds_for_columns_whose_means_are_large(rows):
         assert isinstance(proof.search, WideTree)
         proof.run()
         found, least = proof.certificate(), least_error(X, y, k, lam)
-        assert found.proven
-        assert found.error > 0.0
+        assert found.gap <= (2e-10 + found.rounding_error) * found.total
+        assert found.rounding_error > 0.0
         assert Fraction(found.bound) <= least
-        above += Fraction(found.bound + found.error * found.total) > least
+        above += Fraction(found.bound + found.rounding_error * found.total) > least
     assert above > 0  # without the error some bounds would be false
 
 
@@ -147,10 +147,10 @@ def test_a_proof_in_memory_holds_for_columns_whose_means_are_large(kind):
             proof = Proof.begin(objective, k, (0, 1))
         proof.run()
         found, least = proof.certificate(), least_error(X, Y, k, lam, included)
-        assert found.proven
-        assert found.error < 1e-2
+        assert found.gap <= (2e-10 + found.rounding_error) * found.total
+        assert found.rounding_error < 1e-2
         assert Fraction(found.bound) <= least
-        above += Fraction(found.bound + found.error * found.total) > least
+        above += Fraction(found.bound + found.rounding_error * found.total) > least
     assert above > 0  # without the error some bounds would be false
 
 

@@ -14,6 +14,7 @@ import pytest
 import dsel
 from dsel.search.exact.certificate import Certificate
 from dsel.search.exact.guarantee import guarantee_of
+from dsel.storage.json_files import checked_json
 from tests.search.exact.cases import regression
 
 #: The noise of a near-copy, whose square is above rounding and below the tolerance.
@@ -184,8 +185,8 @@ def test_an_older_saved_result_is_judged_when_it_is_opened(tmp_path: Path) -> No
     (row,) = values["certificate"]
     row |= {"bound": 0.0, "error": row.pop("rounding_error") + 0.6, "excluded": row.pop("dependent_gap")}
     row["proven"] = True
-    del row["status"], row["near_copies"]
-    file.write_text(json.dumps(values))
+    del row["status"], row["near_copies"], values["digest"]
+    file.write_text(checked_json(values))
     opened = dsel.open_selection(tmp_path / "old")
     assert (opened.certificate[0]["status"], opened.certificate[0]["proven"]) == ("no-useful-bound", False)
     assert "no useful bound" in str(opened)
