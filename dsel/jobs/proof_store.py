@@ -10,12 +10,11 @@ from typing import Any
 
 from dsel._lib.damage import DamagedFileError, warn_of_damage
 from dsel.errors import DselError
-from dsel.objective.base import Objective
+from dsel.objective.base import ItemObjective
 from dsel.search.anytime import AnytimeSearch, Deadline
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.proof import Proof
 from dsel.search.exact.proof_log import ProofLog
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.storage.json_files import read_json, write_json
 from dsel.storage.paths import AnyPath
 
@@ -35,7 +34,7 @@ class ProofStore:
     proofs for other sizes share.
     """
 
-    objective: Objective | GroupedObjective
+    objective: ItemObjective
     size: int
     path: AnyPath | None
     fingerprint: str | None

@@ -18,13 +18,11 @@ import scipy.linalg
 
 from dsel._lib.tolerances import DEPENDENCE_TOLERANCE, MARGIN, ridge
 from dsel._lib.types import Floats, Ints
+from dsel.objective.groups import GroupedObjective
 from dsel.search.exact.bounds import BoundProblem
 from dsel.search.exact.certificate import CONTRADICTION, GROUPS, consistent_bound
 from dsel.search.exact.common_setup import CommonSetup
 from dsel.search.exact.tree import BestFirstTree
-from dsel.search.grouped.greedy import exchange
-from dsel.search.grouped.objective import GroupedObjective
-from dsel.search.outcome import FrontPoint
 
 #: If others leave less than this share of a column's square, increases l_g are lost to rounding and are not used.
 _WELL_CONDITIONED = 1e-5
@@ -71,11 +69,6 @@ class GroupTree(BestFirstTree[_Node]):
             return 0.0
         bound = min(self._heap[0][0], self.best_value) if self._heap else self.best_value
         return consistent_bound(max(bound, 0.0), self.best_value, self.objective.c)
-
-    def front(self) -> tuple[FrontPoint, ...]:
-        """Return the empty set and the answer: sizes count groups, and members are columns."""
-        empty = FrontPoint(0, self.objective.c, ())
-        return (empty, self.objective.point(self.best)) if self.best else (empty,)
 
     @property
     def _limit(self) -> float:
@@ -188,10 +181,3 @@ class GroupTree(BestFirstTree[_Node]):
             search._push(-np.inf if bound is None else bound, (tuple(S), tuple(R)))
         return search
 
-
-def good_groups(grouped: GroupedObjective, k: int, seed: int = 0) -> list[int]:
-    """Return good groups quickly: the best of some exchange searches."""
-    points = [exchange(grouped, k, start="forward"), exchange(grouped, k, seed, restarts=4)]
-    best = min((outcome.best(k) for outcome in points), key=lambda point: (point.value, point.size))
-    members = set(best.members)
-    return [g for g, columns in enumerate(grouped.groups) if columns.size and int(columns[0]) in members]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dsel.objective.groups import GroupedObjective
 from dsel.search.anytime import drive
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.method import SearchTask
 from dsel.search.outcome import FrontPoint, SearchOutcome
 from dsel.search.parallel.worker_tasks import bind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dsel.objective.groups import GroupedObjective
 from dsel.search.anytime import Stop, drive
-from dsel.search.grouped.objective import GroupedObjective
 from dsel.search.grouped.poss import run_poss
 from dsel.search.method import Method, ProblemSummary, Requirements, SearchTask
 from dsel.search.outcome import SearchOutcome
