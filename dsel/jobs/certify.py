@@ -150,8 +150,6 @@ def certify_selection(
         )
     if budget.log and folder is None:
         raise OptionError("A proof log needs a folder.", "Save the selection, and certify it there.")
-    if budget.log and request.groups is not None:
-        raise no_log_for_groups()
     require_one_target(dataset, request, budget.coefficients)
     context = context or RunContext()
     if selection.size_curve is not None:  # the proof is about the size that was chosen
@@ -198,7 +196,7 @@ def _prepare(dataset: Dataset, validated: ValidatedRequest, context: RunContext,
 
 def _require_gram(objective: Objective, validated: ValidatedRequest, budget: ProofBudget) -> None:
     """Raise OptionError for what needs the whole Gram matrix in memory, if it is not there."""
-    if budget.log and is_wide(objective, budget.coefficients):
+    if budget.log and validated.groups is None and is_wide(objective, budget.coefficients):
         raise OptionError(
             f"There is no proof log for {objective.n} columns or with a limit for coefficients: it makes passes.",
             "Certify without a log. The certificate is the same.",
@@ -215,14 +213,6 @@ def _require_same_data(objective: Objective, selection: Selection) -> None:
             f"{selection.error:.6g} there.",
             "Certify with the X, Y, rows and weights that the selection was made from.",
         )
-
-
-def no_log_for_groups() -> OptionError:
-    """Return the error for a log of a proof about groups of columns."""
-    return OptionError(
-        "There is no proof log for groups of columns: it describes subsets of single columns.",
-        "Certify without a log. The certificate is the same.",
-    )
 
 
 def require_one_target(dataset: Dataset, request: SelectionRequest, coefficients: float | None) -> None:
@@ -312,9 +302,7 @@ def _identified(selection: Selection) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _incumbents(
-    subject: ItemObjective, selection: Selection, k: int, sizes: Sizes
-) -> dict[int, list[int]]:
+def _incumbents(subject: ItemObjective, selection: Selection, k: int, sizes: Sizes) -> dict[int, list[int]]:
     """Return the known subsets (local indices of columns or groups) by the number to choose, empty if there is none."""
     local = {int(j): place for place, j in enumerate(subject.columns_of.columns)}
     base = subject.included_size

@@ -76,7 +76,7 @@ class ProofStore:
     def _continued_log(self, saved: dict[str, Any]) -> ProofLog | None:
         if self.log is None:
             return None
-        return ProofLog(self.log, self.objective.columns_of, self.size, int(saved.get("log", 0)))
+        return ProofLog(self.log, self.objective, self.size, int(saved.get("log", 0)))
 
     def _resume(self, saved: dict[str, Any], incumbent: Sequence[int]) -> Proof:
         proof_log = self._continued_log(saved)
@@ -96,9 +96,7 @@ class ProofStore:
             values["log"] = proof.log.flush()
         write_json(self.path, values)
 
-    def saving(
-        self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None
-    ) -> Callable[[AnytimeSearch], None]:
+    def saving(self, proof: Proof, on_slice: Callable[[AnytimeSearch], None] | None) -> Callable[[AnytimeSearch], None]:
         """Return a callback for each slice that saves the proof when it is time, then calls `on_slice`.
 
         A proof that makes passes over the data is saved after each one.

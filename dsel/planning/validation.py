@@ -232,9 +232,7 @@ def _groups(dataset: Dataset, request: SelectionRequest, method: Method, options
     return groups
 
 
-def _columns(
-    dataset: Dataset, request: SelectionRequest, items: Items
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(dataset: Dataset, request: SelectionRequest, items: Items) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the ascending indices of the included and excluded columns. With groups, a column stands for its group."""
     include = items.resolve(request.include, dataset.features, "include")
     exclude = items.resolve(request.exclude, dataset.features, "exclude")

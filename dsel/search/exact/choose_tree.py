@@ -122,7 +122,7 @@ class TreeEntry:
 
 
 def _begin_groups(problem: ProofProblem) -> Tree:
-    search = GroupTree(problem.objective, problem.k, problem.incumbent)
+    search = GroupTree(problem.objective, problem.k, problem.incumbent, problem.log)
     search.offer(_quick_subset(problem))
     return search
 

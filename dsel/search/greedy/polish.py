@@ -16,9 +16,7 @@ from dsel.search.greedy.path import Path
 from dsel.search.outcome import FrontPoint, Improvement, SearchOutcome, improving
 
 
-def polish(
-    objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: Deadline | None = None
-) -> SearchOutcome:
+def polish(objective: ItemObjective, k: int, outcome: SearchOutcome, deadline: Deadline | None = None) -> SearchOutcome:
     """Return an outcome with local optima under exchanges in place of its subsets. None of them gets worse.
 
     Parameters
